@@ -1,0 +1,2 @@
+//! The program `annals`.
+fn main() {}

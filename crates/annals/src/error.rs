@@ -1,0 +1,105 @@
+//! The library's one error type.
+//!
+//! Damage inside a file is never an error: it is a [`Flaw`](crate::model::Flaw), returned beside
+//! what could be read. An `Error` means that the thing asked for was not done, and every variant
+//! that touches the file system names the path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The result of every fallible function of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused; `action` is a verb such as "read" or "create".
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process held the lock for the whole time we were willing to wait.
+    #[error("{} is locked by another process; waited {} ms", path.display(), waited.as_millis())]
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The disk, quota or file-size limit is exhausted; nothing was acknowledged.
+    #[error("no room left to write {} ({source}); the log is intact and the record was not accepted", path.display())]
+    Full {
+        /// The file that could not grow.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// An earlier sync of this handle failed, so nothing it wrote since can be vouched for.
+    #[error("{} can no longer be written through this handle: an earlier sync failed; reopen it and check what is there", path.display())]
+    Poisoned {
+        /// The log whose sync failed.
+        path: PathBuf,
+    },
+    /// A document changed between reading and replacing it.
+    #[error("{} was changed by someone else meanwhile; nothing was overwritten", path.display())]
+    Changed {
+        /// The document.
+        path: PathBuf,
+    },
+    /// Something that was asked for does not exist.
+    #[error("no {what} matches `{id}`")]
+    NotFound {
+        /// The kind of thing: "session", "message", "project" …
+        what: &'static str,
+        /// What was asked for.
+        id: String,
+    },
+    /// A prefix fits more than one thing.
+    #[error("`{id}` fits {} {what}s", candidates.len())]
+    Ambiguous {
+        /// The kind of thing.
+        what: &'static str,
+        /// What was asked for.
+        id: String,
+        /// Everything that fits.
+        candidates: Vec<String>,
+    },
+    /// A string cannot be an id.
+    #[error("`{id}` cannot be {what}: {why}")]
+    BadId {
+        /// The kind of id.
+        what: &'static str,
+        /// The beginning of the offending string.
+        id: String,
+        /// The rule it breaks.
+        why: &'static str,
+    },
+    /// The request makes no sense or would lose something.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// Wraps an I/O error with what was tried on which path.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        Error::Io {
+            action,
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// Builds a [`Error::Refused`].
+    pub fn refused(why: impl Into<String>) -> Self {
+        Error::Refused(why.into())
+    }
+}
