@@ -8,5 +8,9 @@
 )]
 
 mod error;
+mod json;
+pub mod layout;
+pub mod model;
+pub mod tree;
 
 pub use error::{Error, Result};

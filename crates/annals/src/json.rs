@@ -1,0 +1,367 @@
+//! JSON as agents write it: read leniently, never parsed into a struct and written back.
+//!
+//! The fast path is serde with borrowed fields. It differs from derived code where logs differ from
+//! schemas: a field of a wrong type is absent instead of an error, the last of duplicate keys counts,
+//! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
+
+use std::borrow::Cow;
+
+use serde::de::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// A value's JSON text, unread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Raw<'a>(pub(crate) Option<&'a str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&'a RawValue>::deserialize(deserializer).map(|raw| Raw(Some(raw.get())))
+    }
+}
+
+impl<'a> Raw<'a> {
+    /// The text of a string; `None` for anything else.
+    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+        self.0.and_then(string)
+    }
+
+    /// Reads it as `T`, which must be lenient itself.
+    pub(crate) fn read<T: Deserialize<'a> + Default>(self) -> T {
+        self.0
+            .and_then(|raw| serde_json::from_str(raw).ok())
+            .unwrap_or_default()
+    }
+
+    /// The elements of an array; empty for anything else.
+    pub(crate) fn list(self) -> Vec<Raw<'a>> {
+        let list: Option<Vec<Raw<'a>>> = self.0.and_then(|raw| serde_json::from_str(raw).ok());
+        list.unwrap_or_default()
+    }
+
+    /// There is a value, and it is not `null`.
+    pub(crate) fn is_some(self) -> bool {
+        self.0.is_some_and(|raw| raw != "null")
+    }
+
+    /// It is an array, whatever it holds.
+    pub(crate) fn is_list(self) -> bool {
+        self.0.is_some_and(|raw| raw.starts_with('['))
+    }
+
+    /// A whole number that fits; `Err` for one that does not, or is no whole number.
+    pub(crate) fn count(self) -> Result<Option<u64>, &'a str> {
+        match self.0 {
+            None | Some("null") => Ok(None),
+            Some(raw) => match raw.parse() {
+                Ok(count) => Ok(Some(count)),
+                // `15.0` and `1e3` are whole numbers too, in another spelling.
+                Err(_) => match raw.parse::<f64>() {
+                    Ok(float) if float >= 0.0 && float.fract() == 0.0 && float < 9e15 => {
+                        Ok(Some(float as u64))
+                    }
+                    _ => Err(raw),
+                },
+            },
+        }
+    }
+}
+
+/// A string's text; anything else is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Text<'a>(pub(crate) Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Raw::deserialize(deserializer).map(|raw| Text(raw.text()))
+    }
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// The text if it is not empty.
+    pub(crate) fn filled(&self) -> Option<&str> {
+        self.get().filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn owned(&self) -> Option<String> {
+        self.get().map(str::to_owned)
+    }
+
+    pub(crate) fn or_empty(&self) -> &str {
+        self.get().unwrap_or_default()
+    }
+}
+
+/// `true`, or anything else.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Flag(pub(crate) bool);
+
+impl<'de> Deserialize<'de> for Flag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Raw::deserialize(deserializer).map(|raw| Flag(raw.0 == Some("true")))
+    }
+}
+
+/// Declares a struct that reads the named members of an object and skips the rest.
+macro_rules! object {
+    ($(#[$meta:meta])* struct $name:ident<$lt:lifetime> { $($key:literal => $field:ident: $ty:ty,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct $name<$lt> { $(pub(crate) $field: $ty,)+ _lt: std::marker::PhantomData<&$lt ()> }
+
+        const _: () = {
+            use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+            #[expect(non_camel_case_types, reason = "named after the fields they stand for")]
+            enum Field { $($field,)+ ignored__ }
+
+            impl<'de> Deserialize<'de> for Field {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    struct Keys;
+                    impl Visitor<'_> for Keys {
+                        type Value = Field;
+                        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                            f.write_str("a key")
+                        }
+                        fn visit_str<E: Error>(self, key: &str) -> Result<Field, E> {
+                            Ok(match key { $($key => Field::$field,)+ _ => Field::ignored__ })
+                        }
+                    }
+                    deserializer.deserialize_identifier(Keys)
+                }
+            }
+
+            struct Members<$lt>(std::marker::PhantomData<&$lt ()>);
+
+            impl<'de: $lt, $lt> Visitor<'de> for Members<$lt> {
+                type Value = $name<$lt>;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("anything")
+                }
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                    let mut object = $name::default();
+                    while let Some(field) = map.next_key::<Field>()? {
+                        match field {
+                            $(Field::$field => object.$field = map.next_value()?,)+
+                            Field::ignored__ => { map.next_value::<IgnoredAny>()?; }
+                        }
+                    }
+                    Ok(object)
+                }
+                fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                    while seq.next_element::<IgnoredAny>()?.is_some() {}
+                    Ok($name::default())
+                }
+                fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> { Ok($name::default()) }
+                fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> { Ok($name::default()) }
+                fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> { Ok($name::default()) }
+                fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> { Ok($name::default()) }
+                fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> { Ok($name::default()) }
+                fn visit_unit<E: Error>(self) -> Result<Self::Value, E> { Ok($name::default()) }
+            }
+
+            impl<'de: $lt, $lt> Deserialize<'de> for $name<$lt> {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    deserializer.deserialize_any(Members(std::marker::PhantomData))
+                }
+            }
+        };
+    };
+}
+pub(crate) use object;
+
+/// Sets members of an object in place: other members, their order and their spelling stay as they are.
+///
+/// A member that is there several times is set everywhere; one that is missing is added at the end.
+/// `None` if `object` is not an object.
+pub(crate) fn set_members(object: &str, members: &[(&str, &str)]) -> Option<String> {
+    let pairs: Pairs<'_> = serde_json::from_str(object).ok()?;
+    let mut edited = String::with_capacity(object.len() + 64);
+    let mut done = 0;
+    for (key, value) in &pairs.0 {
+        let Some((_, new)) = members.iter().find(|(name, _)| name == key) else {
+            continue;
+        };
+        // A raw value is a slice of `object`, so its address tells where it stands.
+        let old = value.0?;
+        let at = (old.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
+        edited.push_str(object.get(done..at)?);
+        edited.push_str(new);
+        done = at + old.len();
+    }
+    let close = object.rfind('}')?;
+    edited.push_str(object.get(done..close)?.trim_end());
+    let mut empty = pairs.0.is_empty();
+    for (name, new) in members {
+        if !pairs.0.iter().any(|(key, _)| key == name) {
+            edited.push_str(if empty { "" } else { "," });
+            edited.push_str(&quote(name));
+            edited.push(':');
+            edited.push_str(new);
+            empty = false;
+        }
+    }
+    edited.push('}');
+    Some(edited)
+}
+
+/// A text as a JSON string.
+pub(crate) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// An object's members in file order, duplicates included.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs<'a>(pub(crate) Vec<(Cow<'a, str>, Raw<'a>)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> serde::de::Visitor<'de> for Members {
+            type Value = Vec<(Cow<'de, str>, Raw<'de>)>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((key, value)) = map.next_entry::<Raw<'de>, Raw<'de>>()? {
+                    pairs.push((key.text().unwrap_or_default(), value));
+                }
+                Ok(pairs)
+            }
+        }
+        deserializer.deserialize_map(Members).map(Pairs)
+    }
+}
+
+/// The text of a JSON string; `None` if `raw` is another value. Lone surrogates become U+FFFD.
+pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let text: Result<String, _> = serde_json::from_str(raw);
+    text.or_else(|_| serde_json::from_str(&mend_surrogates(raw)))
+        .ok()
+        .map(Cow::Owned)
+}
+
+/// Replaces every escaped lone surrogate in JSON text by an escaped U+FFFD.
+pub(crate) fn mend_surrogates(json: &str) -> String {
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let (keep, len): (&str, usize) = match (unit(escape, 0), unit(escape, 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => {
+                (escape.get(..12).unwrap_or(escape), 12)
+            }
+            (Some(0xD800..=0xDFFF), _) => ("\\ufffd", 6),
+            (Some(_), _) => (escape.get(..6).unwrap_or(escape), 6),
+            // An escape of one character, which may itself be longer than a byte in broken JSON.
+            (None, _) => {
+                let len = escape.chars().take(2).map(char::len_utf8).sum();
+                (escape.get(..len).unwrap_or(escape), len)
+            }
+        };
+        mended.push_str(keep);
+        rest = escape.get(len..).unwrap_or_default();
+    }
+    mended.push_str(rest);
+    mended
+}
+
+/// The UTF-16 unit of the `\uXXXX` at `at`.
+fn unit(text: &str, at: usize) -> Option<u16> {
+    let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    object! {
+        struct Sample<'a> {
+            "a" => a: Text<'a>,
+            "n" => n: Raw<'a>,
+            "in" => inner: Inner<'a>,
+        }
+    }
+    object! {
+        struct Inner<'a> { "x" => x: Flag, "y" => y: Text<'a>, }
+    }
+
+    fn read(json: &str) -> Sample<'_> {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn wrong_types_are_absent_and_the_last_key_counts() {
+        let sample = read(r#"{"a":1e999,"in":[1,{"x":true}],"z":[[[1e999]]],"a":"caf\u00e9\/"}"#);
+        assert_eq!(sample.a.get(), Some("café/"));
+        assert!(!sample.inner.x.0);
+        let sample = read(r#"{"a":"x","a":{"b":1},"in":{"x":true,"y":"\ud83d-"}}"#);
+        assert_eq!(sample.a.get(), None);
+        assert!(sample.inner.x.0);
+        assert_eq!(sample.inner.y.get(), Some("\u{fffd}-"));
+    }
+
+    #[test]
+    fn nesting_of_any_depth_is_skipped() {
+        let deep = format!(
+            r#"{{"z":{}{},"n":{}1{}}}"#,
+            "[".repeat(200_000),
+            "]".repeat(200_000),
+            "[".repeat(9_000),
+            "]".repeat(9_000)
+        );
+        assert_eq!(read(&deep).n.0.map(str::len), Some(18_001));
+    }
+
+    #[test]
+    fn members_are_set_where_they_stand() {
+        let set = |object, members: &[_]| set_members(object, members);
+        let object = r#"{"s":"old" , "n":1e5,"\ud83d":[ 1 ],"s":"older"}"#;
+        assert_eq!(
+            set(object, &[("s", "\"new\""), ("f", "{}")]).as_deref(),
+            Some(r#"{"s":"new" , "n":1e5,"\ud83d":[ 1 ],"s":"new","f":{}}"#)
+        );
+        assert_eq!(
+            set("{ }", &[("a", "1"), ("b", "2")]).as_deref(),
+            Some(r#"{"a":1,"b":2}"#)
+        );
+        assert_eq!(set("[1]", &[("a", "1")]), None);
+    }
+
+    #[test]
+    fn only_lone_surrogates_are_mended() {
+        for (raw, mended) in [
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\ude00\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\\ud83d""#, r#""\\ud83d""#),
+            (r#""\ud83dx\n\u00e9""#, r#""\ufffdx\n\u00e9""#),
+        ] {
+            assert_eq!(mend_surrogates(raw), mended);
+        }
+    }
+
+    #[test]
+    fn counts_in_any_spelling() {
+        let count = |raw| Raw(Some(raw)).count();
+        assert_eq!(count("15"), Ok(Some(15)));
+        assert_eq!(count("1e3"), Ok(Some(1000)));
+        assert_eq!(count("null"), Ok(None));
+        for bad in ["-1", "1.5", "1e999", "\"7\"", "[]", "18446744073709551616"] {
+            assert_eq!(count(bad), Err(bad));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The full depth: everything an entry says.
+
+use crate::json::{Flag, Pairs, Raw, Text, object};
+use crate::layout::{Record, Sink};
+use crate::model::{
+    Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Role, TitleSource,
+};
+
+use super::line::{Line, Lines, is_error_summary, timestamp};
+
+object! {
+    struct Whole<'a> { "message" => message: WholeMessage<'a>, }
+}
+object! {
+    struct WholeMessage<'a> { "content" => content: Raw<'a>, }
+}
+object! {
+    struct Part<'a> {
+        "type" => kind: Text<'a>,
+        "text" => text: Text<'a>,
+        "thinking" => thinking: Text<'a>,
+        "signature" => signature: Text<'a>,
+        "id" => id: Text<'a>,
+        "name" => name: Text<'a>,
+        "input" => input: Raw<'a>,
+        "tool_use_id" => answers: Text<'a>,
+        "content" => content: Raw<'a>,
+        "is_error" => is_error: Flag,
+        "source" => source: Source<'a>,
+    }
+}
+object! {
+    struct Source<'a> {
+        "media_type" => media_type: Text<'a>,
+        "data" => data: Text<'a>,
+        "url" => url: Text<'a>,
+    }
+}
+object! {
+    struct Attached<'a> {
+        "type" => kind: Text<'a>,
+        "text" => text: Text<'a>,
+        "content" => content: Raw<'a>,
+        "prompt" => prompt: Text<'a>,
+    }
+}
+object! {
+    struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
+}
+object! {
+    struct Snapshot<'a> {
+        "messageId" => message: Text<'a>,
+        "trackedFileBackups" => backups: Raw<'a>,
+        "timestamp" => timestamp: Raw<'a>,
+    }
+}
+object! {
+    struct Backup<'a> {
+        "backupFileName" => stored: Text<'a>,
+        "version" => version: Raw<'a>,
+        "backupTime" => time: Raw<'a>,
+        "realParentDir" => base: Text<'a>,
+    }
+}
+
+pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
+    let flaws_before = out.flaws.len();
+    let read = record.object(out, |text| {
+        let line: Line<'_> = serde_json::from_str(text)?;
+        let mut bad_usage = None;
+        let body = body(&line, text, &mut bad_usage);
+        let entry = Entry {
+            span: record.span,
+            id: line.id(),
+            parent: line
+                .parent
+                .filled()
+                .or(line.logical_parent.filled())
+                .map(EntryId::new),
+            time: line.time(),
+            agent: lines.agent(&line),
+            sidechain: line.sidechain.0,
+            body,
+        };
+        Ok((entry, bad_usage))
+    });
+    match read {
+        Some((entry, bad_usage)) => {
+            if let Some(detail) = bad_usage {
+                out.flaw(FlawKind::BadUsage, record.span, detail);
+            }
+            out.found.push(entry);
+        }
+        None if record.is_blank() => {}
+        None => {
+            let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
+            out.found.push(Entry {
+                span: record.span,
+                id: None,
+                parent: None,
+                time: None,
+                agent: lines.owner.clone(),
+                sidechain: false,
+                body: Body::Opaque { kind: None, flaw },
+            });
+        }
+    }
+}
+
+fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
+    let owned = |text: &Text<'_>| text.or_empty().to_owned();
+    match line.kind.or_empty() {
+        "user" => Body::Message(message(line, text, Role::User, bad_usage)),
+        "assistant" => Body::Message(message(line, text, Role::Assistant, bad_usage)),
+        "system" if line.is_compaction() => Body::Compaction {
+            text: line.content.text().unwrap_or_default().into_owned(),
+        },
+        // The design document wraps a system prompt in a message.
+        "system" if line.message.role.get().is_some() => {
+            Body::Message(message(line, text, Role::System, bad_usage))
+        }
+        "system" => Body::System {
+            subtype: owned(&line.subtype),
+            text: line.content.text().unwrap_or_default().into_owned(),
+        },
+        "attachment" => {
+            let attached: Attached<'_> = line.attachment.read();
+            let text = attached
+                .text
+                .0
+                .or(attached.content.text())
+                .or(attached.prompt.0);
+            Body::Attachment {
+                kind: attached.kind.owned().unwrap_or_default(),
+                text: text.unwrap_or_default().into_owned(),
+            }
+        }
+        "summary" => {
+            let nested = || line.content.read::<SummaryBody<'_>>().summary.owned();
+            let text = line.summary.owned().or_else(nested).unwrap_or_default();
+            if is_error_summary(&text) {
+                return opaque(line);
+            }
+            Body::Summary {
+                text,
+                leaf: line.leaf.filled().map(EntryId::new),
+            }
+        }
+        "custom-title" => Body::Title {
+            text: owned(&line.custom_title),
+            source: TitleSource::Custom,
+        },
+        "ai-title" => Body::Title {
+            text: owned(&line.ai_title),
+            source: TitleSource::Ai,
+        },
+        "tag" => Body::Tag {
+            text: owned(&line.tag),
+        },
+        "last-prompt" => match line.leaf.filled() {
+            Some(leaf) => Body::Resume {
+                leaf: EntryId::new(leaf),
+            },
+            None => opaque(line),
+        },
+        "annals-note" => Body::Note {
+            author: line.author.owned(),
+            text: owned(&line.text),
+        },
+        "file-history-snapshot" => Body::Files(snapshot(line)),
+        "file-history-delta" => Body::Files(FileChange {
+            message: line.message_id.filled().map(EntryId::new),
+            backups: vec![backup(line.tracking_path.or_empty(), line.backup)],
+        }),
+        // The design document's own shape: what was done, and no copy.
+        "file-history" => Body::Files(FileChange {
+            message: None,
+            backups: vec![FileBackup {
+                path: owned(&line.path),
+                base: None,
+                version: 0,
+                stored: None,
+                time: line.time(),
+                operation: line.operation.owned(),
+            }],
+        }),
+        _ => opaque(line),
+    }
+}
+
+fn opaque(line: &Line<'_>) -> Body {
+    Body::Opaque {
+        kind: line.kind.owned(),
+        flaw: None,
+    }
+}
+
+fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<String>) -> Message {
+    let whole: Whole<'_> = serde_json::from_str(text).unwrap_or_default();
+    let said = &line.message;
+    Message {
+        role,
+        blocks: blocks(whole.message.content),
+        human: line.prompt().is_some(),
+        meta: line.meta.0,
+        compact_summary: line.compact_summary.0,
+        model: said.model.owned(),
+        response: said.id.owned(),
+        request: line.request.owned(),
+        stop_reason: said.stop_reason.owned(),
+        usage: said.usage.read().unwrap_or_else(|detail| {
+            *bad_usage = Some(detail);
+            None
+        }),
+        spawned: line.spawned(),
+        stored: line.result.stored.owned(),
+    }
+}
+
+/// A message's content: a string is one text block.
+fn blocks(content: Raw<'_>) -> Vec<Block> {
+    match content.text() {
+        Some(text) => vec![Block::Text(text.into_owned())],
+        None => content.list().into_iter().map(block).collect(),
+    }
+}
+
+fn block(raw: Raw<'_>) -> Block {
+    let part: Part<'_> = raw.read();
+    let owned = |text: &Text<'_>| text.or_empty().to_owned();
+    match part.kind.or_empty() {
+        "text" => Block::Text(owned(&part.text)),
+        "thinking" => Block::Thinking {
+            text: owned(&part.thinking),
+            signature: part.signature.owned(),
+        },
+        "tool_use" => Block::ToolUse {
+            id: owned(&part.id),
+            name: owned(&part.name),
+            input: part.input.0.unwrap_or("null").to_owned(),
+        },
+        "tool_result" => Block::ToolResult {
+            call: owned(&part.answers),
+            output: outputs(part.content),
+            is_error: part.is_error.0,
+        },
+        "image" => Block::Image {
+            media_type: owned(&part.source.media_type),
+            data: part
+                .source
+                .data
+                .owned()
+                .or(part.source.url.owned())
+                .unwrap_or_default(),
+        },
+        kind => Block::Opaque {
+            kind: kind.to_owned(),
+            json: raw.0.unwrap_or("null").to_owned(),
+        },
+    }
+}
+
+/// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
+fn outputs(content: Raw<'_>) -> Vec<Block> {
+    if let Some(text) = content.text() {
+        return vec![Block::Text(text.into_owned())];
+    }
+    let flat = |raw: Raw<'_>| {
+        let part: Part<'_> = raw.read();
+        match part.kind.or_empty() {
+            "tool_result" => Block::Opaque {
+                kind: "tool_result".to_owned(),
+                json: raw.0.unwrap_or("null").to_owned(),
+            },
+            _ => block(raw),
+        }
+    };
+    content.list().into_iter().map(flat).collect()
+}
+
+fn snapshot(line: &Line<'_>) -> FileChange {
+    let snapshot: Snapshot<'_> = line.snapshot.read();
+    let id = line.message_id.filled().or(snapshot.message.filled());
+    let tracked: Pairs<'_> = snapshot.backups.read();
+    let backups = tracked.0.iter().map(|(path, raw)| backup(path, *raw));
+    FileChange {
+        message: id.map(EntryId::new),
+        backups: backups.collect(),
+    }
+}
+
+fn backup(path: &str, raw: Raw<'_>) -> FileBackup {
+    let backup: Backup<'_> = raw.read();
+    FileBackup {
+        path: path.to_owned(),
+        base: backup.base.owned(),
+        version: backup.version.count().ok().flatten().unwrap_or_default(),
+        stored: backup.stored.owned(),
+        time: timestamp(backup.time),
+        operation: None,
+    }
+}

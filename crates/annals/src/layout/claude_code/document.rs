@@ -1,0 +1,171 @@
+//! The files that are not logs of a conversation: todos, tasks, settings, what people typed.
+
+use crate::json::{Flag, Raw, Text, object};
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{
+    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, TitleSource, Todo, TodoStatus,
+};
+
+use super::line::{opening, timestamp};
+
+object! {
+    struct Item<'a> {
+        "id" => id: Text<'a>,
+        "content" => content: Text<'a>,
+        "subject" => subject: Text<'a>,
+        "status" => status: Text<'a>,
+        "priority" => priority: Text<'a>,
+        "activeForm" => active_form: Text<'a>,
+    }
+}
+object! {
+    struct Typed<'a> {
+        "display" => display: Text<'a>,
+        "timestamp" => timestamp: Raw<'a>,
+        "project" => project: Text<'a>,
+        "sessionId" => session: Text<'a>,
+        "pastedContents" => pasted: Raw<'a>,
+    }
+}
+object! {
+    struct Settings<'a> { "cleanupPeriodDays" => keep: Raw<'a>, }
+}
+object! {
+    struct Meta<'a> {
+        "agentType" => kind: Text<'a>,
+        "description" => description: Text<'a>,
+        "toolUseId" => call: Text<'a>,
+        "finished" => finished: Flag,
+    }
+}
+object! {
+    struct Title<'a> { "customTitle" => title: Text<'a>, }
+}
+
+/// Reads documents, and the one log that is not a conversation.
+#[derive(Debug)]
+pub(super) struct Document(pub(super) ArtifactKind);
+
+impl Decoder for Document {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let mut sink = Sink::default();
+        self.decode(record, &mut sink);
+        out.flaws.append(&mut sink.flaws);
+        out.found.extend(sink.found.into_iter().map(|entry| {
+            let mut outline = Outline::at(entry.span);
+            outline.time = entry.time;
+            match entry.body {
+                Body::Typed { text, session, .. } => {
+                    outline.facts.push(Fact::Prompt(opening(&text)));
+                    outline
+                        .facts
+                        .extend(session.map(|id| Fact::Session(id.into())));
+                }
+                Body::Title { text, source } => {
+                    outline.facts.push(Fact::Title(opening(&text), source));
+                }
+                _ => {}
+            }
+            outline
+        }));
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        if record.is_blank() {
+            return;
+        }
+        let mut time = None;
+        let body = match self.0 {
+            ArtifactKind::Todos => todos(record, out),
+            ArtifactKind::Task => record.object(out, |text| {
+                Ok(Body::Todos(vec![todo(&serde_json::from_str(text)?)]))
+            }),
+            ArtifactKind::History => record.object(out, |text| {
+                let typed: Typed<'_> = serde_json::from_str(text)?;
+                time = timestamp(typed.timestamp);
+                Ok(Body::Typed {
+                    text: typed.display.or_empty().to_owned(),
+                    project: typed.project.owned(),
+                    session: typed.session.owned(),
+                    pasted: typed.pasted.is_some() && typed.pasted.0 != Some("{}"),
+                })
+            }),
+            ArtifactKind::Settings => record.object(out, |text| {
+                let settings: Settings<'_> = serde_json::from_str(text)?;
+                Ok(Body::Settings {
+                    keep_days: settings.keep.count().ok().flatten(),
+                })
+            }),
+            ArtifactKind::AgentMeta => record.object(out, |text| {
+                let meta: Meta<'_> = serde_json::from_str(text)?;
+                Ok(Body::Agent {
+                    kind: meta.kind.owned(),
+                    description: meta.description.owned(),
+                    call: meta.call.owned(),
+                })
+            }),
+            ArtifactKind::TitleFile => record.object(out, |text| {
+                let title: Title<'_> = serde_json::from_str(text)?;
+                let text = title.title.or_empty().to_owned();
+                Ok(Body::Title {
+                    text,
+                    source: TitleSource::Custom,
+                })
+            }),
+            ArtifactKind::Plan => {
+                let text = String::from_utf8_lossy(record.bytes).into_owned();
+                Some(Body::Note { author: None, text })
+            }
+            _ => None,
+        };
+        out.found.push(Entry {
+            span: record.span,
+            id: None,
+            parent: None,
+            time,
+            agent: None,
+            sidechain: false,
+            body: body.unwrap_or(Body::Opaque {
+                kind: None,
+                flaw: None,
+            }),
+        });
+    }
+}
+
+fn todos(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
+    let text = String::from_utf8_lossy(record.bytes);
+    let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
+    match raw {
+        Some(list) if list.is_list() => Some(Body::Todos(
+            list.list()
+                .into_iter()
+                .map(|item| todo(&item.read()))
+                .collect(),
+        )),
+        _ => {
+            out.flaw(FlawKind::BadDocument, record.span, "not a list of todos");
+            None
+        }
+    }
+}
+
+fn todo(item: &Item<'_>) -> Todo {
+    let text = item
+        .content
+        .get()
+        .or(item.subject.get())
+        .unwrap_or_default();
+    Todo {
+        content: text.to_owned(),
+        status: match item.status.or_empty() {
+            "pending" => TodoStatus::Pending,
+            "in_progress" => TodoStatus::InProgress,
+            "completed" => TodoStatus::Completed,
+            _ => TodoStatus::Other,
+        },
+        priority: item.priority.owned(),
+        active_form: item.active_form.owned(),
+        id: item.id.owned(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Claude Code: `~/.claude`.
+//!
+//! ```text
+//! projects/<folder>/<session>.jsonl                            session log
+//! projects/<folder>/<session>/subagents/[…/]agent-<id>.jsonl   sub-agent log, 2.1 (+ agent-<id>.meta.json)
+//! projects/<folder>/agent-<id>.jsonl                           sub-agent log, 2.0; its session is in its records
+//! projects/<folder>/<session>/tool-results/<name>              output too long for the log
+//! projects/<folder>/<session>/custom-title.json                {customTitle}
+//! projects/<folder>/<session>/…                                other state of the session
+//! projects/[<folder>/]sessions-index.json                      derived and often stale: never trusted
+//! todos/<session>-agent-<agent>.json                           [{content,status,priority?,activeForm?}]
+//! tasks/<session>/<n>.json                                     {id,subject,description,status,…}
+//! file-history/<session>/<hash>@v<n>                           a file before the agent changed it
+//! session-env/<session>/…                                      state of the session
+//! history.jsonl                                                {display,pastedContents,timestamp,project,sessionId}
+//! settings.json                                                {cleanupPeriodDays,…}
+//! plans/<name>.md                                              plans
+//! ```
+//!
+//! `<folder>` is [`encode_path`] of the working directory. Many paths share a folder, so the name is
+//! never decoded: a session's directory is the `cwd` of its records. Version 1 keeps sub-agents
+//! inside the session log, as chains with `isSidechain` and a root of their own.
+//!
+//! A line of a log is an object with a `type`. Lines with `uuid` and `parentUuid` form the tree of
+//! messages; `user` and `assistant` lines carry an API message, one line per content block or one
+//! for all of them; a `system` line of subtype `compact_boundary` has no parent but a
+//! `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
+//! not understood is opaque and keeps its bytes.
+
+mod decode;
+mod document;
+mod line;
+mod outline;
+mod path;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{Artifact, ArtifactKind};
+
+use super::{Decoder, Env, Layout, Writer};
+
+pub use path::encode_path;
+
+/// The layout of Claude Code.
+#[derive(Debug)]
+pub struct ClaudeCode;
+
+impl Layout for ClaudeCode {
+    fn name(&self) -> &'static str {
+        "claude-code"
+    }
+
+    fn roots(&self, env: &Env) -> Vec<PathBuf> {
+        if let Some(list) = env
+            .vars
+            .get("CLAUDE_CONFIG_DIR")
+            .filter(|list| !list.is_empty())
+        {
+            return list
+                .split(',')
+                .map(|dir| PathBuf::from(dir.trim()))
+                .collect();
+        }
+        let Some(home) = &env.home else {
+            return Vec::new();
+        };
+        vec![home.join(".claude"), home.join(".config/claude")]
+    }
+
+    fn recognises(&self, names: &[&str]) -> bool {
+        names.contains(&"projects")
+    }
+
+    fn enters(&self, dir: &Path) -> bool {
+        path::enters(dir)
+    }
+
+    fn classify(&self, path: &Path) -> Option<Artifact> {
+        path::classify(path)
+    }
+
+    fn place(&self, artifact: &Artifact) -> PathBuf {
+        path::place(artifact)
+    }
+
+    fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
+        match artifact.kind {
+            ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
+                Box::new(line::Lines::of(artifact))
+            }
+            kind => Box::new(document::Document(kind)),
+        }
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+}

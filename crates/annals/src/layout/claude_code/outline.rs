@@ -1,0 +1,154 @@
+//! The shallow depth: links, counts and short texts.
+
+use crate::json::{Text, object};
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{
+    AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
+};
+
+use super::decode;
+use super::line::{Line, Lines, is_error_summary, opening};
+
+object! {
+    struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
+}
+
+impl Decoder for Lines {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let read = record.object(out, |text| {
+            Ok(self.sketch(&serde_json::from_str(text)?, record.span))
+        });
+        let Some((outline, bad_usage)) = read else {
+            return;
+        };
+        if let Some(detail) = bad_usage {
+            out.flaw(FlawKind::BadUsage, record.span, detail);
+        }
+        out.found.push(outline);
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        decode::entry(self, record, out);
+    }
+}
+
+impl Lines {
+    fn sketch(&mut self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
+        let mut bad_usage = None;
+        let mut outline = Outline::at(span);
+        outline.key = line.uuid.filled().map(Key::of);
+        outline.time = line.time();
+        outline.agent = self.agent(line);
+        outline.sidechain = line.sidechain.0;
+        outline.link = line.link();
+        if let Some(id) = line.uuid.filled().filter(|id| !Key::spells(id)) {
+            outline.facts.push(Fact::Id(crate::model::EntryId::new(id)));
+        }
+        outline
+            .facts
+            .extend(self.session.changed(&line.session).map(Fact::Session));
+        outline
+            .facts
+            .extend(self.cwd.changed(&line.cwd).map(Fact::Cwd));
+        outline.facts.extend(
+            self.git_branch
+                .changed(&line.git_branch)
+                .map(Fact::GitBranch),
+        );
+        outline
+            .facts
+            .extend(self.version.changed(&line.version).map(Fact::Version));
+        match line.kind.or_empty() {
+            "user" => {
+                outline.kind = Kind::User;
+                outline.results.clone_from(&line.message.content.answers);
+                outline.facts.extend(line.spawned().map(Fact::Spawned));
+                // Only a sub-agent's first message is looked for by its text.
+                let first = line.sidechain.0 && outline.link == Link::None;
+                let asked = line.message.content.asked.filter(|_| first);
+                outline.facts.extend(asked.map(Fact::Asked));
+                if let Some(prompt) = line.prompt() {
+                    outline.human = true;
+                    outline.facts.push(Fact::Prompt(prompt.into()));
+                }
+            }
+            "assistant" => {
+                outline.kind = Kind::Assistant;
+                let delegations = line.message.content.delegations.iter();
+                outline
+                    .facts
+                    .extend(delegations.map(|&(call, prompt)| Fact::Delegates { call, prompt }));
+                let usage = line.message.usage.read().unwrap_or_else(|detail| {
+                    bad_usage = Some(detail);
+                    None
+                });
+                outline.reply = Some(Box::new(Reply {
+                    response: line.response(),
+                    model: line
+                        .message
+                        .model
+                        .filled()
+                        .map(|model| self.shared_model(model)),
+                    usage,
+                    calls: line.message.content.calls.clone(),
+                }));
+            }
+            "system" if line.is_compaction() => outline.kind = Kind::Compaction,
+            _ => outline.facts.extend(line.aside()),
+        }
+        (outline, bad_usage)
+    }
+
+    /// Whose line it is: the log's owner, or the agent that a line of the main log names.
+    pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
+        self.owner.clone().or_else(|| {
+            let named = line.agent.filled().filter(|_| line.sidechain.0)?;
+            AgentId::new(named).ok()
+        })
+    }
+}
+
+impl Line<'_> {
+    fn link(&self) -> Link {
+        match (self.parent.filled(), self.logical_parent.filled()) {
+            (Some(parent), _) => Link::Parent(Key::of(parent)),
+            (None, Some(logical)) => Link::Continues(Key::of(logical)),
+            (None, None) => Link::None,
+        }
+    }
+
+    /// The response that an answer is part of. The request's id tells apart responses of clients
+    /// that reuse message ids.
+    fn response(&self) -> Option<Key> {
+        let id = self.message.id.filled()?;
+        Some(Key::of_pair(id, self.request.or_empty()))
+    }
+
+    /// The sub-agent that a tool result speaks of.
+    pub(super) fn spawned(&self) -> Option<AgentId> {
+        AgentId::new(self.result.agent.filled()?).ok()
+    }
+
+    /// What a line beside the tree says.
+    fn aside(&self) -> Option<Fact> {
+        let leaf = || self.leaf.filled().map(Key::of);
+        Some(match self.kind.or_empty() {
+            "summary" => {
+                let member = |raw: crate::json::Raw<'_>| -> Option<String> {
+                    raw.read::<SummaryBody<'_>>().summary.owned()
+                };
+                let text = self.summary.owned().or_else(|| member(self.content))?;
+                if is_error_summary(&text) {
+                    return None;
+                }
+                Fact::Summary(opening(&text), leaf())
+            }
+            "custom-title" => Fact::Title(opening(self.custom_title.get()?), TitleSource::Custom),
+            "ai-title" => Fact::Title(opening(self.ai_title.get()?), TitleSource::Ai),
+            "tag" => Fact::Tag(opening(self.tag.get()?)),
+            "last-prompt" => Fact::Resume(leaf()?),
+            "annals-note" => Fact::Note(opening(self.text.get()?)),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! Where things lie.
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+
+/// Longest folder name before the client cuts it and adds a hash.
+const MAX_FOLDER: usize = 200;
+
+/// The directories of a root that we look into.
+const DIRS: [&str; 6] = [
+    "projects",
+    "todos",
+    "tasks",
+    "file-history",
+    "session-env",
+    "plans",
+];
+
+pub(super) fn enters(dir: &Path) -> bool {
+    let first = dir
+        .components()
+        .next()
+        .and_then(|part| part.as_os_str().to_str());
+    first.is_some_and(|first| DIRS.contains(&first))
+}
+
+pub(super) fn classify(path: &Path) -> Option<Artifact> {
+    use ArtifactKind as K;
+    let parts: Vec<&str> = path
+        .components()
+        .map(|part| part.as_os_str().to_str())
+        .collect::<Option<_>>()?;
+    let mut artifact = match *parts.as_slice() {
+        ["history.jsonl"] => Artifact::of(K::History),
+        ["settings.json"] => Artifact::of(K::Settings),
+        ["projects", "sessions-index.json"] => Artifact::of(K::Index),
+        ["plans", name] => named(K::Plan, name.strip_suffix(".md")?),
+        ["todos", name] => {
+            let (session, agent) = name.strip_suffix(".json")?.split_once("-agent-")?;
+            Artifact {
+                session: Some(SessionId::new(session).ok()?),
+                agent: Some(AgentId::new(agent).ok()?),
+                ..Artifact::of(K::Todos)
+            }
+        }
+        [
+            "tasks" | "file-history" | "session-env",
+            session,
+            ref rest @ ..,
+        ] => {
+            let [first, ..] = parts.as_slice() else {
+                return None;
+            };
+            let mut artifact = match (*first, rest) {
+                ("tasks", [name]) if name.ends_with(".json") => {
+                    named(K::Task, name.strip_suffix(".json")?)
+                }
+                ("file-history", [name]) => named(K::FileVersion, name),
+                (_, [_, ..]) => named(K::SessionState, &format!("{first}/{}", rest.join("/"))),
+                _ => return None,
+            };
+            artifact.session = Some(SessionId::new(session).ok()?);
+            artifact
+        }
+        ["projects", folder, ref rest @ ..] => {
+            let mut artifact = in_project(folder, rest)?;
+            artifact.folder = Some(folder.to_owned());
+            artifact
+        }
+        _ => return None,
+    };
+    // An empty name could not be told from none.
+    artifact.name = artifact.name.filter(|name| !name.is_empty());
+    Some(artifact)
+}
+
+fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
+    use ArtifactKind as K;
+    let (session, inner) = match *rest {
+        ["sessions-index.json"] => return Some(Artifact::of(K::Index)),
+        [file] => {
+            let stem = file.strip_suffix(".jsonl")?;
+            if let Some(agent) = stem.strip_prefix("agent-") {
+                let agent = Some(AgentId::new(agent).ok()?);
+                return Some(Artifact {
+                    agent,
+                    ..Artifact::of(K::AgentLog)
+                });
+            }
+            if is_dated(folder, stem) {
+                return None;
+            }
+            let session = Some(SessionId::new(stem).ok()?);
+            return Some(Artifact {
+                session,
+                ..Artifact::of(K::SessionLog)
+            });
+        }
+        [session, ref inner @ ..] => (SessionId::new(session).ok()?, inner),
+        [] => return None,
+    };
+    let mut artifact = match *inner {
+        ["custom-title.json"] => Artifact::of(K::TitleFile),
+        ["tool-results", name] => named(K::ToolResult, name),
+        ["subagents", ref run @ .., file] if file.starts_with("agent-") => {
+            let name = file.strip_prefix("agent-")?;
+            let (kind, agent) = match (name.strip_suffix(".jsonl"), name.strip_suffix(".meta.json"))
+            {
+                (Some(agent), _) => (K::AgentLog, agent),
+                (_, Some(agent)) => (K::AgentMeta, agent),
+                _ => return None,
+            };
+            Artifact {
+                agent: Some(AgentId::new(agent).ok()?),
+                ..named(kind, &run.join("/"))
+            }
+        }
+        _ => named(K::SessionState, &inner.join("/")),
+    };
+    artifact.session = Some(session);
+    Some(artifact)
+}
+
+fn named(kind: ArtifactKind, name: &str) -> Artifact {
+    Artifact {
+        name: Some(name.to_owned()),
+        ..Artifact::of(kind)
+    }
+}
+
+/// The orchestrator keeps dated logs in folders named by a hash, under the same root.
+fn is_dated(folder: &str, stem: &str) -> bool {
+    let hash = folder.len() == 20
+        && folder
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    hash && stem.parse::<jiff::civil::Date>().is_ok()
+}
+
+pub(super) fn place(artifact: &Artifact) -> PathBuf {
+    use ArtifactKind as K;
+    let session = artifact.session.as_ref().map_or("", SessionId::as_str);
+    let agent = artifact.agent.as_ref().map_or("", AgentId::as_str);
+    let name = artifact.name.as_deref().unwrap_or_default();
+    let project = || {
+        let mut path = PathBuf::from("projects");
+        path.extend(&artifact.folder);
+        path
+    };
+    let beside_log = || project().join(session);
+    match artifact.kind {
+        K::SessionLog => project().join(format!("{session}.jsonl")),
+        K::AgentLog | K::AgentMeta => {
+            let ending = if artifact.kind == K::AgentLog {
+                "jsonl"
+            } else {
+                "meta.json"
+            };
+            let file = format!("agent-{agent}.{ending}");
+            match artifact.session {
+                None => project().join(file),
+                Some(_) => beside_log().join("subagents").join(name).join(file),
+            }
+        }
+        K::TitleFile => beside_log().join("custom-title.json"),
+        K::ToolResult => beside_log().join("tool-results").join(name),
+        K::Index => project().join("sessions-index.json"),
+        K::Todos => format!("todos/{session}-agent-{agent}.json").into(),
+        K::Task => format!("tasks/{session}/{name}.json").into(),
+        K::FileVersion => format!("file-history/{session}/{name}").into(),
+        K::SessionState if artifact.folder.is_some() => beside_log().join(name),
+        K::SessionState => {
+            let (first, rest) = name.split_once('/').unwrap_or((name, ""));
+            [first, session, rest].iter().collect()
+        }
+        K::History => "history.jsonl".into(),
+        K::Settings => "settings.json".into(),
+        K::Plan => format!("plans/{name}.md").into(),
+    }
+}
+
+/// Names the folder of a working directory the way the client does.
+///
+/// Every UTF-16 unit outside `[A-Za-z0-9]` becomes `-`; a long result is cut and gets a hash of the
+/// whole path. Different paths can give one name.
+pub fn encode_path(path: &str) -> String {
+    let name: String = path
+        .encode_utf16()
+        .map(|unit| match u8::try_from(unit) {
+            Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
+            _ => '-',
+        })
+        .collect();
+    if name.len() <= MAX_FOLDER {
+        return name;
+    }
+    let hash = path.encode_utf16().fold(0i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    });
+    let head = name.get(..MAX_FOLDER).unwrap_or(&name);
+    format!("{head}-{}", base36(hash.unsigned_abs()))
+}
+
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.extend(char::from_digit(number % 36, 36));
+        number /= 36;
+        if number == 0 {
+            return digits.into_iter().rev().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_its_meaning_are_inverses() {
+        let session = "8c549c46-16ca-47dd-b731-f4c264becc53";
+        for path in [
+            "history.jsonl".to_owned(),
+            "settings.json".to_owned(),
+            "projects/sessions-index.json".to_owned(),
+            "projects/-w/sessions-index.json".to_owned(),
+            format!("projects/-w/{session}.jsonl"),
+            "projects/-w/agent-a1b2c3d.jsonl".to_owned(),
+            format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.jsonl"),
+            format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.meta.json"),
+            format!("projects/-w/{session}/subagents/workflows/run-1/agent-a1.jsonl"),
+            format!("projects/-w/{session}/tool-results/by8n2mdt7.txt"),
+            format!("projects/-w/{session}/custom-title.json"),
+            format!("projects/-w/{session}/memory/notes.md"),
+            format!("todos/{session}-agent-{session}.json"),
+            format!("tasks/{session}/12.json"),
+            format!("tasks/{session}/.lock"),
+            format!("file-history/{session}/7b1a057f03b9c8c5@v2"),
+            format!("session-env/{session}/hook/0.sh"),
+            "plans/calm-otter.md".to_owned(),
+        ] {
+            let artifact = classify(Path::new(&path)).expect(&path);
+            assert_eq!(place(&artifact), Path::new(&path));
+        }
+    }
+
+    #[test]
+    fn foreign_files_have_no_meaning() {
+        for path in [
+            "projects/v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl",
+            "projects/-w/notes.txt",
+            "projects/-w/..jsonl",
+            "todos/x.json",
+            "statsig/cache.jsonl",
+            "plans/a/b.md",
+            "tasks/8c549c46",
+        ] {
+            assert_eq!(classify(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn folders_are_named_as_the_client_names_them() {
+        assert_eq!(encode_path("/home/dev/a.b_c"), "-home-dev-a-b-c");
+        assert_eq!(encode_path("/tmp/😀é"), "-tmp----");
+        let long = format!("/{}", "x".repeat(250));
+        let name = encode_path(&long);
+        assert_eq!(
+            name.get(..201),
+            Some(format!("-{}-", "x".repeat(199)).as_str())
+        );
+    }
+}

@@ -1,0 +1,687 @@
+//! Writing lines that the real client reads back.
+//!
+//! One message is one line with all its blocks, so that a message is written whole or not at all.
+//! Results of parallel calls hang from each other in a chain, which every client version reads
+//! whole. A branch, and a compaction, are followed by a `last-prompt` line that names the new leaf,
+//! because a client that finds an older one would go on elsewhere.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::json;
+use crate::layout::{Change, Edit, Graft, Head, NewSession, Plan, Spawn, Stamp, Writer};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
+    Usage,
+};
+
+use super::{ClaudeCode, encode_path, path};
+
+/// The client version whose lines we write like.
+const VERSION: &str = "2.1.325";
+
+/// What lines say of the program that wrote them.
+const ENTRYPOINT: &str = "annals";
+
+impl Writer for ClaudeCode {
+    fn session(&self, new: &NewSession) -> Result<Artifact> {
+        if !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
+            return Err(Error::refused(format!(
+                "`{}` is not an absolute path",
+                new.cwd
+            )));
+        }
+        Ok(Artifact {
+            folder: Some(encode_path(&new.cwd)),
+            session: Some(new.id.clone()),
+            ..Artifact::of(ArtifactKind::SessionLog)
+        })
+    }
+
+    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+        Ok(Artifact {
+            kind: ArtifactKind::AgentLog,
+            folder: head.log.folder.clone(),
+            session: Some(head.session.clone()),
+            agent: Some(agent.clone()),
+            name: None,
+        })
+    }
+
+    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+        let mut pen = Pen {
+            head,
+            stamp,
+            lines: Vec::new(),
+            plan: Plan::default(),
+            time: head.time,
+        };
+        match change {
+            Change::Append(drafts) => {
+                for draft in drafts {
+                    pen.draft(draft)?;
+                }
+                if drafts.iter().any(|draft| draft.parent.is_some()) {
+                    pen.resume_here(last_prompt(drafts))?;
+                }
+            }
+            Change::Compact { summary, tokens } => pen.compaction(summary, *tokens)?,
+            Change::SetTodos(todos) => pen.todos(todos)?,
+            Change::Spawn(spawn) => pen.agent_meta(spawn)?,
+        }
+        Ok(pen.finish())
+    }
+
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Vec<u8> {
+        let Ok(text) = str::from_utf8(record) else {
+            return record.to_owned();
+        };
+        let session = json::quote(graft.to.as_str());
+        let origin = format!(
+            r#"{{"sessionId":{},"messageUuid":{}}}"#,
+            json::quote(graft.from.as_str()),
+            json::quote(graft.id.as_str())
+        );
+        let parent = graft.parent.map(|parent| json::quote(parent.as_str()));
+        let mut members = vec![
+            ("sessionId", session.as_str()),
+            ("forkedFrom", origin.as_str()),
+        ];
+        members.extend(parent.as_deref().map(|parent| ("parentUuid", parent)));
+        json::set_members(text, &members).map_or_else(|| record.to_owned(), String::into_bytes)
+    }
+}
+
+/// Writes the lines of one change.
+struct Pen<'a, 'b> {
+    head: &'a Head,
+    stamp: &'a mut Stamp<'b>,
+    lines: Vec<Vec<u8>>,
+    plan: Plan,
+    /// The time of the newest line so far.
+    time: Option<Timestamp>,
+}
+
+impl Pen<'_, '_> {
+    fn finish(mut self) -> Plan {
+        if !self.lines.is_empty() {
+            // The log goes first: what is derived from it may be behind, never ahead.
+            let path = path::place(&self.head.log);
+            self.plan.edits.insert(
+                0,
+                Edit::Append {
+                    path,
+                    lines: self.lines,
+                },
+            );
+        }
+        self.plan
+    }
+
+    fn draft(&mut self, draft: &Draft) -> Result<()> {
+        let session = self.head.session.as_str();
+        match &draft.body {
+            Body::Message(message) => self.message(message, draft),
+            Body::Title { text, source } => self.title(text, *source),
+            Body::Tag { text } => self.line(
+                &Aside {
+                    session,
+                    ..Aside::of("tag")
+                }
+                .tag(text),
+            ),
+            Body::Note { author, text } => {
+                let time = self.tick(draft.time);
+                let id = self.id(draft);
+                self.line(&Note {
+                    kind: "annals-note",
+                    id: id.as_str(),
+                    timestamp: time,
+                    session,
+                    author: author.as_deref(),
+                    text,
+                })?;
+                self.plan.added.push(id);
+                Ok(())
+            }
+            Body::Summary { text, leaf } => self.line(&Aside {
+                summary: Some(text),
+                leaf: leaf.as_ref().map(EntryId::as_str),
+                ..Aside::of("summary")
+            }),
+            _ => Err(Error::refused(
+                "this kind of entry cannot be written to a Claude Code session",
+            )),
+        }
+    }
+
+    fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
+        if message.role == Role::System {
+            return Err(Error::refused(
+                "a Claude Code session holds user and assistant messages only",
+            ));
+        }
+        if message.blocks.is_empty() {
+            return Err(Error::refused("a message needs at least one block"));
+        }
+        let id = self.id(draft);
+        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let timestamp = self.tick(draft.time);
+        let content = content(message)?;
+        let response = match (message.role, &message.response) {
+            (Role::Assistant, None) => {
+                Some(format!("msg_{}", (self.stamp.fresh)().replace('-', "")))
+            }
+            (_, given) => given.clone(),
+        };
+        let line = Line {
+            parent: parent.as_ref().map(EntryId::as_str),
+            message: Some(Said {
+                id: response.as_deref(),
+                kind: (message.role == Role::Assistant).then_some("message"),
+                role: message.role.as_str(),
+                model: match message.role {
+                    Role::Assistant => Some(message.model.as_deref().unwrap_or("unknown")),
+                    _ => None,
+                },
+                content: &content,
+                stop: (message.role == Role::Assistant).then(|| Stop {
+                    stop_reason: message
+                        .stop_reason
+                        .as_deref()
+                        .or_else(|| stop_reason(message)),
+                    stop_sequence: (),
+                    usage: Tokens::of(&message.usage.unwrap_or_default()),
+                }),
+            }),
+            request: message.request.as_deref(),
+            meta: message.meta.then_some(true),
+            compact_summary: message.compact_summary.then_some(true),
+            transcript_only: message.compact_summary.then_some(true),
+            result: message.spawned.as_ref().map(|agent| Outcome {
+                agent: agent.as_str(),
+            }),
+            ..self.common(message.role.as_str(), &id, timestamp)
+        };
+        let line = encode(&line)?;
+        self.lines.push(line);
+        self.added(id);
+        Ok(())
+    }
+
+    fn compaction(&mut self, summary: &str, tokens: Option<u64>) -> Result<()> {
+        let Some(leaf) = self.leaf() else {
+            return Err(Error::refused(
+                "there is nothing to compact: the session has no messages",
+            ));
+        };
+        if summary.trim().is_empty() {
+            return Err(Error::refused("the summary is empty"));
+        }
+        let id = EntryId::new(&(self.stamp.fresh)());
+        let timestamp = self.tick(None);
+        let line = encode(&Line {
+            logical_parent: Some(leaf.as_str()),
+            subtype: Some("compact_boundary"),
+            content: Some("Conversation compacted"),
+            meta: Some(false),
+            level: Some("info"),
+            compaction: Some(Compaction {
+                trigger: "manual",
+                tokens: tokens.unwrap_or(0),
+            }),
+            ..self.common("system", &id, timestamp)
+        })?;
+        self.lines.push(line);
+        self.added(id);
+        let mut message = Message::new(Role::User, vec![Block::Text(summary.to_owned())]);
+        message.compact_summary = true;
+        self.message(&message, &Draft::new(Body::Message(message.clone())))?;
+        self.resume_here(None)
+    }
+
+    fn title(&mut self, text: &str, source: TitleSource) -> Result<()> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Error::refused("a title must not be empty"));
+        }
+        let session = self.head.session.as_str();
+        match source {
+            TitleSource::Custom => {
+                let aside = Aside {
+                    session,
+                    custom_title: Some(text),
+                    ..Aside::of("custom-title")
+                };
+                self.line(&aside)?;
+                let mut beside = self.head.beside.iter();
+                if let Some(file) = beside.find(|file| file.kind == ArtifactKind::TitleFile) {
+                    let bytes = encode(&TitleFile { title: text })?;
+                    self.plan.edits.push(Edit::Replace {
+                        path: path::place(file),
+                        bytes,
+                    });
+                }
+                Ok(())
+            }
+            TitleSource::Ai => self.line(&Aside {
+                session,
+                ai_title: Some(text),
+                ..Aside::of("ai-title")
+            }),
+            TitleSource::Summary | TitleSource::Prompt => {
+                Err(Error::refused("only a person or a model gives titles"))
+            }
+        }
+    }
+
+    fn todos(&mut self, todos: &[Todo]) -> Result<()> {
+        let session = &self.head.session;
+        let agent = match &self.head.agent {
+            Some(agent) => agent.clone(),
+            None => AgentId::new(session.as_str())?,
+        };
+        let file = Artifact {
+            session: Some(session.clone()),
+            agent: Some(agent),
+            ..Artifact::of(ArtifactKind::Todos)
+        };
+        let bytes = encode(&todos)?;
+        self.plan.edits.push(Edit::Replace {
+            path: path::place(&file),
+            bytes,
+        });
+        Ok(())
+    }
+
+    fn agent_meta(&mut self, spawn: &Spawn) -> Result<()> {
+        let file = Artifact {
+            kind: ArtifactKind::AgentMeta,
+            folder: self.head.log.folder.clone(),
+            session: Some(self.head.session.clone()),
+            agent: Some(spawn.agent.clone()),
+            name: None,
+        };
+        let bytes = encode(&Meta {
+            kind: &spawn.kind,
+            description: &spawn.description,
+            call: spawn.call.as_deref(),
+        })?;
+        self.plan.edits.push(Edit::Replace {
+            path: path::place(&file),
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Tells the client where to go on.
+    fn resume_here(&mut self, prompt: Option<String>) -> Result<()> {
+        // A sub-agent's log is never resumed by name.
+        let Some(leaf) = self.leaf().filter(|_| self.head.agent.is_none()) else {
+            return Ok(());
+        };
+        let prompt = prompt.or_else(|| self.head.prompt.clone());
+        let session = self.head.session.as_str();
+        self.line(&Aside {
+            session,
+            last_prompt: Some(prompt.as_deref().unwrap_or_default()),
+            leaf: Some(leaf.as_str()),
+            ..Aside::of("last-prompt")
+        })
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> Result<()> {
+        self.lines.push(encode(line)?);
+        Ok(())
+    }
+
+    fn id(&mut self, draft: &Draft) -> EntryId {
+        draft
+            .id
+            .clone()
+            .unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+    }
+
+    fn added(&mut self, id: EntryId) {
+        self.plan.leaf = Some(id.clone());
+        self.plan.added.push(id);
+    }
+
+    fn leaf(&self) -> Option<EntryId> {
+        self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
+    }
+
+    /// The next line's time: as given, else now, but later than the line before, because the older
+    /// client goes on at the newest line.
+    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
+        let millisecond = jiff::SignedDuration::from_millis(1);
+        let after = self
+            .time
+            .and_then(|time| time.checked_add(millisecond).ok());
+        let time = given
+            .unwrap_or_else(|| after.map_or(self.stamp.now, |after| after.max(self.stamp.now)));
+        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
+        time
+    }
+
+    fn common<'l>(&'l self, kind: &'l str, id: &'l EntryId, timestamp: Timestamp) -> Line<'l> {
+        let head = self.head;
+        Line {
+            parent: None,
+            logical_parent: None,
+            sidechain: head.agent.is_some(),
+            agent: head.agent.as_ref().map(AgentId::as_str),
+            user_type: "external",
+            entrypoint: ENTRYPOINT,
+            cwd: head.cwd.as_deref().unwrap_or("/"),
+            session: head.session.as_str(),
+            version: head.version.as_deref().unwrap_or(VERSION),
+            git_branch: head.git_branch.as_deref().unwrap_or_default(),
+            kind,
+            subtype: None,
+            content: None,
+            message: None,
+            request: None,
+            meta: None,
+            transcript_only: None,
+            compact_summary: None,
+            level: None,
+            compaction: None,
+            result: None,
+            uuid: id.as_str(),
+            timestamp: spell(timestamp),
+        }
+    }
+}
+
+/// The members of a line, in the client's order.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(rename = "parentUuid")]
+    parent: Option<&'a str>,
+    #[serde(rename = "logicalParentUuid", skip_serializing_if = "Option::is_none")]
+    logical_parent: Option<&'a str>,
+    #[serde(rename = "isSidechain")]
+    sidechain: bool,
+    #[serde(rename = "agentId", skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(rename = "userType")]
+    user_type: &'a str,
+    entrypoint: &'a str,
+    cwd: &'a str,
+    #[serde(rename = "sessionId")]
+    session: &'a str,
+    version: &'a str,
+    #[serde(rename = "gitBranch")]
+    git_branch: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subtype: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Said<'a>>,
+    #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
+    request: Option<&'a str>,
+    #[serde(rename = "isMeta", skip_serializing_if = "Option::is_none")]
+    meta: Option<bool>,
+    #[serde(
+        rename = "isVisibleInTranscriptOnly",
+        skip_serializing_if = "Option::is_none"
+    )]
+    transcript_only: Option<bool>,
+    #[serde(rename = "isCompactSummary", skip_serializing_if = "Option::is_none")]
+    compact_summary: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<&'a str>,
+    #[serde(rename = "compactMetadata", skip_serializing_if = "Option::is_none")]
+    compaction: Option<Compaction<'a>>,
+    #[serde(rename = "toolUseResult", skip_serializing_if = "Option::is_none")]
+    result: Option<Outcome<'a>>,
+    uuid: &'a str,
+    timestamp: String,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    role: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    content: &'a RawValue,
+    #[serde(flatten)]
+    stop: Option<Stop<'a>>,
+}
+
+#[derive(Serialize)]
+struct Stop<'a> {
+    stop_reason: Option<&'a str>,
+    stop_sequence: (),
+    usage: Tokens,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    input_tokens: u64,
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+    cache_creation: CacheWrites,
+    output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_tool_use: Option<Server>,
+    service_tier: &'static str,
+}
+
+#[derive(Serialize)]
+struct CacheWrites {
+    ephemeral_5m_input_tokens: u64,
+    ephemeral_1h_input_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Server {
+    web_search_requests: u64,
+}
+
+impl Tokens {
+    fn of(usage: &Usage) -> Self {
+        let searches = usage.web_searches;
+        Tokens {
+            input_tokens: usage.input,
+            cache_creation_input_tokens: usage.cache_write_5m.saturating_add(usage.cache_write_1h),
+            cache_read_input_tokens: usage.cache_read,
+            cache_creation: CacheWrites {
+                ephemeral_5m_input_tokens: usage.cache_write_5m,
+                ephemeral_1h_input_tokens: usage.cache_write_1h,
+            },
+            output_tokens: usage.output,
+            server_tool_use: (searches > 0).then_some(Server {
+                web_search_requests: searches,
+            }),
+            service_tier: "standard",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Compaction<'a> {
+    trigger: &'a str,
+    #[serde(rename = "preTokens")]
+    tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    #[serde(rename = "agentId")]
+    agent: &'a str,
+}
+
+#[derive(Serialize)]
+struct TitleFile<'a> {
+    #[serde(rename = "customTitle")]
+    title: &'a str,
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "agentType")]
+    kind: &'a str,
+    description: &'a str,
+    #[serde(rename = "toolUseId", skip_serializing_if = "Option::is_none")]
+    call: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Note<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "noteId")]
+    id: &'a str,
+    timestamp: Timestamp,
+    #[serde(rename = "sessionId")]
+    session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
+    text: &'a str,
+}
+
+/// A line beside the tree. The type comes first: readers of the last kilobytes look for it there.
+#[derive(Serialize, Default)]
+struct Aside<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "customTitle", skip_serializing_if = "Option::is_none")]
+    custom_title: Option<&'a str>,
+    #[serde(rename = "aiTitle", skip_serializing_if = "Option::is_none")]
+    ai_title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a str>,
+    #[serde(rename = "lastPrompt", skip_serializing_if = "Option::is_none")]
+    last_prompt: Option<&'a str>,
+    #[serde(rename = "leafUuid", skip_serializing_if = "Option::is_none")]
+    leaf: Option<&'a str>,
+    #[serde(rename = "sessionId", skip_serializing_if = "str::is_empty")]
+    session: &'a str,
+}
+
+impl<'a> Aside<'a> {
+    fn of(kind: &'a str) -> Self {
+        Aside {
+            kind,
+            ..Aside::default()
+        }
+    }
+
+    fn tag(mut self, text: &'a str) -> Self {
+        self.tag = Some(text);
+        self
+    }
+}
+
+/// A prompt is written as a string, anything else as blocks.
+fn content(message: &Message) -> Result<Box<RawValue>> {
+    let json = match message.blocks.as_slice() {
+        [Block::Text(text)] if message.role == Role::User => json::quote(text),
+        blocks => blocks_json(blocks)?,
+    };
+    raw(json)
+}
+
+fn blocks_json(blocks: &[Block]) -> Result<String> {
+    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
+    Ok(format!("[{}]", parts.join(",")))
+}
+
+fn block_json(block: &Block) -> Result<String> {
+    let quote = |text: &str| json::quote(text);
+    Ok(match block {
+        Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
+        Block::Thinking { text, signature } => format!(
+            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
+            quote(text),
+            quote(signature.as_deref().unwrap_or_default())
+        ),
+        Block::ToolUse { id, name, input } => format!(
+            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
+            quote(id),
+            quote(name),
+            one_line(input)?
+        ),
+        Block::ToolResult {
+            call,
+            output,
+            is_error,
+        } => {
+            let output = match output.as_slice() {
+                [Block::Text(text)] => quote(text),
+                blocks => {
+                    let mut parts = Vec::new();
+                    for block in blocks {
+                        if matches!(block, Block::ToolResult { .. }) {
+                            return Err(Error::refused("a tool result cannot hold a tool result"));
+                        }
+                        parts.push(block_json(block)?);
+                    }
+                    format!("[{}]", parts.join(","))
+                }
+            };
+            let error = if *is_error { r#","is_error":true"# } else { "" };
+            format!(
+                r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
+                quote(call)
+            )
+        }
+        Block::Image { media_type, data } => format!(
+            r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
+            quote(media_type),
+            quote(data)
+        ),
+        Block::Opaque { json, .. } => one_line(json)?,
+    })
+}
+
+/// Given JSON on one line. White space between tokens is all that a line break can be in it.
+fn one_line(json: &str) -> Result<String> {
+    serde_json::from_str::<serde::de::IgnoredAny>(json)
+        .map_err(|error| Error::refused(format!("a block's JSON is broken: {error}")))?;
+    Ok(json.trim().replace(['\n', '\r'], " "))
+}
+
+fn raw(json: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(json).map_err(|error| Error::refused(error.to_string()))
+}
+
+fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}
+
+fn stop_reason(message: &Message) -> Option<&'static str> {
+    let calls = message
+        .blocks
+        .iter()
+        .any(|block| matches!(block, Block::ToolUse { .. }));
+    Some(if calls { "tool_use" } else { "end_turn" })
+}
+
+/// Milliseconds and `Z`, as the client spells it.
+fn spell(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+fn last_prompt(drafts: &[Draft]) -> Option<String> {
+    drafts.iter().rev().find_map(|draft| match &draft.body {
+        Body::Message(message) if message.human => match message.blocks.first() {
+            Some(Block::Text(text)) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    })
+}

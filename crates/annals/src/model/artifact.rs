@@ -1,0 +1,81 @@
+//! What a file means.
+
+use super::{AgentId, SessionId};
+
+/// What one file of a root means, as far as its path tells.
+///
+/// An artifact says everything its path says, so that a layout can build the path back from it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Artifact {
+    /// What kind of file.
+    pub kind: ArtifactKind,
+    /// The folder that groups sessions of one project, in the layout's own encoding.
+    pub folder: Option<String>,
+    /// The session it belongs to, where the path tells.
+    pub session: Option<SessionId>,
+    /// The agent it belongs to, where the path tells.
+    pub agent: Option<AgentId>,
+    /// What else the path says: a version, a run, a file name.
+    pub name: Option<String>,
+}
+
+impl Artifact {
+    /// An artifact of which only the kind is known.
+    pub fn of(kind: ArtifactKind) -> Self {
+        Artifact {
+            kind,
+            folder: None,
+            session: None,
+            agent: None,
+            name: None,
+        }
+    }
+}
+
+/// The kinds of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ArtifactKind {
+    /// The log of a session's main agent.
+    SessionLog,
+    /// The log of a sub-agent.
+    AgentLog,
+    /// What is known about a sub-agent beside its log.
+    AgentMeta,
+    /// An agent's todos, one document.
+    Todos,
+    /// One task of a session's task list.
+    Task,
+    /// A saved version of a file that the agent changed.
+    FileVersion,
+    /// Output of a tool that was too long for the log.
+    ToolResult,
+    /// What a person typed, across sessions.
+    History,
+    /// Settings of the agent program.
+    Settings,
+    /// A plan.
+    Plan,
+    /// A derived list that can be rebuilt and is never trusted.
+    Index,
+    /// A session's title beside its log.
+    TitleFile,
+    /// State of the agent program that belongs to a session and means nothing to us.
+    SessionState,
+}
+
+impl ArtifactKind {
+    /// A file of records, one per line, as opposed to a document.
+    pub fn is_log(self) -> bool {
+        matches!(
+            self,
+            ArtifactKind::SessionLog | ArtifactKind::AgentLog | ArtifactKind::History
+        )
+    }
+
+    /// A log that holds a conversation.
+    pub fn is_conversation(self) -> bool {
+        matches!(self, ArtifactKind::SessionLog | ArtifactKind::AgentLog)
+    }
+}

@@ -1,0 +1,88 @@
+//! Entries that are not yet written.
+
+use jiff::Timestamp;
+
+use super::{Block, Body, EntryId, Message, Role, Usage};
+
+/// An entry not yet written. What it leaves open, the layout's writer fills in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// What it says.
+    pub body: Body,
+    /// Its id; a fresh one if `None`.
+    pub id: Option<EntryId>,
+    /// What it hangs from; the session's leaf if `None`.
+    pub parent: Option<EntryId>,
+    /// When it was said; now if `None`.
+    pub time: Option<Timestamp>,
+}
+
+impl Draft {
+    /// A draft with everything left open.
+    pub fn new(body: Body) -> Self {
+        Draft {
+            body,
+            id: None,
+            parent: None,
+            time: None,
+        }
+    }
+
+    /// A prompt.
+    pub fn user(text: impl Into<String>) -> Self {
+        let mut message = Message::new(Role::User, vec![Block::Text(text.into())]);
+        message.human = true;
+        Draft::new(Body::Message(message))
+    }
+
+    /// An answer made of blocks, in the order in which the model gave them.
+    pub fn assistant(blocks: impl Into<Vec<Block>>) -> Self {
+        Draft::new(Body::Message(Message::new(Role::Assistant, blocks.into())))
+    }
+
+    /// What a tool gave back.
+    pub fn tool_result(call: impl Into<String>, output: impl Into<String>) -> Self {
+        let result = Block::ToolResult {
+            call: call.into(),
+            output: vec![Block::Text(output.into())],
+            is_error: false,
+        };
+        Draft::new(Body::Message(Message::new(Role::User, vec![result])))
+    }
+
+    /// A person's remark about the session, which the agent never sees.
+    pub fn note(text: impl Into<String>) -> Self {
+        Draft::new(Body::Note {
+            author: None,
+            text: text.into(),
+        })
+    }
+
+    /// Hangs it from an inner entry, which makes a branch.
+    pub fn under(mut self, parent: EntryId) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+
+    /// Says when it was said.
+    pub fn at(mut self, time: Timestamp) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// Says which model answered.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        if let Body::Message(message) = &mut self.body {
+            message.model = Some(model.into());
+        }
+        self
+    }
+
+    /// Says what the answer used.
+    pub fn usage(mut self, usage: Usage) -> Self {
+        if let Body::Message(message) = &mut self.body {
+            message.usage = Some(usage);
+        }
+        self
+    }
+}

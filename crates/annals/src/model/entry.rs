@@ -1,0 +1,42 @@
+//! An entry: the decoded view of one record.
+
+use jiff::Timestamp;
+
+use super::{AgentId, Body, EntryId};
+
+/// Where a record lies in its file; the bytes there are the truth, an entry is a view of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize)]
+pub struct Span {
+    /// Byte offset of the record's first byte.
+    pub offset: u64,
+    /// Length in bytes, line ending included.
+    pub len: u64,
+    /// Line number, from 1; 0 where a file was read from its end and lines were not counted.
+    pub line: u64,
+}
+
+impl Span {
+    /// Offset of the first byte after the record.
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// The decoded view of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Where the record lies.
+    pub span: Span,
+    /// Its id, if the layout gives it one.
+    pub id: Option<EntryId>,
+    /// The entry it answers or continues. A compaction's is the last entry that it summarises.
+    pub parent: Option<EntryId>,
+    /// When it was written, by the writer's clock.
+    pub time: Option<Timestamp>,
+    /// Whose it is; `None` means the main agent.
+    pub agent: Option<AgentId>,
+    /// Traffic beside the main conversation.
+    pub sidechain: bool,
+    /// What it says.
+    pub body: Body,
+}

@@ -1,0 +1,214 @@
+//! Ids: newtypes, so that a wrong one cannot be passed, and the allow-list that makes those safe
+//! which become part of a path.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+
+/// Longest id that may become a file name.
+const MAX_PATH_ID: usize = 128;
+
+macro_rules! path_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        ///
+        /// Becomes part of a path, so only `[A-Za-z0-9_-]` and inner dots are let in, at most 128.
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` against the allow-list.
+            pub fn new(text: &str) -> Result<Self> {
+                match path_fault(text) {
+                    None => Ok(Self(text.into())),
+                    Some(why) => Err(Error::BadId { what: $what, id: head(text), why }),
+                }
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        text_impls!($name);
+    };
+}
+
+macro_rules! text_impls {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &self.0)
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_str(&self.0)
+            }
+        }
+    };
+}
+
+path_id! {
+    /// Names a session; the file name decides, never a field inside the file.
+    SessionId, "a session id"
+}
+path_id! {
+    /// Names a sub-agent within a session.
+    AgentId, "an agent id"
+}
+
+/// Names an entry within a session. Comes from file content and never becomes a path.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(Arc<str>);
+
+impl EntryId {
+    /// Wraps any text.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The fixed-size form in which trees hold ids.
+    pub fn key(&self) -> Key {
+        Key::of(&self.0)
+    }
+}
+
+text_impls!(EntryId);
+
+/// An id in sixteen bytes: a UUID's own bits, or a digest of any other text.
+///
+/// Trees of a million messages hold keys instead of strings. Two different ids share a key only if
+/// someone breaks SHA-256 truncated to 128 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Key(u128);
+
+impl Key {
+    /// The key of an id's text.
+    pub fn of(text: &str) -> Self {
+        parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self)
+    }
+
+    /// The key of two texts taken together, for ids that have two parts.
+    pub fn of_pair(a: &str, b: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update((a.len() as u64).to_le_bytes());
+        hash.update(a);
+        hash.update(b);
+        Self::fold(&hash.finalize())
+    }
+
+    /// The canonical spelling of a key that is a UUID's bits; of a digest, a text that names nothing.
+    pub fn uuid(self) -> String {
+        uuid::Uuid::from_u128(self.0).to_string()
+    }
+
+    /// Whether [`Key::uuid`] spells `text` back.
+    pub fn spells(text: &str) -> bool {
+        parse_uuid(text).is_some()
+    }
+
+    fn digest(bytes: &[u8]) -> Self {
+        Self::fold(&Sha256::digest(bytes))
+    }
+
+    fn fold(digest: &[u8]) -> Self {
+        let mut half = [0; 16];
+        half.iter_mut()
+            .zip(digest)
+            .for_each(|(to, from)| *to = *from);
+        Self(u128::from_le_bytes(half))
+    }
+}
+
+/// Reads the canonical spelling only, so that a key stands for one text.
+fn parse_uuid(text: &str) -> Option<u128> {
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    let mut value = 0u128;
+    for (at, &byte) in bytes.iter().enumerate() {
+        let digit = match (at, byte) {
+            (8 | 13 | 18 | 23, b'-') => continue,
+            (8 | 13 | 18 | 23, _) => return None,
+            (_, b'0'..=b'9') => byte - b'0',
+            (_, b'a'..=b'f') => byte - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u128::from(digit);
+    }
+    Some(value)
+}
+
+fn path_fault(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        return Some("it is empty");
+    }
+    if text.len() > MAX_PATH_ID {
+        return Some("it is longer than 128 characters");
+    }
+    if text.starts_with(['.', '-']) || text.ends_with('.') {
+        return Some("it begins or ends like a special file name");
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (!text.chars().all(allowed)).then_some("only letters, digits, `-`, `_` and `.` are allowed")
+}
+
+fn head(text: &str) -> String {
+    let mut head: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+    if text.chars().nth(40).is_some() {
+        head.push('…');
+    }
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_could_leave_their_folder_are_refused() {
+        let long = "a".repeat(10_000);
+        let bad = [
+            "", ".", "..", "../x", "a/b", "a\\b", "a\0b", "%2f", "-rf", "a.", "é", "a b", &long,
+        ];
+        for text in bad {
+            assert!(SessionId::new(text).is_err(), "{text:?}");
+        }
+        for text in ["8c549c46-16ca-47dd-b731-f4c264becc53", "agent_1", "a.b"] {
+            assert!(SessionId::new(text).is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_stands_for_one_spelling() {
+        let lower = "8c549c46-16ca-47dd-b731-f4c264becc53";
+        assert_eq!(Key::of(lower), Key::of(lower));
+        assert_ne!(Key::of(lower), Key::of(&lower.to_uppercase()));
+        assert_ne!(Key::of(lower), Key::of(&lower.replace('-', "")));
+        assert_ne!(Key::of_pair("ab", "c"), Key::of_pair("a", "bc"));
+    }
+}

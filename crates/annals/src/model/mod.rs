@@ -1,0 +1,26 @@
+//! The words of the field as types: what a record says, whatever layout it was written in.
+//!
+//! The model knows no file system, no layout and no clock. Everything that other modules pass
+//! around is defined here, so that reports see only the model.
+
+mod artifact;
+mod body;
+mod draft;
+mod entry;
+mod flaw;
+mod id;
+mod outline;
+mod project;
+mod todo;
+mod usage;
+
+pub use artifact::{Artifact, ArtifactKind};
+pub use body::{Block, Body, FileBackup, FileChange, Message, Role, TitleSource};
+pub use draft::Draft;
+pub use entry::{Entry, Span};
+pub use flaw::{Flaw, FlawKind};
+pub use id::{AgentId, EntryId, Key, SessionId};
+pub use outline::{Fact, Kind, Link, Outline, Reply};
+pub use project::Project;
+pub use todo::{Todo, TodoStatus};
+pub use usage::{Usage, UsageFault};

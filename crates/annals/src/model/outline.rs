@@ -1,0 +1,171 @@
+//! Outlines: what trees, lists and totals need of an entry, without its text.
+//!
+//! Listing a gigabyte of history must not decode a gigabyte of text. A decoder therefore has two
+//! depths: [`Entry`](super::Entry), which is everything, and `Outline`, which is the links, the
+//! counts and the few short texts from which titles are made.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{AgentId, EntryId, Key, Span, TitleSource, Usage};
+
+/// The skeleton of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// Where the record lies.
+    pub span: Span,
+    /// What it is.
+    pub kind: Kind,
+    /// Its id.
+    pub key: Option<Key>,
+    /// What it hangs from.
+    pub link: Link,
+    /// When it was written.
+    pub time: Option<Timestamp>,
+    /// Whose it is; `None` means the main agent.
+    pub agent: Option<AgentId>,
+    /// Traffic beside the main conversation.
+    pub sidechain: bool,
+    /// A prompt that a person typed.
+    pub human: bool,
+    /// What a model's answer adds.
+    pub reply: Option<Box<Reply>>,
+    /// The tool calls that this entry answers.
+    pub results: Vec<Key>,
+    /// Short texts and what else is rare.
+    pub facts: Vec<Fact>,
+}
+
+/// What an outlined entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A message in the user's place: a prompt, tool results, a command.
+    User,
+    /// A message of the model.
+    Assistant,
+    /// A compaction's boundary.
+    Compaction,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// Something was said.
+    pub fn is_message(self) -> bool {
+        matches!(self, Kind::User | Kind::Assistant)
+    }
+}
+
+/// What an entry hangs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Nothing: it begins a conversation, or takes no part in one.
+    None,
+    /// Its parent.
+    Parent(Key),
+    /// The last entry that it summarises; that entry may have been left out of the file.
+    Continues(Key),
+}
+
+impl Link {
+    /// The entry that this one comes after.
+    pub fn key(self) -> Option<Key> {
+        match self {
+            Link::None => None,
+            Link::Parent(key) | Link::Continues(key) => Some(key),
+        }
+    }
+}
+
+/// What a model's answer adds to an outline.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Reply {
+    /// The response it is part of; several entries may share one.
+    pub response: Option<Key>,
+    /// The model.
+    pub model: Option<Arc<str>>,
+    /// Tokens of the whole response, as far as this entry knows.
+    pub usage: Option<Usage>,
+    /// The tool calls it makes.
+    pub calls: Vec<Key>,
+}
+
+/// A short text, or something else that few entries have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The entry's id, where its key cannot be spelled back.
+    Id(EntryId),
+    /// The beginning of what a person typed.
+    Prompt(Box<str>),
+    /// The working directory from here on.
+    Cwd(Box<str>),
+    /// The git branch from here on.
+    GitBranch(Box<str>),
+    /// The version of the agent program from here on.
+    Version(Box<str>),
+    /// The session that the record itself names, where it is a new one.
+    Session(Box<str>),
+    /// A title.
+    Title(Box<str>, TitleSource),
+    /// A short text for the conversation that ends at the leaf.
+    Summary(Box<str>, Option<Key>),
+    /// A label; empty takes it back.
+    Tag(Box<str>),
+    /// Where the agent program will go on.
+    Resume(Key),
+    /// A sub-agent did the work of these calls.
+    Spawned(AgentId),
+    /// A call hands this prompt to a sub-agent.
+    Delegates {
+        /// The call.
+        call: Key,
+        /// The prompt's whole text.
+        prompt: Key,
+    },
+    /// The whole text of a sub-agent's first message.
+    Asked(Key),
+    /// A person's remark.
+    Note(Box<str>),
+}
+
+impl Outline {
+    /// An outline of which only the place is known.
+    pub fn at(span: Span) -> Self {
+        Outline {
+            span,
+            kind: Kind::Other,
+            key: None,
+            link: Link::None,
+            time: None,
+            agent: None,
+            sidechain: false,
+            human: false,
+            reply: None,
+            results: Vec::new(),
+            facts: Vec::new(),
+        }
+    }
+
+    /// The entry's id as text.
+    pub fn id(&self) -> Option<EntryId> {
+        let spelled = self.facts.iter().find_map(|fact| match fact {
+            Fact::Id(id) => Some(id.clone()),
+            _ => None,
+        });
+        spelled.or_else(|| self.key.map(|key| EntryId::new(&key.uuid())))
+    }
+
+    /// The beginning of what a person typed.
+    pub fn prompt(&self) -> Option<&str> {
+        self.facts.iter().find_map(|fact| match fact {
+            Fact::Prompt(text) => Some(&**text),
+            _ => None,
+        })
+    }
+
+    /// The tool calls it makes.
+    pub fn calls(&self) -> &[Key] {
+        self.reply.as_ref().map_or(&[], |reply| &reply.calls)
+    }
+}

@@ -1,0 +1,122 @@
+//! Tokens.
+
+use serde::Serialize;
+
+/// Tokens of one response or of many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Fresh input.
+    pub input: u64,
+    /// Output, thinking included.
+    pub output: u64,
+    /// Written to the five-minute cache.
+    pub cache_write_5m: u64,
+    /// Written to the one-hour cache.
+    pub cache_write_1h: u64,
+    /// Read from the cache.
+    pub cache_read: u64,
+    /// Web searches, billed apiece.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub web_searches: u64,
+}
+
+/// A count that no honest response has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageFault;
+
+impl Usage {
+    /// No single response can have this many tokens; a larger count is damage, not usage.
+    pub const ABSURD: u64 = 1_000_000_000_000;
+
+    /// Adds, and tells whether a counter would have overflowed (it is then left as it was).
+    pub fn add(&mut self, other: &Usage) -> Result<(), UsageFault> {
+        let mut sum = *self;
+        for (to, from) in sum.counters_mut().into_iter().zip(other.counters()) {
+            *to = to.checked_add(from).ok_or(UsageFault)?;
+        }
+        *self = sum;
+        Ok(())
+    }
+
+    /// Keeps the larger of each counter: lines of one response repeat it while it grows.
+    pub fn grow(&mut self, other: &Usage) {
+        for (to, from) in self.counters_mut().into_iter().zip(other.counters()) {
+            *to = (*to).max(from);
+        }
+    }
+
+    /// All tokens together.
+    pub fn total(&self) -> u64 {
+        self.counters()
+            .into_iter()
+            .take(5)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Tokens that were in the context window when the response began.
+    pub fn context(&self) -> u64 {
+        [
+            self.input,
+            self.cache_write_5m,
+            self.cache_write_1h,
+            self.cache_read,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+    }
+
+    /// Nothing was used.
+    pub fn is_zero(&self) -> bool {
+        *self == Usage::default()
+    }
+
+    fn counters(&self) -> [u64; 6] {
+        [
+            self.input,
+            self.output,
+            self.cache_write_5m,
+            self.cache_write_1h,
+            self.cache_read,
+            self.web_searches,
+        ]
+    }
+
+    fn counters_mut(&mut self) -> [&mut u64; 6] {
+        [
+            &mut self.input,
+            &mut self.output,
+            &mut self.cache_write_5m,
+            &mut self.cache_write_1h,
+            &mut self.cache_read,
+            &mut self.web_searches,
+        ]
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overflow_is_told_and_changes_nothing() {
+        let mut sum = Usage {
+            input: 5,
+            output: u64::MAX,
+            ..Usage::default()
+        };
+        let before = sum;
+        assert_eq!(
+            sum.add(&Usage {
+                input: 1,
+                output: 1,
+                ..Usage::default()
+            }),
+            Err(UsageFault)
+        );
+        assert_eq!(sum, before);
+    }
+}

@@ -1,0 +1,258 @@
+//! Parents: every entry of the tree gets at most one, which exists and is no descendant.
+
+use std::collections::HashMap;
+
+use crate::model::{Flaw, FlawKind, Key, Link, Outline};
+
+use super::Scope;
+
+/// The parent links of one log, made sound.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// What each outline is to the tree.
+    places: Vec<Place>,
+    by_key: HashMap<Key, usize>,
+    /// Entries of the main tree, parents before children.
+    pub(super) order: Vec<usize>,
+    strands: Vec<Vec<usize>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Beside the tree: it has no id, or a later entry has the same.
+    Aside,
+    /// In the main tree.
+    Node { parent: Option<usize> },
+    /// In a sub-agent's strand.
+    Strand,
+}
+
+impl Links {
+    pub(super) fn parent(&self, entry: usize) -> Option<usize> {
+        match self.places.get(entry) {
+            Some(Place::Node { parent }) => *parent,
+            _ => None,
+        }
+    }
+
+    pub(super) fn find(&self, key: Key) -> Option<usize> {
+        let at = *self.by_key.get(&key)?;
+        matches!(self.places.get(at), Some(Place::Node { .. })).then_some(at)
+    }
+
+    /// The last of `entry` and its descendants in file order.
+    pub(super) fn last_descendant(&self, entry: usize) -> Option<usize> {
+        let mut below = vec![false; self.places.len()];
+        *below.get_mut(entry)? = true;
+        let mut last = entry;
+        for &at in &self.order {
+            let inherits = self
+                .parent(at)
+                .and_then(|parent| below.get(parent).copied());
+            if inherits == Some(true) {
+                if let Some(mark) = below.get_mut(at) {
+                    *mark = true;
+                }
+                last = last.max(at);
+            }
+        }
+        Some(last)
+    }
+
+    pub(super) fn last_in_file(&self) -> Option<usize> {
+        self.order.iter().copied().max()
+    }
+
+    pub(super) fn strands(&self) -> Vec<Vec<usize>> {
+        self.strands.clone()
+    }
+}
+
+pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>) -> Links {
+    let by_key = index(outlines, flaws);
+    let mut parents: Vec<Option<usize>> = outlines
+        .iter()
+        .map(|outline| outline.link.key().and_then(|key| by_key.get(&key).copied()))
+        .collect();
+    let in_tree = |at: usize| {
+        let key = outlines.get(at).and_then(|outline| outline.key);
+        key.and_then(|key| by_key.get(&key)) == Some(&at)
+    };
+    cut_cycles(outlines, &mut parents, &in_tree, flaws);
+    let order = parents_first(&parents, &in_tree);
+    let mut links = Links {
+        places: vec![Place::Aside; outlines.len()],
+        by_key,
+        order,
+        strands: Vec::new(),
+    };
+    place(outlines, scope, &parents, &mut links);
+    for &at in &links.order {
+        let Some(outline) = outlines.get(at) else {
+            continue;
+        };
+        if let (Link::Parent(_), None) = (outline.link, parents.get(at).copied().flatten()) {
+            let cut = flaws
+                .iter()
+                .any(|flaw| flaw.kind == FlawKind::Cycle && flaw.span == outline.span);
+            if !cut {
+                flaw(
+                    flaws,
+                    FlawKind::Orphan,
+                    outline,
+                    "its parent is not in this file",
+                );
+            }
+        }
+    }
+    links
+        .order
+        .retain(|&at| matches!(links.places.get(at), Some(Place::Node { .. })));
+    links
+}
+
+/// Ids to entries; the last of duplicates counts.
+fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> HashMap<Key, usize> {
+    let mut by_key = HashMap::with_capacity(outlines.len());
+    for (at, outline) in outlines.iter().enumerate() {
+        let Some(key) = outline.key else { continue };
+        if let Some(earlier) = by_key.insert(key, at) {
+            let line = outlines.get(earlier).map_or(0, |outline| outline.span.line);
+            flaw(
+                flaws,
+                FlawKind::DuplicateId,
+                outline,
+                &format!("line {line} has the same id"),
+            );
+        }
+    }
+    by_key
+}
+
+/// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent.
+fn cut_cycles(
+    outlines: &[Outline],
+    parents: &mut [Option<usize>],
+    in_tree: &impl Fn(usize) -> bool,
+    flaws: &mut Vec<Flaw>,
+) {
+    // 0: not seen. Otherwise the number of the walk that saw it.
+    let mut seen = vec![0u32; parents.len()];
+    for start in 0..parents.len() {
+        let walk = start as u32 + 1;
+        let mut at = start;
+        let met = loop {
+            match seen.get_mut(at) {
+                Some(mark @ 0) if in_tree(at) => *mark = walk,
+                Some(&mut mark) if mark == walk => break Some(at),
+                _ => break None,
+            }
+            match parents.get(at).copied().flatten() {
+                Some(parent) => at = parent,
+                None => break None,
+            }
+        };
+        let Some(met) = met else { continue };
+        let mut child = met;
+        let mut newest = (met, met);
+        let mut length = 0;
+        loop {
+            let Some(parent) = parents.get(child).copied().flatten() else {
+                break;
+            };
+            length += 1;
+            if parent >= newest.0 {
+                newest = (parent, child);
+            }
+            child = parent;
+            if child == met {
+                break;
+            }
+        }
+        if let Some(link) = parents.get_mut(newest.1) {
+            *link = None;
+        }
+        if let Some(outline) = outlines.get(newest.1) {
+            let detail = format!(
+                "{length} entries are each other's ancestors; its link to a parent is ignored"
+            );
+            flaw(flaws, FlawKind::Cycle, outline, &detail);
+        }
+    }
+}
+
+/// All entries of the tree, parents before children, otherwise in file order.
+fn parents_first(parents: &[Option<usize>], in_tree: &impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut order = Vec::with_capacity(parents.len());
+    let mut done = vec![false; parents.len()];
+    let mut pending = Vec::new();
+    for start in 0..parents.len() {
+        let mut next = Some(start);
+        while let Some(at) = next.filter(|&at| in_tree(at) && done.get(at) == Some(&false)) {
+            pending.push(at);
+            if let Some(done) = done.get_mut(at) {
+                *done = true;
+            }
+            next = parents.get(at).copied().flatten();
+        }
+        order.extend(pending.drain(..).rev());
+    }
+    order
+}
+
+/// Tells the main tree from the strands of sub-agents.
+fn place(outlines: &[Outline], scope: Scope, parents: &[Option<usize>], links: &mut Links) {
+    let mut strand_of: HashMap<usize, usize> = HashMap::new();
+    let mut by_agent: HashMap<&str, usize> = HashMap::new();
+    for &at in &links.order {
+        let Some(outline) = outlines.get(at) else {
+            continue;
+        };
+        let parent = parents.get(at).copied().flatten();
+        let inherited = parent.and_then(|parent| strand_of.get(&parent).copied());
+        // A side chain is a sub-agent's if it names the agent or has a root of its own; one that
+        // hangs from the main tree is a branch.
+        let strand = match (scope, outline.sidechain, &outline.agent) {
+            (Scope::Agent, _, _) | (_, false, _) => None,
+            (Scope::Main, true, Some(agent)) => {
+                let next = links.strands.len();
+                Some(*by_agent.entry(agent.as_str()).or_insert(next))
+            }
+            (Scope::Main, true, None) => match (inherited, parent) {
+                (Some(strand), _) => Some(strand),
+                (None, Some(_)) => None,
+                (None, None) => Some(links.strands.len()),
+            },
+        };
+        let place = match strand {
+            Some(strand) => {
+                if strand == links.strands.len() {
+                    links.strands.push(Vec::new());
+                }
+                if let Some(entries) = links.strands.get_mut(strand) {
+                    entries.push(at);
+                }
+                strand_of.insert(at, strand);
+                Place::Strand
+            }
+            // The main tree never hangs from a strand.
+            None => Place::Node {
+                parent: parent.filter(|parent| !strand_of.contains_key(parent)),
+            },
+        };
+        if let Some(slot) = links.places.get_mut(at) {
+            *slot = place;
+        }
+    }
+    for entries in &mut links.strands {
+        entries.sort_unstable();
+    }
+}
+
+fn flaw(flaws: &mut Vec<Flaw>, kind: FlawKind, outline: &Outline, detail: &str) {
+    flaws.push(Flaw {
+        kind,
+        span: outline.span,
+        detail: detail.to_owned(),
+    });
+}

@@ -1,0 +1,221 @@
+//! Trees: which entries make a conversation, where it branches, what it is called, where it goes on.
+//!
+//! A tree is built from outlines alone, in linear time and without recursion, whatever the links
+//! say. Three steps, one file each:
+//!
+//! 1. `link`: every entry gets at most one parent that exists; cycles are cut.
+//! 2. `turn`: entries that belong together become one *turn*: the lines of one response with the
+//!    results of its tool calls, or a prompt with what the program attached to it. Parallel tool
+//!    calls are a graph of lines but one turn, so they are no branches.
+//! 3. here: turns form a tree; each path from a root to a leaf is a [`Conversation`].
+
+mod link;
+mod title;
+mod turn;
+
+use jiff::Timestamp;
+
+use crate::model::{AgentId, Fact, Flaw, Key, Outline};
+
+pub use title::{Title, Titles, shorten};
+use turn::Turns;
+
+/// Whose log the outlines come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The main agent's: side chains in it belong to sub-agents.
+    Main,
+    /// A sub-agent's: everything in it is its own.
+    Agent,
+}
+
+/// How the entries of one log hang together. Entries are named by their index in the outlines.
+#[derive(Debug)]
+pub struct Tree {
+    /// Every root-to-leaf path, in file order of the leaves.
+    pub conversations: Vec<Conversation>,
+    /// Sub-agents whose entries stand in this log.
+    pub strands: Vec<Strand>,
+    /// Where the agent program would go on: the conversation, as an index.
+    pub resume: Option<usize>,
+    /// What is wrong with the links.
+    pub flaws: Vec<Flaw>,
+    turns: Turns,
+}
+
+/// One path from a root to a leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    /// The last message of the path; its id names the conversation.
+    pub leaf: usize,
+    /// The last entry of the path, which the next one would hang from.
+    pub tip: usize,
+    /// How many messages the path has.
+    pub messages: usize,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// When the newest entry of its last turn was written.
+    pub updated: Option<Timestamp>,
+    /// The first prompt after the last place where the path parts from another one.
+    pub branch: Option<usize>,
+    turn: usize,
+}
+
+/// A sub-agent's entries within another agent's log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strand {
+    /// The agent's id, where its entries tell it.
+    pub agent: Option<AgentId>,
+    /// Its entries, in file order.
+    pub entries: Vec<usize>,
+    /// The tool call that spawned it.
+    pub call: Option<Key>,
+}
+
+impl Tree {
+    /// Builds the tree of one log.
+    pub fn build(outlines: &[Outline], scope: Scope) -> Self {
+        let mut flaws = Vec::new();
+        let links = link::resolve(outlines, scope, &mut flaws);
+        let turns = turn::group(outlines, &links);
+        let conversations = conversations(outlines, &turns);
+        let tip = resume_tip(outlines, &links);
+        let resume = tip.and_then(|tip| {
+            let turn = turns.leaf_turn(turns.of(tip)?, tip);
+            conversations
+                .iter()
+                .position(|conversation| conversation.turn == turn)
+        });
+        let strands = strands(outlines, &links);
+        Tree {
+            conversations,
+            strands,
+            resume,
+            flaws,
+            turns,
+        }
+    }
+
+    /// The entries of a conversation, from its root to its leaf.
+    pub fn path(&self, conversation: &Conversation) -> Vec<usize> {
+        self.turns.path(conversation.turn)
+    }
+
+    /// The entries from the root to the turn that holds `entry`, and of that turn only what comes
+    /// before it or belongs to the same response. `None` if the entry stands beside the tree.
+    pub fn path_to(&self, entry: usize) -> Option<Vec<usize>> {
+        let turn = self.turns.of(entry)?;
+        let mut path = self.turns.path(turn);
+        let end = path.iter().rposition(|&at| at == entry)?;
+        path.truncate(end + 1);
+        Some(path)
+    }
+
+    /// The conversation that ends at `entry`, or the only one that passes through it.
+    pub fn conversation_at(&self, entry: usize) -> Option<usize> {
+        let ends =
+            |conversation: &Conversation| conversation.leaf == entry || conversation.tip == entry;
+        if let Some(found) = self.conversations.iter().position(ends) {
+            return Some(found);
+        }
+        let turn = self.turns.of(entry)?;
+        let mut through = self
+            .conversations
+            .iter()
+            .enumerate()
+            .filter(|(_, conversation)| self.turns.is_ancestor(turn, conversation.turn));
+        match (through.next(), through.next()) {
+            (Some((only, _)), None) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The shape of the tree for drawing: runs of turns between the places where paths part.
+    pub fn limbs(&self) -> Vec<Limb> {
+        self.turns.limbs(&self.conversations)
+    }
+}
+
+/// A stretch of a tree without branches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limb {
+    /// The limb it grows from, as an index into the list of limbs; limbs come after their parents.
+    pub parent: Option<usize>,
+    /// Its entries in order.
+    pub entries: Vec<usize>,
+    /// The conversation that ends here, as an index, if any.
+    pub conversation: Option<usize>,
+}
+
+fn conversations(outlines: &[Outline], turns: &Turns) -> Vec<Conversation> {
+    let mut found: Vec<Conversation> = turns
+        .leaves()
+        .filter_map(|turn| {
+            let about = turns.about(turn);
+            Some(Conversation {
+                leaf: about.leaf?,
+                tip: turns.tip(turn)?,
+                messages: about.messages,
+                started: about.started,
+                updated: turns.updated(turn, outlines),
+                branch: about.branch,
+                turn,
+            })
+        })
+        .collect();
+    found.sort_by_key(|conversation| conversation.tip);
+    found
+}
+
+/// The entry at which the agent program goes on: the newest descendant of the leaf that the log
+/// names last, else the last entry of the tree in file order.
+fn resume_tip(outlines: &[Outline], links: &link::Links) -> Option<usize> {
+    let named = outlines.iter().rev().find_map(|outline| {
+        outline.facts.iter().find_map(|fact| match fact {
+            Fact::Resume(leaf) => Some(*leaf),
+            _ => None,
+        })
+    });
+    let leaf = named.and_then(|leaf| links.find(leaf));
+    match leaf {
+        Some(leaf) => links.last_descendant(leaf),
+        None => links.last_in_file(),
+    }
+}
+
+fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
+    let mut strands: Vec<Strand> = Vec::new();
+    for entries in links.strands() {
+        let agent = entries
+            .iter()
+            .find_map(|&at| outlines.get(at)?.agent.clone());
+        strands.push(Strand {
+            agent,
+            entries,
+            call: None,
+        });
+    }
+    let mut delegations = std::collections::HashMap::new();
+    for fact in outlines.iter().flat_map(|outline| &outline.facts) {
+        if let Fact::Delegates { call, prompt } = fact {
+            delegations
+                .entry(*prompt)
+                .or_insert_with(std::collections::VecDeque::new)
+                .push_back(*call);
+        }
+    }
+    for strand in &mut strands {
+        let facts = strand
+            .entries
+            .first()
+            .and_then(|&at| outlines.get(at))
+            .map(|first| &first.facts);
+        let asked = facts.into_iter().flatten().find_map(|fact| match fact {
+            Fact::Asked(prompt) => Some(*prompt),
+            _ => None,
+        });
+        // Two calls with one prompt: the first agent came from the first call.
+        strand.call = asked.and_then(|prompt| delegations.get_mut(&prompt)?.pop_front());
+    }
+    strands
+}

@@ -1,0 +1,353 @@
+//! Turns: entries that belong together, so that what is left of the graph is a tree of choices.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use crate::model::{Key, Kind, Outline};
+
+use super::link::Links;
+use super::{Conversation, Limb};
+
+/// The turns of one log and how they hang together.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    turns: Vec<Turn>,
+    /// The turn of each outline.
+    turn_of: Vec<Option<usize>>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    parent: Option<usize>,
+    /// In the order in which they are read.
+    entries: Vec<usize>,
+    children: usize,
+    response: Option<Key>,
+    /// Holds or leads to something that a person typed or a model answered.
+    real: bool,
+    about: About,
+}
+
+/// What is known of the path from the root to a turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    pub(super) leaf: Option<usize>,
+    pub(super) messages: usize,
+    pub(super) started: Option<Timestamp>,
+    pub(super) branch: Option<usize>,
+    /// The first prompt of the path.
+    pub(super) prompt: Option<usize>,
+}
+
+pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
+    let mut turns = Turns {
+        turns: Vec::new(),
+        turn_of: vec![None; outlines.len()],
+    };
+    let mut calls: HashMap<Key, usize> = HashMap::new();
+    for &at in &links.order {
+        let Some(outline) = outlines.get(at) else {
+            continue;
+        };
+        let above = links.parent(at).and_then(|parent| turns.of(parent));
+        let joins =
+            above
+                .and_then(|above| turns.turns.get(above))
+                .is_some_and(|turn| match outline.kind {
+                    Kind::Other => true,
+                    Kind::Assistant => {
+                        let response = outline.reply.as_ref().and_then(|reply| reply.response);
+                        response.is_some() && response == turn.response
+                    }
+                    Kind::User => outline
+                        .results
+                        .iter()
+                        .any(|call| calls.get(call).copied() == above),
+                    Kind::Compaction => false,
+                });
+        let turn = match above.filter(|_| joins) {
+            Some(turn) => turn,
+            None => turns.begin(above, outline),
+        };
+        for call in outline.calls() {
+            calls.insert(*call, turn);
+        }
+        turns.join(turn, at);
+    }
+    turns.fold_unreal(outlines);
+    turns.arrange(outlines, links);
+    turns.describe(outlines);
+    turns
+}
+
+impl Turns {
+    pub(super) fn of(&self, entry: usize) -> Option<usize> {
+        self.turn_of.get(entry).copied().flatten()
+    }
+
+    pub(super) fn about(&self, turn: usize) -> About {
+        self.turns
+            .get(turn)
+            .map(|turn| turn.about.clone())
+            .unwrap_or_default()
+    }
+
+    /// Turns that nothing follows, where something was said on the way.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = usize> {
+        let leaf = |(_, turn): &(usize, &Turn)| turn.children == 0 && !turn.entries.is_empty();
+        self.turns.iter().enumerate().filter(leaf).map(|(at, _)| at)
+    }
+
+    /// The last entry of a turn in file order.
+    pub(super) fn tip(&self, turn: usize) -> Option<usize> {
+        self.turns.get(turn)?.entries.iter().copied().max()
+    }
+
+    pub(super) fn updated(&self, turn: usize, outlines: &[Outline]) -> Option<Timestamp> {
+        let mut at = Some(turn);
+        // A last turn without a time takes the one before it.
+        while let Some(turn) = at.and_then(|at| self.turns.get(at)) {
+            let times = turn
+                .entries
+                .iter()
+                .filter_map(|&entry| outlines.get(entry)?.time);
+            if let Some(newest) = times.max() {
+                return Some(newest);
+            }
+            at = turn.parent;
+        }
+        None
+    }
+
+    pub(super) fn path(&self, turn: usize) -> Vec<usize> {
+        let mut turns = Vec::new();
+        let mut at = Some(turn);
+        while let Some(turn) = at.and_then(|at| self.turns.get(at)) {
+            turns.push(turn);
+            at = turn.parent;
+        }
+        turns
+            .into_iter()
+            .rev()
+            .flat_map(|turn| turn.entries.iter().copied())
+            .collect()
+    }
+
+    pub(super) fn is_ancestor(&self, ancestor: usize, turn: usize) -> bool {
+        let mut at = Some(turn);
+        while let Some(turn) = at {
+            if turn == ancestor {
+                return true;
+            }
+            at = self.turns.get(turn).and_then(|turn| turn.parent);
+        }
+        false
+    }
+
+    /// The leaf reached from `turn`: itself, or the leaf below it that ends last in the file.
+    pub(super) fn leaf_turn(&self, turn: usize, _tip: usize) -> usize {
+        if self.turns.get(turn).is_none_or(|turn| turn.children == 0) {
+            return turn;
+        }
+        let mut best: Vec<Option<usize>> = vec![None; self.turns.len()];
+        // Children have larger numbers than their parents.
+        for at in (0..self.turns.len()).rev() {
+            let Some(this) = self.turns.get(at) else {
+                continue;
+            };
+            let reached = match best.get(at).copied().flatten() {
+                Some(leaf) => leaf,
+                None if this.children == 0 && !this.entries.is_empty() => at,
+                None => continue,
+            };
+            let Some(slot) = this.parent.and_then(|parent| best.get_mut(parent)) else {
+                continue;
+            };
+            if slot.is_none_or(|other| self.tip(other) < self.tip(reached)) {
+                *slot = Some(reached);
+            }
+        }
+        best.get(turn).copied().flatten().unwrap_or(turn)
+    }
+
+    /// What a turn inherits and passes on, parents first.
+    pub(super) fn inherit<T: Clone>(
+        &self,
+        mut own: impl FnMut(&[usize], Option<&T>) -> T,
+    ) -> Vec<T> {
+        let mut values: Vec<T> = Vec::with_capacity(self.turns.len());
+        for turn in &self.turns {
+            let value = own(
+                &turn.entries,
+                turn.parent.and_then(|parent| values.get(parent)),
+            );
+            values.push(value);
+        }
+        values
+    }
+
+    pub(super) fn limbs(&self, conversations: &[Conversation]) -> Vec<Limb> {
+        let ends: HashMap<usize, usize> = conversations
+            .iter()
+            .enumerate()
+            .map(|(at, conversation)| (conversation.turn, at))
+            .collect();
+        let mut limbs: Vec<Limb> = Vec::new();
+        let mut limb_of: Vec<usize> = Vec::with_capacity(self.turns.len());
+        for (at, turn) in self.turns.iter().enumerate() {
+            let parent = turn.parent;
+            let alone = parent
+                .and_then(|parent| self.turns.get(parent))
+                .is_some_and(|turn| turn.children == 1);
+            let limb = match parent.and_then(|parent| limb_of.get(parent).copied()) {
+                Some(limb) if alone => limb,
+                grown => {
+                    limbs.push(Limb {
+                        parent: grown,
+                        entries: Vec::new(),
+                        conversation: None,
+                    });
+                    limbs.len() - 1
+                }
+            };
+            limb_of.push(limb);
+            if let Some(limb) = limbs.get_mut(limb) {
+                limb.entries.extend(&turn.entries);
+                limb.conversation = limb.conversation.or(ends.get(&at).copied());
+            }
+        }
+        limbs
+    }
+
+    fn begin(&mut self, parent: Option<usize>, outline: &Outline) -> usize {
+        let response = outline.reply.as_ref().and_then(|reply| reply.response);
+        self.turns.push(Turn {
+            parent,
+            entries: Vec::new(),
+            children: 0,
+            response,
+            real: false,
+            about: About::default(),
+        });
+        self.turns.len() - 1
+    }
+
+    fn join(&mut self, turn: usize, entry: usize) {
+        if let Some(turn) = self.turns.get_mut(turn) {
+            turn.entries.push(entry);
+        }
+        if let Some(slot) = self.turn_of.get_mut(entry) {
+            *slot = Some(turn);
+        }
+    }
+
+    /// Turns that lead to nothing a person typed or a model answered are no branches: what is in
+    /// them goes to the turn above.
+    fn fold_unreal(&mut self, outlines: &[Outline]) {
+        for at in (0..self.turns.len()).rev() {
+            let Some(turn) = self.turns.get(at) else {
+                continue;
+            };
+            let says = |&entry: &usize| {
+                outlines
+                    .get(entry)
+                    .is_some_and(|outline| outline.human || outline.kind == Kind::Assistant)
+            };
+            let compacts = |&entry: &usize| {
+                outlines
+                    .get(entry)
+                    .is_some_and(|outline| outline.kind == Kind::Compaction)
+            };
+            let real = turn.real
+                || turn
+                    .entries
+                    .iter()
+                    .any(|entry| says(entry) || compacts(entry));
+            let Some(parent) = turn.parent else { continue };
+            if real {
+                if let Some(parent) = self.turns.get_mut(parent) {
+                    parent.real = true;
+                    parent.children += 1;
+                }
+                continue;
+            }
+            let entries = self
+                .turns
+                .get_mut(at)
+                .map(|turn| std::mem::take(&mut turn.entries));
+            for entry in entries.into_iter().flatten() {
+                self.join(parent, entry);
+            }
+        }
+    }
+
+    /// Puts each turn's entries in reading order: answers before results, parents before children,
+    /// otherwise as in the file.
+    fn arrange(&mut self, outlines: &[Outline], links: &Links) {
+        // A child that stands before its parent in the file is read right after it.
+        let mut place: Vec<(usize, usize)> = (0..outlines.len()).map(|at| (at, 0)).collect();
+        for &at in &links.order {
+            let above = links
+                .parent(at)
+                .filter(|&parent| self.of(parent) == self.of(at));
+            let Some(&(line, depth)) = above.and_then(|above| place.get(above)) else {
+                continue;
+            };
+            if line >= at
+                && let Some(slot) = place.get_mut(at)
+            {
+                *slot = (line, depth + 1);
+            }
+        }
+        for turn in &mut self.turns {
+            let answers = turn.response.is_some();
+            turn.entries.sort_by_key(|&at| {
+                let late = answers
+                    && outlines
+                        .get(at)
+                        .is_some_and(|outline| outline.kind == Kind::User);
+                (late, place.get(at).copied())
+            });
+        }
+    }
+
+    fn describe(&mut self, outlines: &[Outline]) {
+        for at in 0..self.turns.len() {
+            let Some(turn) = self.turns.get(at) else {
+                continue;
+            };
+            let above = turn.parent.and_then(|parent| self.turns.get(parent));
+            let mut about = above.map(|above| above.about.clone()).unwrap_or_default();
+            let parts = above.is_some_and(|above| above.children > 1);
+            let entries = || {
+                turn.entries
+                    .iter()
+                    .filter_map(|&entry| Some((entry, outlines.get(entry)?)))
+            };
+            let prompt = entries()
+                .find(|(_, outline)| outline.human)
+                .map(|(entry, _)| entry);
+            let first = entries()
+                .find(|(_, outline)| outline.kind.is_message())
+                .map(|(entry, _)| entry);
+            if parts {
+                about.branch = prompt.or(first);
+            }
+            about.prompt = about.prompt.or(prompt);
+            about.messages += entries()
+                .filter(|(_, outline)| outline.kind.is_message())
+                .count();
+            let last = entries()
+                .filter(|(_, outline)| outline.kind.is_message())
+                .next_back();
+            about.leaf = last.map(|(entry, _)| entry).or(about.leaf);
+            about.started = about
+                .started
+                .or_else(|| entries().filter_map(|(_, outline)| outline.time).min());
+            if let Some(turn) = self.turns.get_mut(at) {
+                turn.about = about;
+            }
+        }
+    }
+}
