@@ -8,5 +8,6 @@
 )]
 
 mod error;
+pub mod jsonl;
 
 pub use error::{Error, Result};
