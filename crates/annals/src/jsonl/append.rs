@@ -6,25 +6,22 @@
 //! record says.
 
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Seek as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
-
 use super::batch::Batch;
 use super::device::{Device, Os};
-use super::group::{Group, Unsettled};
+use super::group::Unsettled;
 use super::lock::{Lock, Patience};
+use super::open::{Create, Open};
+use super::place::place;
 use super::replace::sync_parent;
 use crate::{Error, Result};
-
-/// How often a record is appended again beside a foreign writer that spoils it each time.
-const ATTEMPTS: usize = 16;
 
 /// What an acknowledgement stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,16 +31,6 @@ pub enum Durability {
     /// Synced: survives the loss of power, on storage that honours flush.
     #[default]
     Disk,
-}
-
-/// Whether opening may make the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Create {
-    /// The log must be there.
-    #[default]
-    Never,
-    /// The log must not be there yet; it is made with mode 0600.
-    New,
 }
 
 /// How a log is opened for appending.
@@ -95,12 +82,6 @@ struct Writer {
     /// still syncs the old one.
     open: Arc<Open>,
     batch: Batch,
-}
-
-struct Open {
-    file: File,
-    named: AtomicBool,
-    group: Group,
 }
 
 impl Log {
@@ -191,7 +172,7 @@ impl Log {
             if batch.is_empty() {
                 return Ok((Arc::clone(open), Vec::new()));
             }
-            let start = self.place(&open.file, batch)?;
+            let start = place(&*self.device, &open.file, &self.path, batch)?;
             let at = |within: usize| start + within as u64;
             let spans = batch.spans().map(|span| Appended {
                 offset: at(span.start),
@@ -244,69 +225,6 @@ impl Log {
         }
     }
 
-    /// Writes the batch to where it stands as whole lines, and tells where that is.
-    fn place(&self, file: &File, batch: &Batch) -> Result<u64> {
-        for _ in 0..ATTEMPTS {
-            let whole = ends_whole(file).map_err(|e| Error::io("read", &self.path, e))?;
-            self.write_all(
-                file,
-                if whole {
-                    batch.lines()
-                } else {
-                    batch.sealing()
-                },
-            )?;
-            // After an appending write the descriptor stands behind what it wrote, wherever
-            // foreign writers have pushed that.
-            let end = { file }
-                .stream_position()
-                .map_err(|e| Error::io("seek in", &self.path, e))?;
-            let start = end.saturating_sub(batch.lines().len() as u64);
-            if stands(file, start, batch.lines())
-                .map_err(|e| Error::io("read back", &self.path, e))?
-            {
-                return Ok(start);
-            }
-        }
-        let why = "another program keeps writing into our lines";
-        Err(Error::io("append to", &self.path, io::Error::other(why)))
-    }
-
-    fn write_all(&self, file: &File, bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        let mut last = b'\n';
-        while !rest.is_empty() {
-            let error = match self.device.write(file, rest) {
-                Ok(0) => io::ErrorKind::WriteZero.into(),
-                Ok(written) => {
-                    let (done, left) = rest.split_at(written.min(rest.len()));
-                    last = done.last().copied().unwrap_or(last);
-                    rest = left;
-                    continue;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => error,
-            };
-            if last != b'\n' {
-                // One byte may fit where the record did not. If not, the next append seals.
-                let _ = self.device.write(file, b"\n");
-            }
-            return Err(self.unwritten(error));
-        }
-        Ok(())
-    }
-
-    fn unwritten(&self, source: io::Error) -> Error {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match source.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Error::Full {
-                path: self.path.clone(),
-                source,
-            },
-            _ => Error::io("append to", &self.path, source),
-        }
-    }
-
     fn sync(&self, open: &Open) -> io::Result<()> {
         let synced = self.device.sync(&open.file).and_then(|()| {
             if open.named.load(Ordering::Relaxed) {
@@ -345,117 +263,10 @@ impl fmt::Debug for Log {
     }
 }
 
-impl Open {
-    fn new(path: &Path, create: Create, network: bool) -> Result<Self> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create_new(create == Create::New)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
-            .map_err(|source| match rustix::io::Errno::from_io_error(&source) {
-                Some(rustix::io::Errno::LOOP) => Error::refused(format!(
-                    "{} is a symbolic link; annals writes only to the file itself",
-                    path.display()
-                )),
-                _ => Error::io(
-                    if create == Create::New {
-                        "create"
-                    } else {
-                        "open"
-                    },
-                    path,
-                    source,
-                ),
-            })?;
-        let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
-        if !metadata.is_file() {
-            return Err(Error::refused(format!(
-                "{} is not a regular file",
-                path.display()
-            )));
-        }
-        if !network && is_remote(&file).map_err(|e| Error::io("stat", path, e))? {
-            return Err(Error::refused(format!(
-                "{} is on a network file system, where appends can be lost",
-                path.display()
-            )));
-        }
-        Ok(Self {
-            file,
-            named: AtomicBool::new(false),
-            group: Group::default(),
-        })
-    }
-}
-
 fn one(appended: Result<Vec<Appended>>) -> Result<Appended> {
     let first = appended?.first().copied();
     first.ok_or_else(|| Error::refused("an empty record cannot be appended to a log"))
 }
 
-/// Whether the file is empty or ends with a whole line.
-fn ends_whole(file: &File) -> io::Result<bool> {
-    let Some(last) = file.metadata()?.len().checked_sub(1) else {
-        return Ok(true);
-    };
-    let mut byte = [0];
-    // Nothing there means that it shrank meanwhile; the read-back tells.
-    Ok(file.read_at(&mut byte, last)? == 0 || byte == *b"\n")
-}
-
-/// Whether exactly `lines` stand at `start`, after a `\n` or at the start of the file.
-fn stands(file: &File, start: u64, lines: &[u8]) -> io::Result<bool> {
-    let mut block = [0; 8 << 10];
-    let mut at = start.saturating_sub(1);
-    let mut before = start > 0;
-    let mut rest = lines;
-    while !rest.is_empty() {
-        let want = block.len().min(rest.len() + usize::from(before));
-        let read = match file.read_at(block.get_mut(..want).unwrap_or_default(), at) {
-            Ok(0) => return Ok(false),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        at += read as u64;
-        let mut held = block.get(..read).unwrap_or_default();
-        if before {
-            let Some(after) = held.strip_prefix(b"\n") else {
-                return Ok(false);
-            };
-            held = after;
-            before = false;
-        }
-        let Some(left) = rest.strip_prefix(held) else {
-            return Ok(false);
-        };
-        rest = left;
-    }
-    Ok(true)
-}
-
-#[cfg(target_os = "linux")]
-fn is_remote(file: &File) -> io::Result<bool> {
-    // NFS, SMB, CIFS, SMB2, 9P, AFS, Ceph, Coda, NCP.
-    const REMOTE: [u32; 9] = [
-        0x6969,
-        0x517b,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x0102_1997,
-        0x5346_414f,
-        0x00c3_6400,
-        0x7375_7245,
-        0x564c,
-    ];
-    let kind = rustix::fs::fstatfs(file)?.f_type;
-    Ok(REMOTE.contains(&((kind as u64) as u32)))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_remote(_: &File) -> io::Result<bool> {
-    Ok(false)
-}
+#[cfg(test)]
+mod tests;

@@ -12,13 +12,16 @@ mod device;
 mod group;
 mod identity;
 mod lock;
+mod open;
+mod place;
 mod replace;
 mod scan;
 mod span;
 mod tail;
 
-pub use append::{Appended, Create, Durability, Log, Options};
+pub use append::{Appended, Durability, Log, Options};
 pub use identity::{Cursor, FileId};
+pub use open::Create;
 pub use replace::{Digest, create_new, ensure_dir, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
 pub use span::read_span;

@@ -18,6 +18,7 @@ use sha2::Digest as _;
 use tempfile::NamedTempFile;
 
 use super::lock::{Lock, Patience};
+use super::place::unwritten;
 use crate::{Error, Result};
 
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -140,15 +141,7 @@ fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
 
 /// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
 fn write_temp(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile> {
-    let failed = |source| match io::Error::kind(&source) {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Error::Full {
-                path: path.to_owned(),
-                source,
-            }
-        }
-        _ => Error::io("write a temporary file for", path, source),
-    };
+    let failed = |source| unwritten(path, source);
     let mut temp = tempfile::Builder::new()
         .prefix(".annals-")
         .suffix(".tmp")
