@@ -1,4 +1,6 @@
 //! Writers killed at random: what they acknowledged stands in the log.
+//!
+//! `ANNALS_GATE_KILLS` sets how many; the long form of the gate asks for 100,000.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -96,12 +98,13 @@ fn lost<'a>(path: &Path, acknowledged: &'a [String]) -> Vec<&'a String> {
 }
 
 #[test]
-fn fifty_killed_writers_have_lost_nothing_they_acknowledged() {
+fn killed_writers_have_lost_nothing_they_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.jsonl");
     File::create(&path).unwrap();
+    let kills = std::env::var("ANNALS_GATE_KILLS").map_or(50, |kills| kills.parse().unwrap());
     let mut acknowledged = Vec::new();
-    for round in 0..25 {
+    for round in 0..kills / 2 {
         let part = if round % 2 == 0 { "disk" } else { "os" };
         let mut pair = [0, 1].map(|n| spawn(part, &format!("{round}.{n}"), &path));
         for (n, child) in pair.iter_mut().enumerate() {
