@@ -7,10 +7,13 @@
     clippy::print_stderr
 )]
 
+pub mod check;
 mod error;
 mod json;
+pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod store;
 pub mod tree;
 
 pub use error::{Error, Result};

@@ -139,8 +139,10 @@ pub struct Graft<'a> {
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
-    /// The working directory it is about.
+    /// The working directory it is about, absolute.
     pub cwd: String,
+    /// The git branch checked out there.
+    pub git_branch: Option<String>,
 }
 
 /// What a writer must know about the end of a log.
@@ -171,6 +173,8 @@ pub struct Head {
 /// An intent.
 #[derive(Clone, Debug)]
 pub enum Change {
+    /// Begins a session: writes down what its first message will need.
+    Begin,
     /// Adds entries.
     Append(Vec<Draft>),
     /// Replaces what the agent sees of the conversation so far by a summary.
@@ -217,6 +221,9 @@ pub enum Edit {
         bytes: Vec<u8>,
     },
 }
+
+/// The name by which our own entries say who wrote them.
+pub const PROGRAM: &str = "annals";
 
 /// What a change comes to.
 #[derive(Clone, Debug, Default, PartialEq)]

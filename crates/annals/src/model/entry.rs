@@ -37,6 +37,21 @@ pub struct Entry {
     pub agent: Option<AgentId>,
     /// Traffic beside the main conversation.
     pub sidechain: bool,
+    /// The program that wrote it, in the layout's own words.
+    pub program: Option<String>,
+    /// Where its writer was at work.
+    pub place: Place,
     /// What it says.
     pub body: Body,
+}
+
+/// Where the writer of an entry was at work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// The git branch.
+    pub git_branch: Option<String>,
+    /// The version of the agent program.
+    pub version: Option<String>,
 }

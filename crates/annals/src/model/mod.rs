@@ -17,7 +17,7 @@ mod usage;
 pub use artifact::{Artifact, ArtifactKind};
 pub use body::{Block, Body, FileBackup, FileChange, Message, Role, TitleSource};
 pub use draft::Draft;
-pub use entry::{Entry, Span};
+pub use entry::{Entry, Place, Span};
 pub use flaw::{Flaw, FlawKind};
 pub use id::{AgentId, EntryId, Key, SessionId};
 pub use outline::{Fact, Kind, Link, Outline, Reply};

@@ -125,6 +125,8 @@ pub enum Fact {
     },
     /// The whole text of a sub-agent's first message.
     Asked(Key),
+    /// Versions of files were saved.
+    Files,
     /// A person's remark.
     Note(Box<str>),
 }

@@ -1,1 +1,6 @@
-mod placeholder {}
+//! The library from outside: conformance, crashes, concurrency.
+
+mod jsonl_append;
+mod jsonl_documents;
+mod jsonl_kill;
+mod jsonl_lines;

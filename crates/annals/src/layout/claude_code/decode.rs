@@ -3,7 +3,8 @@
 use crate::json::{Flag, Pairs, Raw, Text, object};
 use crate::layout::{Record, Sink};
 use crate::model::{
-    Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Role, TitleSource,
+    Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role,
+    TitleSource,
 };
 
 use super::line::{Line, Lines, is_error_summary, timestamp};
@@ -80,6 +81,12 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             time: line.time(),
             agent: lines.agent(&line),
             sidechain: line.sidechain.0,
+            program: line.entrypoint.owned(),
+            place: Place {
+                cwd: line.cwd.owned(),
+                git_branch: line.git_branch.owned(),
+                version: line.version.owned(),
+            },
             body,
         };
         Ok((entry, bad_usage))
@@ -101,6 +108,8 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 time: None,
                 agent: lines.owner.clone(),
                 sidechain: false,
+                program: None,
+                place: Place::default(),
                 body: Body::Opaque { kind: None, flaw },
             });
         }

@@ -3,7 +3,7 @@
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, TitleSource, Todo, TodoStatus,
+    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, Place, TitleSource, Todo, TodoStatus,
 };
 
 use super::line::{opening, timestamp};
@@ -125,6 +125,8 @@ impl Decoder for Document {
             time,
             agent: None,
             sidechain: false,
+            program: None,
+            place: Place::default(),
             body: body.unwrap_or(Body::Opaque {
                 kind: None,
                 flaw: None,

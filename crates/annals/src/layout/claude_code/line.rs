@@ -23,6 +23,7 @@ object! {
         "cwd" => cwd: Text<'a>,
         "gitBranch" => git_branch: Text<'a>,
         "version" => version: Text<'a>,
+        "entrypoint" => entrypoint: Text<'a>,
         "requestId" => request: Text<'a>,
         "message" => message: Said<'a>,
         "toolUseResult" => result: ToolOutcome<'a>,

@@ -147,6 +147,7 @@ impl Line<'_> {
             "ai-title" => Fact::Title(opening(self.ai_title.get()?), TitleSource::Ai),
             "tag" => Fact::Tag(opening(self.tag.get()?)),
             "last-prompt" => Fact::Resume(leaf()?),
+            "file-history-snapshot" | "file-history-delta" | "file-history" => Fact::Files,
             "annals-note" => Fact::Note(opening(self.text.get()?)),
             _ => return None,
         })

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::{Change, Edit, Graft, Head, NewSession, Plan, Spawn, Stamp, Writer};
+use crate::layout::{Change, Edit, Graft, Head, NewSession, PROGRAM, Plan, Spawn, Stamp, Writer};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
     Usage,
@@ -21,9 +21,6 @@ use super::{ClaudeCode, encode_path, path};
 
 /// The client version whose lines we write like.
 const VERSION: &str = "2.1.325";
-
-/// What lines say of the program that wrote them.
-const ENTRYPOINT: &str = "annals";
 
 impl Writer for ClaudeCode {
     fn session(&self, new: &NewSession) -> Result<Artifact> {
@@ -59,6 +56,7 @@ impl Writer for ClaudeCode {
             time: head.time,
         };
         match change {
+            Change::Begin => pen.begin()?,
             Change::Append(drafts) => {
                 for draft in drafts {
                     pen.draft(draft)?;
@@ -118,6 +116,20 @@ impl Pen<'_, '_> {
             );
         }
         self.plan
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let timestamp = spell(self.tick(None));
+        let head = self.head;
+        self.line(&Opening {
+            kind: "annals-session",
+            session: head.session.as_str(),
+            cwd: head.cwd.as_deref(),
+            git_branch: head.git_branch.as_deref(),
+            version: VERSION,
+            entrypoint: PROGRAM,
+            timestamp,
+        })
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
@@ -374,7 +386,7 @@ impl Pen<'_, '_> {
             sidechain: head.agent.is_some(),
             agent: head.agent.as_ref().map(AgentId::as_str),
             user_type: "external",
-            entrypoint: ENTRYPOINT,
+            entrypoint: PROGRAM,
             cwd: head.cwd.as_deref().unwrap_or("/"),
             session: head.session.as_str(),
             version: head.version.as_deref().unwrap_or(VERSION),
@@ -535,6 +547,21 @@ struct Meta<'a> {
     description: &'a str,
     #[serde(rename = "toolUseId", skip_serializing_if = "Option::is_none")]
     call: Option<&'a str>,
+}
+
+/// Stands beside the tree; the client skips types that it does not know.
+#[derive(Serialize)]
+struct Opening<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "sessionId")]
+    session: &'a str,
+    cwd: Option<&'a str>,
+    #[serde(rename = "gitBranch", skip_serializing_if = "Option::is_none")]
+    git_branch: Option<&'a str>,
+    version: &'a str,
+    entrypoint: &'a str,
+    timestamp: String,
 }
 
 #[derive(Serialize)]

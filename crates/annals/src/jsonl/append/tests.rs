@@ -1,0 +1,403 @@
+//! Appends on a device that shortens, tears and fails at will.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write as _;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+
+/// A device made of two closures.
+struct Fake<W, S> {
+    write: W,
+    sync: S,
+}
+
+impl<W, S> Device for Fake<W, S>
+where
+    W: Fn(&File, &[u8]) -> io::Result<usize> + Send + Sync,
+    S: Fn(&File) -> io::Result<()> + Send + Sync,
+{
+    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<usize> {
+        (self.write)(file, bytes)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        (self.sync)(file)
+    }
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(content: &[u8]) -> Self {
+        let bench = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::write(bench.path(), content).unwrap();
+        bench
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn open(&self, durability: Durability, device: impl Device + 'static) -> Log {
+        let options = Options {
+            durability,
+            ..Options::default()
+        };
+        Log::with_device(self.path(), options, Box::new(device)).unwrap()
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap()
+    }
+
+    /// The acknowledged records that do not stand in the log as lines of their own.
+    fn lost(&self, acknowledged: &[Vec<u8>]) -> usize {
+        let bytes = fs::read(self.path()).unwrap();
+        let lines: HashSet<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        acknowledged
+            .iter()
+            .filter(|record| !lines.contains(&record[..]))
+            .count()
+    }
+}
+
+fn through(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+    file.write(bytes)
+}
+
+fn record(n: usize) -> Vec<u8> {
+    format!(r#"{{"n":{n},"pad":"{}"}}"#, "x".repeat(600)).into_bytes()
+}
+
+#[test]
+fn a_write_shortened_at_every_byte_is_completed() {
+    let bench = Bench::new(b"");
+    let cut = Arc::new(AtomicUsize::new(0));
+    let write = {
+        let cut = Arc::clone(&cut);
+        move |file: &File, bytes: &[u8]| match cut.swap(usize::MAX, Ordering::Relaxed) {
+            0 => Err(io::ErrorKind::Interrupted.into()),
+            most => through(file, &bytes[..bytes.len().min(most)]),
+        }
+    };
+    let log = bench.open(
+        Durability::Os,
+        Fake {
+            write,
+            sync: |_: &File| Ok(()),
+        },
+    );
+    let mut wanted = String::new();
+    for at in 0..=record(0).len() {
+        cut.store(at, Ordering::Relaxed);
+        let appended = log.append(&record(at)).unwrap();
+        assert_eq!(appended.offset, wanted.len() as u64);
+        wanted += &format!("{}\n", String::from_utf8(record(at)).unwrap());
+        assert_eq!(appended.end, wanted.len() as u64);
+    }
+    assert_eq!(bench.text(), wanted);
+}
+
+#[test]
+fn a_disk_full_at_any_byte_loses_and_glues_nothing() {
+    for (sealable, errno) in [(true, 28), (false, 28), (true, 122), (false, 27)] {
+        let bench = Bench::new(b"");
+        let room = Arc::new(AtomicUsize::new(usize::MAX));
+        let write = {
+            let room = Arc::clone(&room);
+            move |file: &File, bytes: &[u8]| match room.load(Ordering::Relaxed) {
+                0 if sealable && bytes == b"\n" => through(file, bytes),
+                0 => Err(io::Error::from_raw_os_error(errno)),
+                room_now => {
+                    let written = through(file, &bytes[..bytes.len().min(room_now)])?;
+                    room.store(room_now - written, Ordering::Relaxed);
+                    Ok(written)
+                }
+            }
+        };
+        let log = bench.open(
+            Durability::Os,
+            Fake {
+                write,
+                sync: |_: &File| Ok(()),
+            },
+        );
+        let mut acknowledged = Vec::new();
+        for at in 0..=record(0).len() {
+            room.store(at, Ordering::Relaxed);
+            let full = log.append(&record(at)).unwrap_err();
+            assert!(matches!(full, Error::Full { .. }), "{full}");
+            if sealable {
+                assert!(
+                    bench.text().is_empty() || bench.text().ends_with('\n'),
+                    "cut at {at}"
+                );
+            }
+            room.store(usize::MAX, Ordering::Relaxed);
+            log.append(&record(10_000 + at)).unwrap();
+            acknowledged.push(record(10_000 + at));
+        }
+        assert_eq!(bench.lost(&acknowledged), 0);
+    }
+}
+
+#[test]
+fn control_a_writer_that_does_not_seal_is_caught() {
+    let bench = Bench::new(b"");
+    let mut file = File::options().append(true).open(bench.path()).unwrap();
+    let mut acknowledged = Vec::new();
+    for at in 1..10 {
+        file.write_all(&record(at)[..at]).unwrap();
+        file.write_all(&[record(10_000 + at), b"\n".to_vec()].concat())
+            .unwrap();
+        acknowledged.push(record(10_000 + at));
+    }
+    assert_eq!(bench.lost(&acknowledged), 9);
+}
+
+#[test]
+fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
+    let bench = Bench::new(b"{\"first\":1}\n");
+    let path = bench.path();
+    let turns = AtomicUsize::new(0);
+    let write = move |file: &File, bytes: &[u8]| {
+        // A foreign writer gets in after our look at the last byte: twice with a line whose end
+        // it has not written yet, then with a whole one.
+        let foreign: &[u8] = match turns.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => b"{\"foreign\":",
+            2 => b"{\"whole\":1}\n",
+            _ => b"",
+        };
+        let mut other = File::options().append(true).open(&path)?;
+        other.write_all(foreign)?;
+        let written = through(file, bytes)?;
+        other.write_all(b"0}\n")?;
+        Ok(written)
+    };
+    let log = bench.open(
+        Durability::Os,
+        Fake {
+            write,
+            sync: |_: &File| Ok(()),
+        },
+    );
+    let appended = log.append(b"{\"ours\":1}").unwrap();
+    let text = bench.text();
+    assert_eq!(
+        &text[appended.offset as usize..appended.end as usize],
+        "{\"ours\":1}\n"
+    );
+    assert_eq!(
+        &text[..appended.offset as usize].chars().next_back(),
+        &Some('\n'),
+        "{text}"
+    );
+    assert_eq!(
+        bench.lost(&[b"{\"ours\":1}".to_vec(), b"{\"whole\":1}".to_vec()]),
+        0
+    );
+}
+
+#[test]
+fn a_record_that_can_never_stand_whole_is_not_acknowledged() {
+    let bench = Bench::new(b"");
+    let path = bench.path();
+    let write = move |file: &File, bytes: &[u8]| {
+        File::options().append(true).open(&path)?.write_all(b"{")?;
+        through(file, bytes)
+    };
+    let log = bench.open(
+        Durability::Os,
+        Fake {
+            write,
+            sync: |_: &File| Ok(()),
+        },
+    );
+    assert!(matches!(log.append(b"{}"), Err(Error::Io { .. })));
+}
+
+#[test]
+fn the_lock_is_free_while_the_disk_syncs() {
+    let bench = Bench::new(b"");
+    let path = bench.path();
+    let sync = move |_: &File| {
+        let other = File::open(&path)?;
+        other
+            .try_lock()
+            .map_err(|_| io::Error::other("still locked"))
+    };
+    let log = bench.open(
+        Durability::Disk,
+        Fake {
+            write: through,
+            sync,
+        },
+    );
+    log.append(b"{}").unwrap();
+}
+
+#[test]
+fn appends_that_wait_share_one_sync() {
+    const WRITERS: usize = 16;
+    let bench = Bench::new(b"");
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let sync = {
+        let syncs = Arc::clone(&syncs);
+        move |file: &File| {
+            if syncs.fetch_add(1, Ordering::Relaxed) == 0 {
+                let limit = Instant::now() + Duration::from_secs(10);
+                while file.metadata()?.len() < 3 * WRITERS as u64 && Instant::now() < limit {
+                    thread::yield_now();
+                }
+            }
+            Ok(())
+        }
+    };
+    let log = bench.open(
+        Durability::Disk,
+        Fake {
+            write: through,
+            sync,
+        },
+    );
+    thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| log.append(b"{}").unwrap());
+        }
+    });
+    assert_eq!(bench.text(), "{}\n".repeat(WRITERS));
+    // One for the first writer, one for all others, one more if a ticket came just too late.
+    let syncs = syncs.load(Ordering::Relaxed);
+    assert!((2..=3).contains(&syncs), "{syncs} syncs");
+}
+
+/// A disk whose third sync fails and drops what was written since the second, as Linux does: the
+/// next sync says OK.
+#[derive(Default)]
+struct Dropping {
+    syncs: AtomicUsize,
+    kept: Mutex<Vec<(u64, u64)>>,
+    from: Mutex<u64>,
+}
+
+impl Dropping {
+    fn sync(&self, file: &File) -> io::Result<()> {
+        let mut from = self.from.lock().unwrap();
+        let span = (*from, file.metadata()?.len());
+        *from = span.1;
+        if self.syncs.fetch_add(1, Ordering::Relaxed) == 2 {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        self.kept.lock().unwrap().push(span);
+        Ok(())
+    }
+
+    fn kept(&self, appended: Appended) -> bool {
+        let kept = self.kept.lock().unwrap();
+        kept.iter()
+            .any(|(from, to)| *from <= appended.offset && appended.end <= *to)
+    }
+}
+
+/// Appends from many threads until all have failed or had enough; counts acknowledged losses.
+fn acknowledged_but_dropped(retry: bool) -> (usize, usize) {
+    let bench = Bench::new(b"");
+    let disk = Arc::new(Dropping::default());
+    let sync = {
+        let disk = Arc::clone(&disk);
+        move |file: &File| match disk.sync(file) {
+            Err(_) if retry => disk.sync(file),
+            outcome => outcome,
+        }
+    };
+    let log = bench.open(
+        Durability::Disk,
+        Fake {
+            write: through,
+            sync,
+        },
+    );
+    let (acknowledged, refused) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    match log.append(b"{}") {
+                        Ok(appended) => acknowledged.lock().unwrap().push(appended),
+                        Err(Error::Io { .. } | Error::Poisoned { .. }) => {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    let acknowledged = acknowledged.into_inner().unwrap();
+    let dropped = acknowledged
+        .iter()
+        .filter(|appended| !disk.kept(**appended))
+        .count();
+    (dropped, refused.into_inner())
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log_for_everyone() {
+    let (dropped, refused) = acknowledged_but_dropped(false);
+    assert_eq!(dropped, 0);
+    assert!(refused > 0);
+}
+
+#[test]
+fn control_a_writer_that_retries_the_sync_is_caught() {
+    let (dropped, _) = acknowledged_but_dropped(true);
+    assert!(dropped > 0);
+}
+
+#[test]
+fn a_failed_sync_is_reported_once_and_nothing_is_written_after_it() {
+    let bench = Bench::new(b"");
+    let syncs = AtomicUsize::new(0);
+    let sync = move |_: &File| match syncs.fetch_add(1, Ordering::Relaxed) {
+        1 => Err(io::Error::from_raw_os_error(5)),
+        _ => Ok(()),
+    };
+    let log = bench.open(
+        Durability::Disk,
+        Fake {
+            write: through,
+            sync,
+        },
+    );
+    log.append(b"1").unwrap();
+    assert!(matches!(
+        log.append(b"2"),
+        Err(Error::Io { action: "sync", .. })
+    ));
+    for _ in 0..2 {
+        assert!(matches!(log.append(b"3"), Err(Error::Poisoned { path }) if path == bench.path()));
+    }
+    assert_eq!(bench.text(), "1\n2\n");
+}
+
+#[test]
+fn a_panic_under_the_lock_leaves_the_log_usable() {
+    let bench = Bench::new(b"");
+    let log = bench.open(Durability::Os, Os);
+    let panicked = thread::scope(|scope| {
+        scope
+            .spawn(|| log.append_with(|_, _| panic!("on purpose")))
+            .join()
+    });
+    assert!(panicked.is_err());
+    log.append(b"{}").unwrap();
+    assert_eq!(bench.text(), "{}\n");
+}

@@ -1,0 +1,124 @@
+//! One sync for many appends.
+//!
+//! Whoever has written takes a ticket. The first to need a sync leads a round that covers every
+//! ticket given out before it began; those that come later wait for the next round, which one of
+//! them leads. An append on its own leads at once and never blocks.
+//!
+//! A round that fails ends the group: after an `fsync` error the kernel says "OK" on the next try
+//! while the data is gone, so no later round could be believed.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The syncs of one open file.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    state: Mutex<State>,
+    /// Those who wait for a round stand at its parity, so that the end of one round wakes the
+    /// covered and one leader, and nobody in vain.
+    waiting: [Condvar; 2],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    written: u64,
+    synced: u64,
+    /// The number of the round that runs, or ran last, and the last ticket it covers.
+    round: u64,
+    covers: u64,
+    leading: bool,
+    failed: Option<Option<i32>>,
+}
+
+/// Proof that a write happened, to be exchanged for its durability.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket(u64);
+
+/// Why a ticket could not be made durable.
+#[derive(Debug)]
+pub(super) enum Unsettled {
+    /// The sync that covered it failed.
+    Failed(io::Error),
+    /// A sync before it failed.
+    Poisoned,
+}
+
+impl Group {
+    /// Hands out the ticket of a write that has just been completed.
+    pub(super) fn ticket(&self) -> Ticket {
+        let mut state = self.state();
+        state.written += 1;
+        Ticket(state.written)
+    }
+
+    /// Returns once the write is durable, through our own `sync` or another caller's.
+    pub(super) fn settle(
+        &self,
+        Ticket(ticket): Ticket,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Unsettled> {
+        let mut state = self.state();
+        while state.synced < ticket {
+            if let Some(code) = state.failed {
+                return Err(if ticket <= state.covers {
+                    Unsettled::Failed(
+                        code.map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error),
+                    )
+                } else {
+                    Unsettled::Poisoned
+                });
+            }
+            if !state.leading {
+                return self.lead(state, sync);
+            }
+            let round = state.round + u64::from(ticket > state.covers);
+            state = self
+                .at(round)
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn lead(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Unsettled> {
+        state.leading = true;
+        state.round += 1;
+        state.covers = state.written;
+        drop(state);
+
+        let outcome = sync();
+
+        let mut state = self.state();
+        state.leading = false;
+        match &outcome {
+            Ok(()) => state.synced = state.covers,
+            Err(error) => state.failed = Some(error.raw_os_error()),
+        }
+        let round = state.round;
+        drop(state);
+        self.at(round).notify_all();
+        match outcome {
+            Ok(()) => {
+                self.at(round + 1).notify_one();
+                Ok(())
+            }
+            Err(error) => {
+                self.at(round + 1).notify_all();
+                Err(Unsettled::Failed(error))
+            }
+        }
+    }
+
+    fn at(&self, round: u64) -> &Condvar {
+        let [even, odd] = &self.waiting;
+        if round.is_multiple_of(2) { even } else { odd }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,101 @@
+//! Which file this is, and whether it is still the one that was read.
+//!
+//! Foreign writers replace files, shrink them and sometimes rewrite a tail in place, so neither a
+//! path nor a length is enough to resume from.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+use sha2::{Digest as _, Sha256};
+
+const GUARDED: u64 = 4 << 10;
+
+/// What tells that a file has not changed since it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The device.
+    pub dev: u64,
+    /// The inode on it.
+    pub ino: u64,
+    /// The length in bytes.
+    pub len: u64,
+    /// The time of the last change, in nanoseconds since 1970.
+    pub mtime_ns: i128,
+}
+
+impl FileId {
+    /// Whether both are the same file, changed or not.
+    pub fn same_file(&self, other: &FileId) -> bool {
+        (self.dev, self.ino) == (other.dev, other.ino)
+    }
+}
+
+impl From<&Metadata> for FileId {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+            len: metadata.len(),
+            mtime_ns: i128::from(metadata.mtime()) * 1_000_000_000
+                + i128::from(metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// A resumable position in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cursor {
+    /// The device.
+    pub dev: u64,
+    /// The inode on it.
+    pub ino: u64,
+    /// How far the file has been read.
+    pub offset: u64,
+    /// A hash of the 4 KiB before `offset`, or of all there is if that is less.
+    pub guard: [u8; 16],
+}
+
+impl Cursor {
+    /// Marks `offset` in `file`, which must be at least that long.
+    pub fn at(file: &File, offset: u64) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let guard = guard(file, offset)?;
+        Ok(Self {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+            offset,
+            guard,
+        })
+    }
+
+    /// Whether `file` is the file that was marked and everything before the mark can be trusted
+    /// to be what was read; if not, the reader starts again from the front.
+    pub fn still_valid(&self, file: &File) -> io::Result<bool> {
+        let metadata = file.metadata()?;
+        if (metadata.dev(), metadata.ino()) != (self.dev, self.ino) || metadata.len() < self.offset
+        {
+            return Ok(false);
+        }
+        match guard(file, self.offset) {
+            Ok(guard) => Ok(guard == self.guard),
+            // It shrank between the two looks.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn guard(file: &File, offset: u64) -> io::Result<[u8; 16]> {
+    let mut block = [0; GUARDED as usize];
+    let start = offset.saturating_sub(GUARDED);
+    let held = block
+        .get_mut(..(offset - start) as usize)
+        .unwrap_or_default();
+    file.read_exact_at(held, start)?;
+    let mut guard = [0; 16];
+    for (to, from) in guard.iter_mut().zip(Sha256::digest(held)) {
+        *to = from;
+    }
+    Ok(guard)
+}

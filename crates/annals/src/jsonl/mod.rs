@@ -1,0 +1,28 @@
+//! Lines in files: reading them in both directions, appending them so that none is lost, and
+//! replacing small documents whole.
+//!
+//! Owns every file operation of the write path and its promises: one `write` per record, torn
+//! tails sealed, locks that are never unlinked, syncs that are never retried. Knows nothing of
+//! JSON, layouts or sessions: a line is bytes, and what they mean is decided elsewhere. A log is
+//! never renamed over, truncated or deleted here; only documents given to [`replace()`] are.
+
+mod append;
+mod batch;
+mod device;
+mod group;
+mod identity;
+mod lock;
+mod open;
+mod place;
+mod replace;
+mod scan;
+mod span;
+mod tail;
+
+pub use append::{Appended, Durability, Log, Options};
+pub use identity::{Cursor, FileId};
+pub use open::Create;
+pub use replace::{Digest, create_new, ensure_dir, replace};
+pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
+pub use span::read_span;
+pub use tail::{TailLine, TailReader};

@@ -1,0 +1,96 @@
+//! Opens a log for appending, or says why it will not.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::group::Group;
+use crate::{Error, Result};
+
+/// Whether opening may make the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Create {
+    /// The log must be there.
+    #[default]
+    Never,
+    /// The log must not be there yet; it is made with mode 0600.
+    New,
+}
+
+/// One open inode and the syncs that are owed to it.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) file: File,
+    /// Whether the directory entry was made durable.
+    pub(super) named: AtomicBool,
+    pub(super) group: Group,
+}
+
+impl Open {
+    pub(super) fn new(path: &Path, create: Create, network: bool) -> Result<Self> {
+        // A path that names a pipe or a terminal must neither block us nor become ours.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create_new(create == Create::New)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+            .map_err(|source| match (Errno::from_io_error(&source), create) {
+                (Some(Errno::LOOP), _) => refused(
+                    path,
+                    "is a symbolic link; annals writes only to the file itself",
+                ),
+                (_, Create::New) => Error::io("create", path, source),
+                (_, Create::Never) => Error::io("open", path, source),
+            })?;
+        let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+        if !metadata.is_file() {
+            return Err(refused(path, "is not a regular file"));
+        }
+        if !network && is_remote(&file).map_err(|e| Error::io("stat", path, e))? {
+            return Err(refused(
+                path,
+                "is on a network file system, where appends can be lost",
+            ));
+        }
+        Ok(Self {
+            file,
+            named: AtomicBool::new(false),
+            group: Group::default(),
+        })
+    }
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    Error::refused(format!("{} {why}", path.display()))
+}
+
+#[cfg(target_os = "linux")]
+fn is_remote(file: &File) -> io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    // The magic numbers are 32 bits wide in a field whose width depends on the platform.
+    let kind = kind as u32;
+    Ok(matches!(
+        kind,
+        0x6969 // NFS
+            | 0x517b // SMB
+            | 0xff53_4d42 // CIFS
+            | 0xfe53_4d42 // SMB2
+            | 0x0102_1997 // 9P
+            | 0x5346_414f // AFS
+            | 0x00c3_6400 // Ceph
+            | 0x7375_7245 // Coda
+    ))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_remote(_: &File) -> io::Result<bool> {
+    Ok(false)
+}

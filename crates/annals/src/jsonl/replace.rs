@@ -1,0 +1,159 @@
+//! Replaces small documents whole: indexes, todos, settings.
+//!
+//! A reader sees the old document or the new one, never a part; a crash leaves one of them. Logs
+//! do not come here: they are only appended to.
+//!
+//! The lock is `flock` on the directory that holds the document. The document itself cannot carry
+//! it, because each replacement gives it a new inode; a sidecar would be one more file in a tree
+//! that belongs to another program. The directory is there anyway and is never unlinked by us.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use sha2::Digest as _;
+use tempfile::NamedTempFile;
+
+use super::lock::{Lock, Patience};
+use super::place::unwritten;
+use crate::{Error, Result};
+
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// The SHA-256 of a document's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Computes the digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(sha2::Sha256::digest(bytes).into())
+    }
+}
+
+/// Replaces the document at `path`, or makes it with mode 0600.
+///
+/// With `expect`, only if it still has that digest; otherwise [`Error::Changed`], also when it is
+/// gone. An existing document keeps its mode. A symbolic link is refused: the rename would put a
+/// file in its place and leave its target as it was.
+pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
+    let dir = open_dir(path)?;
+    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    let old = open_document(path)?;
+    let mode = match &old {
+        Some(file) => file
+            .metadata()
+            .map_err(|e| Error::io("stat", path, e))?
+            .permissions()
+            .mode(),
+        None => 0o600,
+    };
+    let temp = write_temp(path, bytes, mode)?;
+    if let Some(expect) = expect {
+        // Read as late as possible: foreign writers do not take the lock.
+        let now = open_document(path)?
+            .map(|file| read(file, path))
+            .transpose()?;
+        if now.is_none_or(|now| Digest::of(&now) != *expect) {
+            return Err(Error::Changed {
+                path: path.to_owned(),
+            });
+        }
+    }
+    temp.persist(path)
+        .map_err(|e| Error::io("replace", path, e.error))?;
+    dir.sync_all()
+        .map_err(|e| Error::io("sync", parent(path), e))
+}
+
+/// Makes a document that must not be there yet, with mode 0600.
+///
+/// It appears with its content: a crash cannot leave an empty or half-written one behind.
+pub fn create_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let dir = open_dir(path)?;
+    let temp = write_temp(path, bytes, 0o600)?;
+    temp.persist_noclobber(path)
+        .map_err(|e| Error::io("create", path, e.error))?;
+    dir.sync_all()
+        .map_err(|e| Error::io("sync", parent(path), e))
+}
+
+/// Makes a directory and those above it that are missing, with mode 0700, durably.
+pub fn ensure_dir(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        ensure_dir(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => sync_parent(path).map_err(|e| Error::io("sync", parent(path), e)),
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(Error::io("create", path, error)),
+    }
+}
+
+/// Makes the name `path` durable.
+pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
+    File::open(parent(path))?.sync_all()
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn open_dir(path: &Path) -> Result<File> {
+    File::open(parent(path)).map_err(|e| Error::io("open", parent(path), e))
+}
+
+fn open_document(path: &Path) -> Result<Option<File>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    match OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+    {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
+            Err(Error::refused(format!(
+                "{} is a symbolic link; annals replaces only files",
+                path.display()
+            )))
+        }
+        Err(error) => Err(Error::io("open", path, error)),
+    }
+}
+
+fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(bytes)
+}
+
+/// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
+fn write_temp(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile> {
+    let failed = |source| unwritten(path, source);
+    let mut temp = tempfile::Builder::new()
+        .prefix(".annals-")
+        .suffix(".tmp")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(parent(path))
+        .map_err(failed)?;
+    temp.write_all(bytes).map_err(failed)?;
+    if mode & 0o7777 != 0o600 {
+        temp.as_file()
+            .set_permissions(Permissions::from_mode(mode & 0o7777))
+            .map_err(failed)?;
+    }
+    temp.as_file().sync_all().map_err(failed)?;
+    Ok(temp)
+}

@@ -1,0 +1,312 @@
+//! Reads a log forwards, line by line, out of one buffer.
+//!
+//! Owns the splitting of bytes into lines and the bound on memory. Yields every line, blank and
+//! damaged ones too: the spans of the lines concatenate to the input. Does not decode, does not
+//! skip, does not know whether an unterminated last line is pending or torn.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use memchr::memchr;
+
+/// The longest line that is kept in memory whole, unless the caller says otherwise.
+pub const MAX_LINE: usize = 64 << 20;
+
+/// How much of an oversize line is shown.
+pub const OVERSIZE_HEAD: usize = 4 << 10;
+
+const CAPACITY: usize = 256 << 10;
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// How a line ends on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// `\n`
+    Lf,
+    /// `\r\n`
+    CrLf,
+    /// The file ends first.
+    None,
+}
+
+/// One line and the span it takes in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Where the span begins.
+    pub offset: u64,
+    /// Which line it is, from 1.
+    pub number: u64,
+    /// The content: no terminator, no byte order mark; only its head if `oversize`.
+    pub bytes: &'a [u8],
+    /// The length of the span on disk, terminator and byte order mark included.
+    pub len: u64,
+    /// How the span ends.
+    pub ending: Ending,
+    /// Whether the span starts with a UTF-8 byte order mark; only at offset 0.
+    pub bom: bool,
+    /// Whether the span is longer than the cap, so that `bytes` is only its head.
+    pub oversize: bool,
+}
+
+/// A lending iterator over the lines of a reader.
+#[derive(Debug)]
+pub struct Scanner<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// The unread part of `buffer`.
+    unread: Range<usize>,
+    /// No `\n` stands in `unread` before this index.
+    searched: usize,
+    offset: u64,
+    number: u64,
+    max_line: usize,
+    skip: Option<Skip>,
+    ended: bool,
+}
+
+/// An oversize line whose end was not reached yet; its head stands at the start of the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Skip {
+    len: u64,
+    last: u8,
+}
+
+impl<R: Read> Scanner<R> {
+    /// Reads from the start of a file.
+    pub fn new(reader: R) -> Self {
+        Self::with_capacity_and_cap(reader, CAPACITY, MAX_LINE)
+    }
+
+    /// Starts with a buffer of `capacity` and keeps lines of up to `max_line` bytes whole.
+    pub fn with_capacity_and_cap(reader: R, capacity: usize, max_line: usize) -> Self {
+        Self {
+            reader,
+            buffer: vec![0; capacity.max(1)],
+            unread: 0..0,
+            searched: 0,
+            offset: 0,
+            number: 0,
+            max_line: max_line.max(1),
+            skip: None,
+            ended: false,
+        }
+    }
+
+    /// Resumes where an earlier read stopped: `reader` stands at `offset`, which is the start of
+    /// line `number`.
+    pub fn from_offset(reader: R, offset: u64, number: u64) -> Self {
+        let mut scanner = Self::new(reader);
+        scanner.seek(offset, number);
+        scanner
+    }
+
+    /// Turns to the start of another file and keeps the buffer, which is what makes reading
+    /// thousands of small files cheap.
+    pub fn reset(&mut self, reader: R) {
+        self.reset_to(reader, 0, 1);
+    }
+
+    /// Like [`reset`](Self::reset), to where an earlier read stopped.
+    pub fn reset_to(&mut self, reader: R, offset: u64, number: u64) {
+        self.reader = reader;
+        self.seek(offset, number);
+    }
+
+    fn seek(&mut self, offset: u64, number: u64) {
+        self.unread = 0..0;
+        self.searched = 0;
+        self.offset = offset;
+        self.number = number.saturating_sub(1);
+        self.skip = None;
+        self.ended = false;
+    }
+
+    /// Where the next line begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Gives the next line, or nothing at the end of the input.
+    ///
+    /// After an error the same line can be asked for again: nothing read so far is dropped.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it lends, which `Iterator` cannot"
+    )]
+    pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        loop {
+            let fresh = part(&self.buffer, self.searched..self.unread.end);
+            if let Some(at) = memchr(b'\n', fresh) {
+                let end = self.searched + at + 1;
+                return Ok(Some(match self.skip.take() {
+                    Some(skip) => self.take_skipped(skip, end, true),
+                    None => self.take(end, true),
+                }));
+            }
+            self.searched = self.unread.end;
+            if self.ended {
+                let end = self.unread.end;
+                return Ok(match self.skip.take() {
+                    Some(skip) => Some(self.take_skipped(skip, end, false)),
+                    None if self.unread.is_empty() => None,
+                    None => Some(self.take(end, false)),
+                });
+            }
+            self.make_room();
+            self.fill()?;
+        }
+    }
+
+    fn take(&mut self, end: usize, terminated: bool) -> Line<'_> {
+        let span = self.unread.start..end;
+        self.unread.start = end;
+        self.searched = end;
+        let bytes = part(&self.buffer, span);
+        let len = bytes.len() as u64;
+        let offset = self.offset;
+        self.offset += len;
+        self.number += 1;
+        let (content, ending) = split_ending(bytes, terminated);
+        let oversize = bytes.len() > self.max_line;
+        let shown = if oversize {
+            content.len().min(head_len(self.max_line))
+        } else {
+            content.len()
+        };
+        let (bom, bytes) = split_bom(offset, part(content, 0..shown));
+        Line {
+            offset,
+            number: self.number,
+            bytes,
+            len,
+            ending,
+            bom,
+            oversize,
+        }
+    }
+
+    fn take_skipped(&mut self, skip: Skip, end: usize, terminated: bool) -> Line<'_> {
+        let tail = part(&self.buffer, self.unread.start..end);
+        let len = skip.len + tail.len() as u64;
+        let before_last = match tail {
+            [.., before, _] => *before,
+            _ => skip.last,
+        };
+        let ending = match (terminated, before_last) {
+            (false, _) => Ending::None,
+            (true, b'\r') => Ending::CrLf,
+            (true, _) => Ending::Lf,
+        };
+        self.unread.start = end;
+        self.searched = end;
+        let offset = self.offset;
+        self.offset += len;
+        self.number += 1;
+        let content = len - ending.len();
+        let shown = usize::try_from(content)
+            .unwrap_or(usize::MAX)
+            .min(head_len(self.max_line));
+        let (bom, bytes) = split_bom(offset, part(&self.buffer, 0..shown));
+        Line {
+            offset,
+            number: self.number,
+            bytes,
+            len,
+            ending,
+            bom,
+            oversize: true,
+        }
+    }
+
+    /// Makes sure that at least one byte of the buffer is free behind `unread`.
+    fn make_room(&mut self) {
+        let head = head_len(self.max_line);
+        if let Some(skip) = &mut self.skip {
+            let passed = part(&self.buffer, self.unread.clone());
+            skip.len += passed.len() as u64;
+            skip.last = passed.last().copied().unwrap_or(skip.last);
+            self.set_unread(head..head);
+        } else if self.unread.len() > self.max_line {
+            let passed = part(&self.buffer, self.unread.clone());
+            self.skip = Some(Skip {
+                len: passed.len() as u64,
+                last: passed.last().copied().unwrap_or_default(),
+            });
+            let start = self.unread.start;
+            self.buffer.copy_within(start..start + head, 0);
+            self.set_unread(head..head);
+        } else if self.unread.start > 0 {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.set_unread(0..self.unread.len());
+        }
+        if self.unread.end == self.buffer.len() {
+            let enough = self.max_line.saturating_add(1);
+            let len = self
+                .buffer
+                .len()
+                .saturating_mul(2)
+                .min(enough)
+                .max(self.unread.end + 1);
+            self.buffer.resize(len, 0);
+        }
+    }
+
+    fn set_unread(&mut self, unread: Range<usize>) {
+        self.searched = unread.end;
+        self.unread = unread;
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        // Once a long line has grown the buffer, reads still stay small enough for the cache.
+        let end = self.unread.end;
+        let limit = self.buffer.len().min(end.saturating_add(CAPACITY));
+        let free = self.buffer.get_mut(end..limit).unwrap_or_default();
+        let read = loop {
+            match self.reader.read(free) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        self.ended = read == 0;
+        self.unread.end += read;
+        Ok(())
+    }
+}
+
+impl Ending {
+    /// The number of bytes of the terminator.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a terminator is not a collection"
+    )]
+    pub fn len(self) -> u64 {
+        match self {
+            Ending::Lf => 1,
+            Ending::CrLf => 2,
+            Ending::None => 0,
+        }
+    }
+}
+
+pub(super) fn head_len(max_line: usize) -> usize {
+    OVERSIZE_HEAD.min(max_line)
+}
+
+pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
+    bytes.get(range).unwrap_or_default()
+}
+
+pub(super) fn split_ending(span: &[u8], terminated: bool) -> (&[u8], Ending) {
+    match span {
+        [content @ .., b'\r', b'\n'] if terminated => (content, Ending::CrLf),
+        [content @ .., b'\n'] if terminated => (content, Ending::Lf),
+        _ => (span, Ending::None),
+    }
+}
+
+pub(super) fn split_bom(offset: u64, content: &[u8]) -> (bool, &[u8]) {
+    match content.strip_prefix(BOM) {
+        Some(rest) if offset == 0 => (true, rest),
+        _ => (false, content),
+    }
+}

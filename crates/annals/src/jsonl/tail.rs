@@ -1,0 +1,173 @@
+//! Reads a log backwards, line by line, from its end.
+//!
+//! Owns the same splitting as [`Scanner`](super::Scanner), in the other direction, for callers
+//! that need the newest lines of a large log. Reads no block before a line needs it, and gives no
+//! line numbers: those are known only from the front.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use memchr::memrchr;
+
+use super::scan::{Ending, MAX_LINE, head_len, part, split_bom, split_ending};
+
+const FIRST_BLOCK: usize = 64 << 10;
+const LAST_BLOCK: usize = 1 << 20;
+
+/// One line and the span it takes in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailLine<'a> {
+    /// Where the span begins.
+    pub offset: u64,
+    /// The content: no terminator, no byte order mark; only its head if `oversize`.
+    pub bytes: &'a [u8],
+    /// The length of the span on disk, terminator and byte order mark included.
+    pub len: u64,
+    /// How the span ends.
+    pub ending: Ending,
+    /// Whether the span is longer than the cap, so that `bytes` is only its head.
+    pub oversize: bool,
+}
+
+/// A lending iterator over the lines of a file, the last one first.
+#[derive(Debug)]
+pub struct TailReader<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// The held bytes are `buffer[low..high]`; they begin at `offset` in the file.
+    low: usize,
+    high: usize,
+    offset: u64,
+    /// Where the line that is being looked for ends in the file.
+    line_end: u64,
+    /// The ending and nothing else of an oversize line whose later part was let go.
+    skip: Option<Ending>,
+    /// No `\n` stands in the held bytes from here on, but for the line's own terminator.
+    searched: usize,
+    block: usize,
+    max_line: usize,
+}
+
+impl<R: Read + Seek> TailReader<R> {
+    /// Reads from the present end of a file.
+    pub fn new(reader: R) -> io::Result<Self> {
+        Self::with_cap(reader, FIRST_BLOCK, MAX_LINE)
+    }
+
+    /// Starts with blocks of `block` bytes and keeps lines of up to `max_line` bytes whole.
+    pub fn with_cap(mut reader: R, block: usize, max_line: usize) -> io::Result<Self> {
+        let end = reader.seek(SeekFrom::End(0))?;
+        Ok(Self {
+            reader,
+            buffer: Vec::new(),
+            low: 0,
+            high: 0,
+            offset: end,
+            line_end: end,
+            skip: None,
+            searched: 0,
+            block: block.max(1),
+            max_line: max_line.max(1),
+        })
+    }
+
+    /// Gives the line before the one given last, or nothing at the start of the file.
+    pub fn prev(&mut self) -> io::Result<Option<TailLine<'_>>> {
+        if self.line_end == 0 {
+            return Ok(None);
+        }
+        loop {
+            // The last held byte is the line's own terminator, unless it was let go.
+            let own = usize::from(self.skip.is_none());
+            let until = self.searched.min(self.high.saturating_sub(own));
+            let fresh = part(&self.buffer, self.low..until);
+            if let Some(at) = memrchr(b'\n', fresh) {
+                return Ok(Some(self.take(self.low + at + 1)));
+            }
+            self.searched = self.low;
+            if self.offset == 0 {
+                return Ok(Some(self.take(self.low)));
+            }
+            self.let_go();
+            self.fill()?;
+        }
+    }
+
+    fn take(&mut self, start: usize) -> TailLine<'_> {
+        let offset = self.offset + (start - self.low) as u64;
+        let len = self.line_end - offset;
+        let held = part(&self.buffer, start..self.high);
+        self.line_end = offset;
+        self.high = start;
+        self.searched = start;
+        let (content, ending) = match self.skip.take() {
+            Some(ending) => {
+                let content = usize::try_from(len - ending.len()).unwrap_or(usize::MAX);
+                (part(held, 0..held.len().min(content)), ending)
+            }
+            None => split_ending(held, true),
+        };
+        let oversize = len > self.max_line as u64;
+        let shown = if oversize {
+            content.len().min(head_len(self.max_line))
+        } else {
+            content.len()
+        };
+        let (_, bytes) = split_bom(offset, part(content, 0..shown));
+        TailLine {
+            offset,
+            bytes,
+            len,
+            ending,
+            oversize,
+        }
+    }
+
+    /// Forgets all but the earliest bytes of a line that has grown over the cap: its head may
+    /// yet reach into them.
+    fn let_go(&mut self) {
+        let held = part(&self.buffer, self.low..self.high);
+        if self.skip.is_none() {
+            if held.len() <= self.max_line {
+                return;
+            }
+            self.skip = Some(split_ending(held, true).1);
+        }
+        self.high = self.high.min(self.low + head_len(self.max_line));
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let block = usize::try_from(self.offset)
+            .unwrap_or(usize::MAX)
+            .min(self.block);
+        self.make_room(block);
+        let start = self.offset - block as u64;
+        self.reader.seek(SeekFrom::Start(start))?;
+        let room = self
+            .buffer
+            .get_mut(self.low - block..self.low)
+            .unwrap_or_default();
+        self.reader.read_exact(room)?;
+        self.low -= block;
+        self.offset = start;
+        self.block = self.block.saturating_mul(2).min(LAST_BLOCK.max(self.block));
+        Ok(())
+    }
+
+    /// Makes sure that `block` bytes of the buffer are free before the held ones.
+    fn make_room(&mut self, block: usize) {
+        if self.low >= block {
+            return;
+        }
+        let held = self.high - self.low;
+        let len = self.buffer.len();
+        if len - held < block {
+            // At least doubling keeps the copying linear in the length of the line.
+            self.buffer.resize((2 * len).max(held + block), 0);
+        }
+        let low = self.buffer.len() - held;
+        self.buffer.copy_within(self.low..self.high, low);
+        self.low = low;
+        self.high = low + held;
+        self.searched = low;
+    }
+}

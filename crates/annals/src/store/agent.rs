@@ -1,0 +1,187 @@
+//! Sub-agents: where their entries are and which tool call they came from.
+
+use std::collections::HashMap;
+
+use crate::model::{AgentId, ArtifactKind, Body, Fact, Key, Outline};
+use crate::tree::Tree;
+
+use super::inventory::SessionFiles;
+use super::log::{self, LogScan};
+
+/// A sub-agent of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Its id, where it has one.
+    pub id: Option<AgentId>,
+    /// Its kind, such as `Explore`.
+    pub kind: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The tool call that spawned it.
+    pub call: Option<Call>,
+    /// The log that holds its entries, as an index into the session's logs.
+    pub log: usize,
+    /// Its entries in that log; `None` means the whole log.
+    pub strand: Option<usize>,
+    /// How many messages it has.
+    pub messages: usize,
+}
+
+/// A tool call that spawned a sub-agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The call.
+    pub key: Key,
+    /// The log of the agent that made it, as an index into the session's logs.
+    pub log: usize,
+    /// The entry that makes it, as an index into that log's outlines.
+    pub entry: usize,
+}
+
+pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
+    let calls = Calls::of(logs);
+    let mut metas = metas(files);
+    let mut agents = Vec::new();
+    for (at, (scan, tree)) in logs.iter().zip(trees).enumerate() {
+        let file = files.logs().nth(at);
+        if let Some(file) = file.filter(|file| file.artifact.kind == ArtifactKind::AgentLog) {
+            let id = file.artifact.agent.clone();
+            let meta = id
+                .as_ref()
+                .and_then(|id| metas.remove(id))
+                .unwrap_or_default();
+            let asked = scan.outlines.iter().find_map(asked);
+            let call = meta.call.or_else(|| calls.for_agent(id.as_ref(), asked));
+            agents.push(Agent {
+                kind: meta.kind,
+                description: meta.description,
+                call: call.and_then(|key| calls.locate(key)),
+                id,
+                log: at,
+                strand: None,
+                messages: scan
+                    .outlines
+                    .iter()
+                    .filter(|outline| outline.kind.is_message())
+                    .count(),
+            });
+        }
+        for (number, strand) in tree.strands.iter().enumerate() {
+            let said = |at: &&usize| {
+                scan.outlines
+                    .get(**at)
+                    .is_some_and(|outline| outline.kind.is_message())
+            };
+            let call = strand
+                .call
+                .or_else(|| calls.for_agent(strand.agent.as_ref(), None));
+            agents.push(Agent {
+                id: strand.agent.clone(),
+                kind: None,
+                description: None,
+                call: call.and_then(|key| calls.locate(key)),
+                log: at,
+                strand: Some(number),
+                messages: strand.entries.iter().filter(said).count(),
+            });
+        }
+    }
+    agents
+}
+
+/// Where calls were made, and what ties them to agents.
+struct Calls {
+    made: HashMap<Key, (usize, usize)>,
+    by_agent: HashMap<AgentId, Key>,
+    by_prompt: HashMap<Key, Key>,
+}
+
+impl Calls {
+    fn of(logs: &[LogScan]) -> Self {
+        let mut calls = Calls {
+            made: HashMap::new(),
+            by_agent: HashMap::new(),
+            by_prompt: HashMap::new(),
+        };
+        for (log, scan) in logs.iter().enumerate() {
+            for (entry, outline) in scan.outlines.iter().enumerate() {
+                for fact in &outline.facts {
+                    match fact {
+                        Fact::Delegates { call, prompt } => {
+                            calls.made.insert(*call, (log, entry));
+                            calls.by_prompt.entry(*prompt).or_insert(*call);
+                        }
+                        Fact::Spawned(agent) => {
+                            let result = outline.results.first();
+                            calls
+                                .by_agent
+                                .extend(result.map(|call| (agent.clone(), *call)));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        calls
+    }
+
+    fn for_agent(&self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
+        let named = id.and_then(|id| self.by_agent.get(id));
+        named.or_else(|| self.by_prompt.get(&asked?)).copied()
+    }
+
+    fn locate(&self, key: Key) -> Option<Call> {
+        self.made
+            .get(&key)
+            .map(|&(log, entry)| Call { key, log, entry })
+    }
+}
+
+#[derive(Default)]
+struct Meta {
+    kind: Option<String>,
+    description: Option<String>,
+    call: Option<Key>,
+}
+
+fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
+    let files_of = files
+        .beside
+        .iter()
+        .filter(|file| file.artifact.kind == ArtifactKind::AgentMeta);
+    files_of
+        .filter_map(|file| {
+            let id = file.artifact.agent.clone()?;
+            let entry = log::document(&files.root, file)
+                .ok()?
+                .found
+                .into_iter()
+                .next()?;
+            match entry.body {
+                Body::Agent {
+                    kind,
+                    description,
+                    call,
+                } => {
+                    let call = call.as_deref().map(Key::of);
+                    Some((
+                        id,
+                        Meta {
+                            kind,
+                            description,
+                            call,
+                        },
+                    ))
+                }
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+fn asked(outline: &Outline) -> Option<Key> {
+    outline.facts.iter().find_map(|fact| match fact {
+        Fact::Asked(prompt) => Some(*prompt),
+        _ => None,
+    })
+}

@@ -1,0 +1,234 @@
+//! What lies in the roots, and which session each file belongs to.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::jsonl::FileId;
+use crate::model::{Artifact, ArtifactKind, Body, Fact, SessionId};
+
+use super::Root;
+use super::log;
+
+/// A file of a root and what it means.
+#[derive(Clone, Debug)]
+pub struct FoundFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it means.
+    pub artifact: Artifact,
+    /// What it was when it was found.
+    pub id: FileId,
+}
+
+/// A session's log and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct SessionFiles {
+    /// The root it lies in.
+    pub root: Root,
+    /// The session.
+    pub id: SessionId,
+    /// The main agent's log; sub-agents may outlive it.
+    pub log: Option<FoundFile>,
+    /// The logs of sub-agents.
+    pub agents: Vec<FoundFile>,
+    /// Everything else: todos, saved files, long outputs …
+    pub beside: Vec<FoundFile>,
+}
+
+impl SessionFiles {
+    /// The bytes of its logs.
+    pub fn log_bytes(&self) -> u64 {
+        self.logs().map(|file| file.id.len).sum()
+    }
+
+    /// The bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.files().map(|file| file.id.len).sum()
+    }
+
+    /// Its logs, the main agent's first.
+    pub fn logs(&self) -> impl Iterator<Item = &FoundFile> {
+        self.log.iter().chain(&self.agents)
+    }
+
+    /// All its files.
+    pub fn files(&self) -> impl Iterator<Item = &FoundFile> {
+        self.logs().chain(&self.beside)
+    }
+
+    /// The file that stands for the session.
+    pub fn main_path(&self) -> &Path {
+        self.logs()
+            .chain(&self.beside)
+            .next()
+            .map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// The folder that its project's sessions share.
+    pub fn folder(&self) -> Option<&str> {
+        self.logs().find_map(|file| file.artifact.folder.as_deref())
+    }
+}
+
+/// What lies in some roots.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// The sessions.
+    pub sessions: Vec<SessionFiles>,
+    /// Files that belong to no session that is there.
+    pub others: Vec<(Root, FoundFile)>,
+    /// What could not be looked at.
+    pub troubles: Vec<Error>,
+}
+
+impl Inventory {
+    pub(super) fn of(roots: &[Root]) -> Self {
+        let mut inventory = Inventory::default();
+        for root in roots {
+            let files = walk(root, &mut inventory.troubles);
+            inventory.group(root, files);
+        }
+        inventory
+    }
+
+    /// The files of a kind that belong to no session.
+    pub fn others_of(&self, kind: ArtifactKind) -> impl Iterator<Item = &(Root, FoundFile)> {
+        self.others
+            .iter()
+            .filter(move |(_, file)| file.artifact.kind == kind)
+    }
+
+    pub(super) fn keep_days(&self) -> HashMap<PathBuf, Option<u64>> {
+        self.others_of(ArtifactKind::Settings)
+            .filter_map(|(root, file)| {
+                let body = log::document(root, file)
+                    .ok()?
+                    .found
+                    .into_iter()
+                    .next()?
+                    .body;
+                match body {
+                    Body::Settings { keep_days } => Some((root.path.clone(), keep_days)),
+                    _ => None,
+                }
+            })
+            .collect()
+    }
+
+    fn group(&mut self, root: &Root, files: Vec<FoundFile>) {
+        // Two folders may hold a log of one name: a session that was moved, or copied.
+        let mut sessions: BTreeMap<(SessionId, Option<String>), SessionFiles> = BTreeMap::new();
+        let mut beside = Vec::new();
+        let mut slot = |id: &SessionId, folder: &Option<String>, file: FoundFile| {
+            let key = (id.clone(), folder.clone());
+            let files = sessions.entry(key).or_insert_with(|| SessionFiles {
+                root: root.clone(),
+                id: id.clone(),
+                log: None,
+                agents: Vec::new(),
+                beside: Vec::new(),
+            });
+            match file.artifact.kind {
+                ArtifactKind::SessionLog => files.log = Some(file),
+                _ => files.agents.push(file),
+            }
+        };
+        for file in files {
+            let folder = file.artifact.folder.clone();
+            match (file.artifact.kind, file.artifact.session.clone()) {
+                (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
+                    slot(&id, &folder, file)
+                }
+                (ArtifactKind::AgentLog, None) => match session_inside(root, &file) {
+                    Some(id) => slot(&id, &folder, file),
+                    None => self.others.push((root.clone(), file)),
+                },
+                (_, Some(_)) => beside.push(file),
+                (_, None) => self.others.push((root.clone(), file)),
+            }
+        }
+        let mut homes: HashMap<SessionId, (SessionId, Option<String>)> = HashMap::new();
+        for key in sessions.keys() {
+            homes.entry(key.0.clone()).or_insert_with(|| key.clone());
+        }
+        for file in beside {
+            let session = file.artifact.session.as_ref();
+            let exact = session.map(|id| (id.clone(), file.artifact.folder.clone()));
+            let home = exact
+                .filter(|key| sessions.contains_key(key))
+                .or_else(|| session.and_then(|id| homes.get(id).cloned()));
+            match home.and_then(|key| sessions.get_mut(&key)) {
+                Some(files) => files.beside.push(file),
+                None => self.others.push((root.clone(), file)),
+            }
+        }
+        self.sessions.extend(sessions.into_values());
+    }
+}
+
+/// The session that a log names itself, where its path does not.
+fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
+    let facts = log::first_facts(root, file, 1).ok()?;
+    facts.into_iter().find_map(|fact| match fact {
+        Fact::Session(id) => SessionId::new(&id).ok(),
+        _ => None,
+    })
+}
+
+/// Every file of a root that means something, in a stable order.
+fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
+    let mut found = Vec::new();
+    let mut visited = HashSet::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(relative) = pending.pop() {
+        let dir = root.path.join(&relative);
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) => {
+                troubles.push(Error::io("read", &dir, error));
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let relative = relative.join(entry.file_name());
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_file() {
+                let Some(artifact) = root.layout.classify(&relative) else {
+                    continue;
+                };
+                // A file that vanished meanwhile is as if it had never been there.
+                let Ok(metadata) = entry.metadata() else {
+                    continue;
+                };
+                found.push(FoundFile {
+                    path: entry.path(),
+                    artifact,
+                    id: FileId::from(&metadata),
+                });
+            } else if root.layout.enters(&relative) {
+                // People keep `projects` elsewhere behind a link. Each directory is entered once.
+                let Ok(metadata) = fs::metadata(entry.path()) else {
+                    continue;
+                };
+                let id = FileId::from(&metadata);
+                if metadata.is_dir() && visited.insert((id.dev, id.ino)) {
+                    pending.push(relative);
+                } else if metadata.is_file()
+                    && let Some(artifact) = root.layout.classify(&relative)
+                {
+                    found.push(FoundFile {
+                        path: entry.path(),
+                        artifact,
+                        id,
+                    });
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}

@@ -1,0 +1,289 @@
+//! Questions about messages: which, how many, how many tokens, what came before.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::model::{AgentId, Body, Entry, Key, Role, Usage};
+
+use super::log;
+use super::session::Session;
+
+/// Which messages are wanted; everything left open lets all through.
+#[derive(Clone, Debug, Default)]
+pub struct MessageFilter {
+    /// Said by whom.
+    pub role: Option<Role>,
+    /// With at least one block of this kind (`text`, `thinking`, `tool_use`, `tool_result`, `image`).
+    pub kind: Option<String>,
+    /// Not older than this.
+    pub since: Option<Timestamp>,
+    /// Not newer than this.
+    pub until: Option<Timestamp>,
+    /// With this text somewhere, letter case aside.
+    pub text: Option<String>,
+    /// Of this sub-agent; `main` means the main agent.
+    pub agent: Option<String>,
+}
+
+impl MessageFilter {
+    /// Whether the filter lets an entry through. Only messages pass a filter that asks for any of
+    /// their properties.
+    pub fn accepts(&self, entry: &Entry) -> bool {
+        let message = match &entry.body {
+            Body::Message(message) => Some(message),
+            _ => None,
+        };
+        let role = self
+            .role
+            .is_none_or(|role| message.is_some_and(|message| message.role == role));
+        let kind = self.kind.as_ref().is_none_or(|kind| {
+            message.is_some_and(|message| message.blocks.iter().any(|block| block.kind() == kind))
+        });
+        let since = self
+            .since
+            .is_none_or(|since| entry.time.is_some_and(|time| time >= since));
+        let until = self
+            .until
+            .is_none_or(|until| entry.time.is_some_and(|time| time <= until));
+        let agent = self.agent.as_ref().is_none_or(|wanted| match &entry.agent {
+            None => wanted == "main",
+            Some(agent) => agent.as_str().starts_with(wanted.as_str()),
+        });
+        let text = self.text.as_ref().is_none_or(|wanted| {
+            let wanted = wanted.to_lowercase();
+            let mut found = false;
+            for block in message.into_iter().flat_map(|message| &message.blocks) {
+                block.texts(&mut |text| found |= text.to_lowercase().contains(&wanted));
+            }
+            found
+        });
+        role && kind && since && until && agent && text
+    }
+}
+
+/// How much something amounts to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// Messages.
+    pub messages: u64,
+    /// Responses of a model.
+    pub responses: u64,
+    /// Their tokens, each response counted once.
+    pub usage: Usage,
+}
+
+/// Counts of a session's messages and tokens, by several keys at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// All of them.
+    pub total: Counted,
+    /// By role.
+    pub by_role: BTreeMap<&'static str, u64>,
+    /// By agent; `main` is the main agent.
+    pub by_agent: BTreeMap<String, Counted>,
+    /// By model.
+    pub by_model: BTreeMap<String, Counted>,
+    /// By hour of the day, in the zone asked for.
+    pub by_hour: BTreeMap<i8, Counted>,
+    /// By day, in the zone asked for.
+    pub by_day: BTreeMap<jiff::civil::Date, Counted>,
+}
+
+impl Session {
+    /// Hands over the messages of all logs that a filter lets through, in file order, the main log
+    /// first, until `visit` says `false`.
+    pub fn each_message(
+        &self,
+        filter: &MessageFilter,
+        mut visit: impl FnMut(Entry) -> Result<bool>,
+    ) -> Result<()> {
+        let mut go_on = true;
+        for (file, scan) in self.files.logs().zip(&self.logs) {
+            let messages = scan
+                .outlines
+                .iter()
+                .filter(|outline| outline.kind.is_message());
+            let spans = messages.map(|outline| outline.span);
+            log::entries_at(&self.files.root, file, spans, |entry| {
+                if filter.accepts(&entry) {
+                    go_on = visit(entry)?;
+                }
+                Ok(go_on)
+            })?;
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages that a filter lets through.
+    pub fn messages(&self, filter: &MessageFilter) -> Result<Vec<Entry>> {
+        let mut found = Vec::new();
+        self.each_message(filter, |entry| {
+            found.push(entry);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// The last `n` messages of the conversation that would be resumed, oldest first.
+    pub fn last_messages(&self, n: usize) -> Result<Vec<Entry>> {
+        let Some((_, scan, tree)) = self.main() else {
+            return Ok(Vec::new());
+        };
+        let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+        let mut path = resumed
+            .map(|conversation| tree.path(conversation))
+            .unwrap_or_default();
+        path.retain(|&at| {
+            scan.outlines
+                .get(at)
+                .is_some_and(|outline| outline.kind.is_message())
+        });
+        let last = path.split_off(path.len().saturating_sub(n));
+        let mut found = Vec::with_capacity(last.len());
+        self.each_of(0, &last, |entry| {
+            found.push(entry);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// One entry of the main log, by its id or a unique beginning of it.
+    pub fn message(&self, id: &str) -> Result<Entry> {
+        let at = self.find_entry(id)?;
+        let mut found = None;
+        self.each_of(0, &[at], |entry| {
+            found = Some(entry);
+            Ok(false)
+        })?;
+        found.ok_or_else(|| Error::NotFound {
+            what: "message",
+            id: id.to_owned(),
+        })
+    }
+
+    /// The entries that lead to a message, oldest first, the message last.
+    pub fn ancestry(&self, id: &str) -> Result<Vec<Entry>> {
+        let at = self.find_entry(id)?;
+        let path = self
+            .tree()
+            .and_then(|tree| tree.path_to(at))
+            .unwrap_or_else(|| vec![at]);
+        let mut found = Vec::with_capacity(path.len());
+        self.each_of(0, &path, |entry| {
+            found.push(entry);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    /// Counts messages and tokens.
+    pub fn stats(&self, zone: &TimeZone) -> Stats {
+        let mut stats = Stats::default();
+        // What each response amounts to is known only after its last line.
+        let mut responses: BTreeMap<Key, (Keys, Usage)> = BTreeMap::new();
+        for (file, scan) in self.files.logs().zip(&self.logs) {
+            for outline in scan
+                .outlines
+                .iter()
+                .filter(|outline| outline.kind.is_message())
+            {
+                let owner = outline.agent.as_ref().or(file.artifact.agent.as_ref());
+                let local = outline.time.map(|time| time.to_zoned(zone.clone()));
+                let reply = outline.reply.as_deref();
+                let keys = Keys {
+                    agent: owner.map_or("main", AgentId::as_str).to_owned(),
+                    model: reply
+                        .and_then(|reply| reply.model.as_deref())
+                        .map(str::to_owned),
+                    hour: local.as_ref().map(|local| local.hour()),
+                    day: local.as_ref().map(|local| local.date()),
+                };
+                stats.add(
+                    &keys,
+                    &Counted {
+                        messages: 1,
+                        ..Counted::default()
+                    },
+                );
+                let role = if reply.is_some() {
+                    Role::Assistant
+                } else {
+                    Role::User
+                };
+                *stats.by_role.entry(role.as_str()).or_default() += 1;
+                let Some(usage) = reply.and_then(|reply| reply.usage) else {
+                    continue;
+                };
+                match reply.and_then(|reply| reply.response) {
+                    Some(key) => {
+                        responses
+                            .entry(key)
+                            .and_modify(|(_, known)| known.grow(&usage))
+                            .or_insert((keys, usage));
+                    }
+                    None => stats.add(
+                        &keys,
+                        &Counted {
+                            messages: 0,
+                            responses: 1,
+                            usage,
+                        },
+                    ),
+                }
+            }
+        }
+        for (keys, usage) in responses.values() {
+            stats.add(
+                keys,
+                &Counted {
+                    messages: 0,
+                    responses: 1,
+                    usage: *usage,
+                },
+            );
+        }
+        stats
+    }
+}
+
+struct Keys {
+    agent: String,
+    model: Option<String>,
+    hour: Option<i8>,
+    day: Option<jiff::civil::Date>,
+}
+
+impl Stats {
+    fn add(&mut self, keys: &Keys, what: &Counted) {
+        self.total.add(what);
+        self.by_agent
+            .entry(keys.agent.clone())
+            .or_default()
+            .add(what);
+        if let Some(model) = &keys.model {
+            self.by_model.entry(model.clone()).or_default().add(what);
+        }
+        if let Some(hour) = keys.hour {
+            self.by_hour.entry(hour).or_default().add(what);
+        }
+        if let Some(day) = keys.day {
+            self.by_day.entry(day).or_default().add(what);
+        }
+    }
+}
+
+impl Counted {
+    fn add(&mut self, other: &Counted) {
+        self.messages += other.messages;
+        self.responses += other.responses;
+        // Counts that overflow were let in by no decoder.
+        let _ = self.usage.add(&other.usage);
+    }
+}

@@ -1,0 +1,87 @@
+//! Roots: directories that hold one layout's tree.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::layout::{self, Env, LAYOUTS, Layout};
+
+/// A directory that holds one layout's tree.
+#[derive(Clone)]
+pub struct Root {
+    /// The layout.
+    pub layout: &'static dyn Layout,
+    /// The directory.
+    pub path: PathBuf,
+}
+
+impl std::fmt::Debug for Root {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.layout.name(), self.path.display())
+    }
+}
+
+impl Root {
+    /// A root of a named layout. The directory need not exist yet.
+    pub fn new(layout: &str, path: impl Into<PathBuf>) -> Result<Self> {
+        match layout::by_name(layout) {
+            Some(layout) => Ok(Root {
+                layout,
+                path: path.into(),
+            }),
+            None => Err(Error::NotFound {
+                what: "layout",
+                id: layout.to_owned(),
+            }),
+        }
+    }
+
+    /// Reads `[LAYOUT:]PATH`; without a layout, the directory's content decides.
+    pub fn parse(text: &str) -> Result<Self> {
+        if let Some((name, path)) = text.split_once(':')
+            && layout::by_name(name).is_some()
+        {
+            return Root::new(name, path);
+        }
+        Root::sniff(Path::new(text))
+    }
+
+    /// Finds out which layout a directory has.
+    pub fn sniff(path: &Path) -> Result<Self> {
+        let dir = std::fs::read_dir(path).map_err(|error| Error::io("read", path, error))?;
+        let names: Vec<String> = dir
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = LAYOUTS.iter().find(|layout| layout.recognises(&names));
+        // An empty directory is as good a root as any: it has no sessions yet.
+        let found = found.or_else(|| LAYOUTS.first().filter(|_| names.is_empty()));
+        match found {
+            Some(layout) => Ok(Root {
+                layout: *layout,
+                path: path.to_owned(),
+            }),
+            None => Err(Error::refused(format!(
+                "{} does not look like any known layout; say which one: LAYOUT:PATH",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Every layout's default places that exist, each directory once.
+    pub fn defaults(env: &Env) -> Vec<Self> {
+        let mut roots: Vec<Root> = Vec::new();
+        for layout in LAYOUTS {
+            for path in layout.roots(env) {
+                let known = |root: &Root| root.layout.name() == layout.name() && root.path == path;
+                if path.is_dir() && !roots.iter().any(known) {
+                    roots.push(Root {
+                        layout: *layout,
+                        path,
+                    });
+                }
+            }
+        }
+        roots
+    }
+}

@@ -1,0 +1,311 @@
+//! A session in memory: the outlines of its logs, their trees, its agents.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::model::{ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Todo};
+use crate::tree::{Conversation, Scope, Title, Titles, Tree};
+
+use super::inventory::{FoundFile, SessionFiles};
+use super::log::{self, LogScan};
+use super::{Agent, Root};
+
+/// How far from its beginning another file's summaries are looked for. The client writes them first.
+const SUMMARY_REACH: u64 = 64 << 10;
+
+/// A session that was read.
+#[derive(Debug)]
+pub struct Session {
+    /// Its files.
+    pub files: SessionFiles,
+    /// The outlines of its logs, in the order of [`SessionFiles::logs`].
+    pub logs: Vec<LogScan>,
+    /// The trees of its logs, in the same order.
+    pub trees: Vec<Tree>,
+    /// Its sub-agents.
+    pub agents: Vec<Agent>,
+    /// Summaries that other files hold for conversations, by the leaf they name.
+    pub elsewhere: HashMap<Key, Box<str>>,
+}
+
+impl Session {
+    /// Reads the outlines of all logs.
+    pub fn read(files: SessionFiles) -> Result<Self> {
+        let logs = files
+            .logs()
+            .map(|file| log::outline(&files.root, file))
+            .collect::<Result<_>>()?;
+        Ok(Session::assemble(files, logs))
+    }
+
+    /// Reads the end of the main log only: enough of it for its last `messages` messages.
+    pub fn read_tail(mut files: SessionFiles, messages: usize) -> Result<Self> {
+        files.agents.clear();
+        let Some(file) = &files.log else {
+            return Session::read(files);
+        };
+        let mut bytes = 64 << 10;
+        loop {
+            let scan = log::outline_tail(&files.root, file, bytes)?;
+            let tree = Tree::build(&scan.outlines, Scope::Main);
+            let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+            let enough = resumed.is_some_and(|conversation| conversation.messages > messages);
+            if scan.whole || enough {
+                return Ok(Session::assemble(files, vec![scan]));
+            }
+            bytes *= 4;
+        }
+    }
+
+    fn assemble(files: SessionFiles, logs: Vec<LogScan>) -> Self {
+        let trees: Vec<Tree> = files
+            .logs()
+            .zip(&logs)
+            .map(|(file, scan)| {
+                let scope = match file.artifact.kind {
+                    ArtifactKind::SessionLog => Scope::Main,
+                    _ => Scope::Agent,
+                };
+                Tree::build(&scan.outlines, scope)
+            })
+            .collect();
+        let agents = super::agent::of(&files, &logs, &trees);
+        Session {
+            files,
+            logs,
+            trees,
+            agents,
+            elsewhere: HashMap::new(),
+        }
+    }
+
+    /// Looks into the other logs of the folder for summaries of this session's conversations.
+    ///
+    /// Only the beginning of each is read, where the client puts them.
+    pub fn find_summaries<'a>(&mut self, neighbours: impl Iterator<Item = &'a SessionFiles>) {
+        let titled = self
+            .title()
+            .is_some_and(|title| title.source > crate::model::TitleSource::Prompt);
+        if titled {
+            return;
+        }
+        for files in neighbours {
+            if files.folder() != self.files.folder() || files.id == self.files.id {
+                continue;
+            }
+            let Some(file) = &files.log else { continue };
+            let found = log::first_summaries(&files.root, file, SUMMARY_REACH);
+            self.elsewhere.extend(found.unwrap_or_default());
+        }
+    }
+
+    /// The root it lies in.
+    pub fn root(&self) -> &Root {
+        &self.files.root
+    }
+
+    /// The main agent's tree.
+    pub fn tree(&self) -> Option<&Tree> {
+        self.trees.first()
+    }
+
+    /// The main agent's log.
+    pub fn main(&self) -> Option<(&FoundFile, &LogScan, &Tree)> {
+        Some((
+            self.files.logs().next()?,
+            self.logs.first()?,
+            self.trees.first()?,
+        ))
+    }
+
+    /// A log by its place in [`SessionFiles::logs`].
+    pub fn log(&self, at: usize) -> Option<(&FoundFile, &LogScan, &Tree)> {
+        Some((
+            self.files.logs().nth(at)?,
+            self.logs.get(at)?,
+            self.trees.get(at)?,
+        ))
+    }
+
+    /// The session's title.
+    pub fn title(&self) -> Option<Title> {
+        let (_, scan, tree) = self.main()?;
+        Titles::of(&scan.outlines, tree, &self.elsewhere).session()
+    }
+
+    /// The last label given to the session.
+    pub fn tag(&self) -> Option<String> {
+        let mut tags = self.facts().filter_map(|fact| match fact {
+            Fact::Tag(text) => Some(text.to_string()),
+            _ => None,
+        });
+        tags.next_back().filter(|text| !text.is_empty())
+    }
+
+    /// Everything that is wrong with it, with the file it is wrong in.
+    pub fn flaws(&self) -> impl Iterator<Item = (&FoundFile, &Flaw)> {
+        let scans = self
+            .files
+            .logs()
+            .zip(&self.logs)
+            .map(|(file, scan)| (file, &scan.flaws));
+        let trees = self.files.logs().zip(&self.trees).zip(&self.logs);
+        // A window on the end of a log cuts links that are whole in the file.
+        let trees = trees
+            .filter(|(_, scan)| scan.whole)
+            .map(|((file, tree), _)| (file, &tree.flaws));
+        scans
+            .chain(trees)
+            .flat_map(|(file, flaws)| flaws.iter().map(move |flaw| (file, flaw)))
+    }
+
+    /// The entries of a conversation of the main log, handed over one by one, oldest first.
+    pub fn each_entry(
+        &self,
+        conversation: &Conversation,
+        visit: impl FnMut(Entry) -> Result<bool>,
+    ) -> Result<()> {
+        let Some((_, _, tree)) = self.main() else {
+            return Ok(());
+        };
+        self.each_of(0, &tree.path(conversation), visit)
+    }
+
+    /// Entries of one log by their indexes, handed over one by one.
+    pub fn each_of(
+        &self,
+        log: usize,
+        entries: &[usize],
+        visit: impl FnMut(Entry) -> Result<bool>,
+    ) -> Result<()> {
+        let Some((file, scan, _)) = self.log(log) else {
+            return Ok(());
+        };
+        let spans = entries
+            .iter()
+            .filter_map(|&at| Some(scan.outlines.get(at)?.span));
+        log::entries_at(&self.files.root, file, spans, visit)
+    }
+
+    /// The index of an entry of the main log, by its id or a unique beginning of it.
+    pub fn find_entry(&self, id: &str) -> Result<usize> {
+        let missing = || Error::NotFound {
+            what: "message",
+            id: id.to_owned(),
+        };
+        let (_, scan, tree) = self.main().ok_or_else(missing)?;
+        let key = Key::of(id);
+        if let Some(at) = scan
+            .outlines
+            .iter()
+            .rposition(|outline| outline.key == Some(key))
+        {
+            return Ok(at);
+        }
+        let fits = |at: &usize| {
+            let id_of = scan.outlines.get(*at).and_then(|outline| outline.id());
+            id_of.is_some_and(|other| other.as_str().starts_with(id))
+        };
+        let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
+        // Leaves name conversations, so they come first where several entries fit.
+        if found.len() > 1 {
+            let leaves: Vec<usize> = found
+                .iter()
+                .copied()
+                .filter(|at| {
+                    tree.conversations
+                        .iter()
+                        .any(|conversation| conversation.leaf == *at)
+                })
+                .collect();
+            if leaves.len() == 1 {
+                found = leaves;
+            }
+        }
+        match found.as_slice() {
+            _ if id.is_empty() => Err(missing()),
+            [] => Err(missing()),
+            [only] => Ok(*only),
+            many => Err(Error::Ambiguous {
+                what: "message",
+                id: id.to_owned(),
+                candidates: many
+                    .iter()
+                    .filter_map(|&at| Some(scan.outlines.get(at)?.id()?.to_string()))
+                    .collect(),
+            }),
+        }
+    }
+
+    /// The id of an entry of the main log.
+    pub fn entry_id(&self, at: usize) -> Option<EntryId> {
+        self.logs.first()?.outlines.get(at)?.id()
+    }
+
+    /// The todos of each agent, by the agent's id; the main agent's come first.
+    pub fn todos(&self) -> Result<Vec<(String, Vec<Todo>)>> {
+        let mut lists: Vec<(String, Vec<Todo>)> = Vec::new();
+        let mut tasks: Vec<(u64, Todo)> = Vec::new();
+        for file in &self.files.beside {
+            let kind = file.artifact.kind;
+            if !matches!(kind, ArtifactKind::Todos | ArtifactKind::Task) {
+                continue;
+            }
+            for entry in log::document(&self.files.root, file)?.found {
+                let Body::Todos(todos) = entry.body else {
+                    continue;
+                };
+                if kind == ArtifactKind::Task {
+                    let number = file
+                        .artifact
+                        .name
+                        .as_deref()
+                        .and_then(|name| name.parse().ok());
+                    tasks.extend(
+                        todos
+                            .into_iter()
+                            .map(|todo| (number.unwrap_or(u64::MAX), todo)),
+                    );
+                } else if !todos.is_empty() {
+                    let agent = file
+                        .artifact
+                        .agent
+                        .as_ref()
+                        .map_or("", |agent| agent.as_str());
+                    lists.push((agent.to_owned(), todos));
+                }
+            }
+        }
+        tasks.sort_by_key(|(number, _)| *number);
+        if !tasks.is_empty() {
+            let tasks = tasks.into_iter().map(|(_, todo)| todo).collect();
+            lists.insert(0, (self.files.id.to_string(), tasks));
+        }
+        lists.sort_by_key(|(agent, _)| agent != self.files.id.as_str());
+        Ok(lists)
+    }
+
+    fn facts(&self) -> impl DoubleEndedIterator<Item = &Fact> {
+        let main = self.logs.first().into_iter();
+        main.flat_map(|scan| &scan.outlines)
+            .flat_map(|outline| &outline.facts)
+    }
+
+    /// The working directories that the main log names, oldest first, each once.
+    pub fn directories(&self) -> Vec<&str> {
+        let mut seen: Vec<&str> = Vec::new();
+        let logs = self
+            .logs
+            .iter()
+            .flat_map(|scan| &scan.outlines)
+            .flat_map(|outline| &outline.facts);
+        for fact in logs {
+            if let Fact::Cwd(path) = fact {
+                // The newest mention counts.
+                seen.retain(|other| *other != &**path);
+                seen.push(path);
+            }
+        }
+        seen
+    }
+}

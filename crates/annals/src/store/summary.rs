@@ -1,0 +1,540 @@
+//! Rows: what lists say about sessions, conversations and projects.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::model::{Fact, FlawKind, Key, Project, SessionId, TitleSource, Usage};
+use crate::tree::{Title, Titles};
+
+use super::session::Session;
+
+/// How long Claude Code and its kin keep sessions unless told otherwise.
+const KEEP_DAYS: u64 = 30;
+
+/// How far into a file its summaries of other files' conversations count.
+const SUMMARY_REACH: u64 = 64 << 10;
+
+/// What lists say about a session.
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    /// The layout's name.
+    pub layout: &'static str,
+    /// The root it lies in.
+    pub root: PathBuf,
+    /// The session.
+    pub id: SessionId,
+    /// The file that stands for it.
+    pub file: PathBuf,
+    /// The directory it is about.
+    pub project: Project,
+    /// Other directories that its entries name.
+    pub other_directories: Vec<String>,
+    /// Its title.
+    pub title: Option<Title>,
+    /// Its label.
+    pub tag: Option<String>,
+    /// Where it is in its life.
+    pub state: State,
+    /// When its own program will delete it, if it goes on untouched.
+    pub expires: Option<Timestamp>,
+    /// The time of its oldest entry.
+    pub started: Option<Timestamp>,
+    /// The time of its newest entry; of its file, where no entry tells.
+    pub updated: Option<Timestamp>,
+    /// Entries of all its logs.
+    pub entries: u64,
+    /// Those of them that are messages.
+    pub messages: u64,
+    /// Root-to-leaf paths of its main log.
+    pub conversations: usize,
+    /// Sub-agents.
+    pub agents: usize,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// How many things are wrong with it.
+    pub flaws: usize,
+    /// The kinds of what is wrong, with counts.
+    pub flaw_kinds: BTreeMap<FlawKind, usize>,
+    /// The models that answered.
+    pub models: BTreeSet<String>,
+    /// Tokens, each response counted once, sub-agents included.
+    pub usage: Usage,
+    /// Tokens by day of the answer (UTC) and model.
+    pub usage_by_day: BTreeMap<(jiff::civil::Date, String), Usage>,
+    /// Messages by day (UTC).
+    pub messages_by_day: BTreeMap<jiff::civil::Date, u64>,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Nothing was said yet.
+    Created,
+    /// In use.
+    Active,
+    /// Untouched for so long that its own program may delete it.
+    Expired,
+}
+
+impl State {
+    /// The state's name as JSON and tables spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Created => "created",
+            State::Active => "active",
+            State::Expired => "expired",
+        }
+    }
+}
+
+impl SessionInfo {
+    /// Whether a person who types `wanted` may mean this session's project, under its present
+    /// directory or an earlier one.
+    pub fn in_project(&self, wanted: &str) -> bool {
+        self.project.matches(wanted)
+            || project_id(&self.project.path) == wanted
+            || self.other_directories.iter().any(|path| {
+                Project {
+                    path: path.clone(),
+                    guessed: false,
+                }
+                .matches(wanted)
+            })
+    }
+}
+
+/// What lists say about a conversation.
+#[derive(Clone, Debug)]
+pub struct ConversationInfo {
+    /// `SESSION@LEAF`.
+    pub id: String,
+    /// The session.
+    pub session: SessionId,
+    /// The id of its last message.
+    pub leaf: String,
+    /// Its title.
+    pub title: Option<Title>,
+    /// The prompt with which it parts from another conversation.
+    pub branch: Option<String>,
+    /// How many messages it has.
+    pub messages: usize,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// When its last turn was written.
+    pub updated: Option<Timestamp>,
+    /// The agent program would go on here.
+    pub resumes: bool,
+    /// Tokens of its responses, each counted once.
+    pub usage: Usage,
+}
+
+/// What lists say about a project.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProjectInfo {
+    /// The layout's name.
+    pub layout: &'static str,
+    /// The root it lies in.
+    pub root: PathBuf,
+    /// A short name for scripts that no two projects of a root share.
+    pub id: String,
+    /// The directory.
+    pub path: String,
+    /// The last part of it.
+    pub name: String,
+    /// No entry told the directory; `path` is a folder's name.
+    pub guessed: bool,
+    /// How many sessions it has.
+    pub sessions: usize,
+    /// Bytes of all their files.
+    pub bytes: u64,
+    /// The newest entry's time.
+    pub updated: Option<Timestamp>,
+}
+
+impl ProjectInfo {
+    /// Sums up sessions by project, the most recent first.
+    pub fn of<'a>(sessions: impl Iterator<Item = &'a SessionInfo>) -> Vec<Self> {
+        let mut projects: BTreeMap<(&Path, &str), ProjectInfo> = BTreeMap::new();
+        for session in sessions {
+            let key = (session.root.as_path(), session.project.path.as_str());
+            let project = projects.entry(key).or_insert_with(|| ProjectInfo {
+                layout: session.layout,
+                root: session.root.clone(),
+                id: project_id(&session.project.path),
+                path: session.project.path.clone(),
+                name: session.project.name().to_owned(),
+                guessed: session.project.guessed,
+                sessions: 0,
+                bytes: 0,
+                updated: None,
+            });
+            project.sessions += 1;
+            project.bytes += session.bytes;
+            project.updated = project.updated.max(session.updated);
+        }
+        let mut projects: Vec<ProjectInfo> = projects.into_values().collect();
+        projects.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.path.cmp(&b.path)));
+        projects
+    }
+}
+
+fn project_id(path: &str) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(path.as_bytes());
+    digest
+        .iter()
+        .take(5)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+impl Session {
+    /// What lists say about it.
+    pub fn info(&self, keep_days: Option<u64>) -> SessionInfo {
+        draft(self).finish(keep_days)
+    }
+
+    /// What lists say about its conversations, in file order of their leaves.
+    pub fn conversations(&self) -> Vec<ConversationInfo> {
+        let Some((_, scan, tree)) = self.main() else {
+            return Vec::new();
+        };
+        let titles = Titles::of(&scan.outlines, tree, &self.elsewhere);
+        let id_of = |at: usize| scan.outlines.get(at).and_then(|outline| outline.id());
+        // Paths share their beginnings: only the last turns of branches would be worth remembering,
+        // so totals are taken along each path, as long as there are few.
+        let few = tree.conversations.len() <= 1_000;
+        let rows = tree.conversations.iter().enumerate();
+        rows.map(|(at, conversation)| {
+            let leaf = id_of(conversation.leaf)
+                .map(|id| id.to_string())
+                .unwrap_or_default();
+            let branch = conversation.branch.and_then(|at| {
+                let outline = scan.outlines.get(at)?;
+                outline.prompt().map(crate::tree::shorten)
+            });
+            let usage = if few {
+                let path = tree.path(conversation);
+                total(path.iter().filter_map(|&at| scan.outlines.get(at)))
+            } else {
+                Usage::default()
+            };
+            ConversationInfo {
+                id: format!("{}@{leaf}", self.files.id),
+                session: self.files.id.clone(),
+                title: titles.title(conversation),
+                branch,
+                messages: conversation.messages,
+                started: conversation.started,
+                updated: conversation.updated,
+                resumes: tree.resume == Some(at),
+                usage,
+                leaf,
+            }
+        })
+        .collect()
+    }
+}
+
+/// Tokens of some entries, each response counted once, at its largest.
+fn total<'a>(outlines: impl Iterator<Item = &'a crate::model::Outline>) -> Usage {
+    let mut responses = Responses::default();
+    outlines.for_each(|outline| responses.add(outline));
+    let mut sum = Usage::default();
+    for response in responses.all() {
+        let _ = sum.add(&response.usage);
+    }
+    sum
+}
+
+/// One response of a model, put together from the lines that repeat it.
+struct Response<'a> {
+    usage: Usage,
+    model: Option<&'a str>,
+    time: Option<Timestamp>,
+}
+
+#[derive(Default)]
+struct Responses<'a> {
+    named: HashMap<Key, Response<'a>>,
+    nameless: Vec<Response<'a>>,
+}
+
+impl<'a> Responses<'a> {
+    fn add(&mut self, outline: &'a crate::model::Outline) {
+        let Some(reply) = &outline.reply else { return };
+        let Some(usage) = reply.usage else { return };
+        let model = reply
+            .model
+            .as_deref()
+            .filter(|model| *model != "<synthetic>");
+        let fresh = Response {
+            usage,
+            model,
+            time: outline.time,
+        };
+        match reply.response {
+            None => self.nameless.push(fresh),
+            Some(key) => {
+                self.named
+                    .entry(key)
+                    .and_modify(|known| known.usage.grow(&usage))
+                    .or_insert(fresh);
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Response<'a>> {
+        self.named.values().chain(&self.nameless)
+    }
+}
+
+/// A row whose title may still come from another file.
+pub(super) struct Draft {
+    info: SessionInfo,
+    /// The file's own time, for sessions whose entries have none.
+    modified: Option<Timestamp>,
+    folder: Option<String>,
+    /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
+    wants: Vec<Key>,
+    /// Summaries of conversations that are not in this session.
+    gives: Vec<(Key, Box<str>)>,
+}
+
+impl Draft {
+    pub(super) fn root(&self) -> PathBuf {
+        self.info.root.clone()
+    }
+
+    pub(super) fn finish(&self, keep_days: Option<u64>) -> SessionInfo {
+        let mut info = self.info.clone();
+        let keep = keep_days.unwrap_or(KEEP_DAYS).min(36_500) as i64;
+        // The agents' own clean-up goes by the file's time, not by its entries.
+        info.expires = self.modified.and_then(|modified| {
+            modified
+                .checked_add(SignedDuration::from_hours(keep * 24))
+                .ok()
+        });
+        info
+    }
+}
+
+impl SessionInfo {
+    /// Its state at a moment.
+    pub fn state_at(&self, now: Timestamp) -> State {
+        match self.state {
+            State::Created => State::Created,
+            _ if self.expires.is_some_and(|expires| expires < now) => State::Expired,
+            _ => State::Active,
+        }
+    }
+}
+
+pub(super) fn draft(session: &Session) -> Draft {
+    let files = &session.files;
+    let outlines = || session.logs.iter().flat_map(|scan| &scan.outlines);
+    let mut responses = Responses::default();
+    let mut started: Option<Timestamp> = None;
+    let mut updated: Option<Timestamp> = None;
+    let (mut entries, mut messages) = (0, 0);
+    let mut models = BTreeSet::new();
+    let mut messages_by_day = BTreeMap::new();
+    let mut day_of = DayOf::default();
+    for outline in outlines() {
+        entries += 1;
+        responses.add(outline);
+        if let Some(time) = outline.time {
+            started = Some(started.map_or(time, |oldest| oldest.min(time)));
+            updated = Some(updated.map_or(time, |newest| newest.max(time)));
+        }
+        if outline.kind.is_message() {
+            messages += 1;
+            if let Some(day) = outline.time.map(|time| day_of.day(time)) {
+                *messages_by_day.entry(day).or_insert(0) += 1;
+            }
+        }
+        let model = outline
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.model.as_deref());
+        if let Some(model) =
+            model.filter(|model| *model != "<synthetic>" && !models.contains(*model))
+        {
+            models.insert(model.to_owned());
+        }
+    }
+    let mut usage = Usage::default();
+    let mut usage_by_day: BTreeMap<_, Usage> = BTreeMap::new();
+    for response in responses.all() {
+        let _ = usage.add(&response.usage);
+        if let (Some(time), Some(model)) = (response.time, response.model) {
+            let sum = usage_by_day
+                .entry((day_of.day(time), model.to_owned()))
+                .or_default();
+            let _ = sum.add(&response.usage);
+        }
+    }
+    let mut flaw_kinds = BTreeMap::new();
+    for (_, flaw) in session.flaws() {
+        *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
+    }
+    let modified = files
+        .logs()
+        .chain(&files.beside)
+        .next()
+        .and_then(|file| Timestamp::from_nanosecond(file.id.mtime_ns).ok());
+    let (project, other_directories) = project(session);
+    let title = session.title();
+    let untitled = title
+        .as_ref()
+        .is_none_or(|title| title.source == TitleSource::Prompt);
+    Draft {
+        wants: if untitled {
+            resumed_keys(session)
+        } else {
+            Vec::new()
+        },
+        gives: foreign_summaries(session),
+        folder: files.folder().map(str::to_owned),
+        modified,
+        info: SessionInfo {
+            layout: files.root.layout.name(),
+            root: files.root.path.clone(),
+            id: files.id.clone(),
+            file: files.main_path().to_owned(),
+            project,
+            other_directories,
+            title,
+            tag: session.tag(),
+            state: if messages == 0 {
+                State::Created
+            } else {
+                State::Active
+            },
+            expires: None,
+            started,
+            updated: updated.or(modified),
+            entries,
+            messages,
+            conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
+            agents: session.agents.len(),
+            bytes: files.bytes(),
+            flaws: flaw_kinds.values().sum(),
+            flaw_kinds,
+            models,
+            usage,
+            usage_by_day,
+            messages_by_day,
+        },
+    }
+}
+
+/// Gives summaries to the sessions of the same folder whose conversation they name.
+pub(super) fn settle_titles(rows: &mut [Result<Draft>]) {
+    let mut given: HashMap<(PathBuf, Option<String>), HashMap<Key, Box<str>>> = HashMap::new();
+    for draft in rows.iter_mut().flatten() {
+        if !draft.gives.is_empty() {
+            let key = (draft.root(), draft.folder.clone());
+            given.entry(key).or_default().extend(draft.gives.drain(..));
+        }
+    }
+    for draft in rows.iter_mut().flatten() {
+        let Some(found) = given.get(&(draft.root(), draft.folder.clone())) else {
+            continue;
+        };
+        // The summary nearest to the leaf wins.
+        if let Some(text) = draft.wants.iter().rev().find_map(|key| found.get(key)) {
+            let text = text.replace(['\r', '\n'], " ").trim().to_owned();
+            draft.info.title = Some(Title {
+                text,
+                source: TitleSource::Summary,
+            });
+        }
+        draft.wants = Vec::new();
+    }
+}
+
+fn resumed_keys(session: &Session) -> Vec<Key> {
+    let Some((_, scan, tree)) = session.main() else {
+        return Vec::new();
+    };
+    let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+    let path = resumed
+        .map(|conversation| tree.path(conversation))
+        .unwrap_or_default();
+    path.into_iter()
+        .filter_map(|at| scan.outlines.get(at)?.key)
+        .collect()
+}
+
+fn foreign_summaries(session: &Session) -> Vec<(Key, Box<str>)> {
+    let Some((_, scan, _)) = session.main() else {
+        return Vec::new();
+    };
+    let near = scan
+        .outlines
+        .iter()
+        .take_while(|outline| outline.span.offset < SUMMARY_REACH);
+    near.flat_map(|outline| &outline.facts)
+        .filter_map(|fact| match fact {
+            Fact::Summary(text, Some(leaf)) => Some((*leaf, text.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The session's directory: the newest that its entries name. Going into a directory below the one
+/// that the folder is named after is no move.
+fn project(session: &Session) -> (Project, Vec<String>) {
+    let directories = session.directories();
+    let folder = session.files.folder();
+    let Some(newest) = directories.last().copied() else {
+        let path = folder.unwrap_or("(unknown)").to_owned();
+        return (
+            Project {
+                path,
+                guessed: true,
+            },
+            Vec::new(),
+        );
+    };
+    let home = directories.iter().copied().find(|path| {
+        Some(crate::layout::encode_path(path).as_str()) == folder
+            && Path::new(newest).starts_with(path)
+    });
+    let path = home.unwrap_or(newest);
+    let others = directories
+        .iter()
+        .filter(|other| **other != path)
+        .map(|other| (*other).to_owned());
+    (
+        Project {
+            path: path.to_owned(),
+            guessed: false,
+        },
+        others.collect(),
+    )
+}
+
+/// Days of times that mostly fall on the same day as the time before.
+#[derive(Default)]
+struct DayOf(Option<(i64, jiff::civil::Date)>);
+
+impl DayOf {
+    fn day(&mut self, time: Timestamp) -> jiff::civil::Date {
+        let number = time.as_second().div_euclid(86_400);
+        match self.0 {
+            Some((known, day)) if known == number => day,
+            _ => {
+                let day = time.to_zoned(jiff::tz::TimeZone::UTC).date();
+                self.0 = Some((number, day));
+                day
+            }
+        }
+    }
+}

@@ -1,0 +1,762 @@
+//! Writing sessions: begin, append, retitle, compact, save todos, spawn, fork.
+//!
+//! A writer knows the end of its log: the leaf that the next entry hangs from, the directory, the
+//! newest time. It finds that out from the log's last kilobytes when it is opened, and under the
+//! lock of every append it reads what others added since. So an append costs what the record costs,
+//! whatever the log's size.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Create, Durability, Ending, Log, Options, Scanner, TailReader};
+use crate::layout::{
+    Change, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp, Writer,
+};
+use crate::model::{
+    Artifact, Block, Body, Draft, Entry, EntryId, Kind, SessionId, Span, TitleSource, Todo,
+};
+
+use super::inventory::{FoundFile, SessionFiles};
+use super::session::Session;
+use super::{Root, Store, log};
+
+/// How far back from its end a log is searched for the leaf.
+const REACH: u64 = 1 << 20;
+
+/// A log that another program wrote to so recently is being written to.
+const LIVE: Duration = Duration::from_secs(60);
+
+/// How a session is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// What an acknowledgement stands for.
+    pub durability: Durability,
+    /// Write even if another program is writing to the session right now.
+    pub live: bool,
+    /// Write even on a network file system.
+    pub network: bool,
+}
+
+/// A session open for writing. Threads may share it.
+#[derive(Debug)]
+pub struct SessionWriter {
+    root: Root,
+    options: WriteOptions,
+    log_path: PathBuf,
+    /// `None` until a sub-agent's first entry makes its log.
+    log: Mutex<Option<Arc<Log>>>,
+    tail: Mutex<Tail>,
+}
+
+/// What is known about the end of a log.
+#[derive(Debug)]
+struct Tail {
+    head: Head,
+    /// The log is known up to here.
+    end: u64,
+    lines: u64,
+}
+
+impl Store {
+    /// Begins a session and opens it for writing.
+    pub fn create(
+        &self,
+        root: &Root,
+        new: &NewSession,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
+        let writer = writer_of(root)?;
+        let artifact = writer.session(new)?;
+        let log_path = root.path.join(root.layout.place(&artifact));
+        make_parent(root, &log_path)?;
+        let head = Head {
+            session: new.id.clone(),
+            agent: None,
+            log: artifact,
+            leaf: None,
+            time: None,
+            cwd: Some(new.cwd.clone()),
+            git_branch: new.git_branch.clone(),
+            version: None,
+            prompt: None,
+            beside: Vec::new(),
+        };
+        let log = Log::open(&log_path, options.log(Create::New))?;
+        let session = SessionWriter {
+            root: root.clone(),
+            options,
+            log_path,
+            log: Mutex::new(Some(Arc::new(log))),
+            tail: Mutex::new(Tail {
+                head,
+                end: 0,
+                lines: 0,
+            }),
+        };
+        session.change(&Change::Begin)?;
+        Ok(session)
+    }
+
+    /// Opens a session's main log for writing.
+    pub fn write(&self, files: &SessionFiles, options: WriteOptions) -> Result<SessionWriter> {
+        let Some(file) = &files.log else {
+            return Err(Error::refused(format!(
+                "session {} has no log of its own to write to",
+                files.id
+            )));
+        };
+        self.write_log(files, file, options)
+    }
+
+    /// Opens the log of one of a session's sub-agents for writing.
+    pub fn write_agent(
+        &self,
+        files: &SessionFiles,
+        agent: &str,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
+        let fits = |file: &&FoundFile| {
+            file.artifact
+                .agent
+                .as_ref()
+                .is_some_and(|id| id.as_str().starts_with(agent))
+        };
+        let found: Vec<&FoundFile> = files.agents.iter().filter(fits).collect();
+        match found.as_slice() {
+            [only] => self.write_log(files, only, options),
+            [] => Err(Error::NotFound {
+                what: "sub-agent",
+                id: agent.to_owned(),
+            }),
+            many => Err(Error::Ambiguous {
+                what: "sub-agent",
+                id: agent.to_owned(),
+                candidates: many
+                    .iter()
+                    .filter_map(|file| Some(file.artifact.agent.as_ref()?.to_string()))
+                    .collect(),
+            }),
+        }
+    }
+
+    fn write_log(
+        &self,
+        files: &SessionFiles,
+        file: &FoundFile,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
+        writer_of(&files.root)?;
+        let log = Log::open(&file.path, options.log(Create::Never))?;
+        let mut tail = Tail {
+            head: Head {
+                session: files.id.clone(),
+                agent: file.artifact.agent.clone(),
+                log: file.artifact.clone(),
+                leaf: None,
+                time: None,
+                cwd: None,
+                git_branch: None,
+                version: None,
+                prompt: None,
+                beside: files
+                    .beside
+                    .iter()
+                    .map(|file| file.artifact.clone())
+                    .collect(),
+            },
+            end: 0,
+            lines: 0,
+        };
+        log.locked(|handle| tail.find(&files.root, &file.path, handle, options.live))?;
+        Ok(SessionWriter {
+            root: files.root.clone(),
+            options,
+            log_path: file.path.clone(),
+            log: Mutex::new(Some(Arc::new(log))),
+            tail: Mutex::new(tail),
+        })
+    }
+
+    /// Copies a conversation, up to and including one of its entries, into a session of its own.
+    ///
+    /// The new session has the same ids but hangs in one chain, which every reader follows whole.
+    pub fn fork(
+        &self,
+        session: &Session,
+        path: &[usize],
+        to: SessionId,
+        title: Option<&str>,
+    ) -> Result<PathBuf> {
+        let root = session.root();
+        let writer = writer_of(root)?;
+        let (file, scan, _) = session
+            .main()
+            .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
+        let from = &session.files.id;
+        let handle =
+            File::open(&file.path).map_err(|error| Error::io("read", &file.path, error))?;
+        let mut bytes = Vec::new();
+        let mut parent: Option<EntryId> = None;
+        for outline in path.iter().filter_map(|&at| scan.outlines.get(at)) {
+            let Some(id) = outline.id() else { continue };
+            let record = log::record_bytes(&handle, file, outline.span)?;
+            // A compaction begins a chain of its own; everything else hangs from what comes before.
+            let above = parent.as_ref().filter(|_| outline.kind != Kind::Compaction);
+            let graft = Graft {
+                from,
+                to: &to,
+                id: &id,
+                parent: above,
+            };
+            bytes.extend(writer.transplant(&record, &graft));
+            bytes.push(b'\n');
+            parent = Some(id);
+        }
+        if bytes.is_empty() {
+            return Err(Error::refused("there are no messages to fork"));
+        }
+        let artifact = Artifact {
+            session: Some(to.clone()),
+            ..file.artifact.clone()
+        };
+        if let Some(title) = title {
+            let draft = Draft::new(Body::Title {
+                text: title.to_owned(),
+                source: TitleSource::Custom,
+            });
+            let head = Head {
+                session: to.clone(),
+                agent: None,
+                log: artifact.clone(),
+                leaf: parent,
+                time: None,
+                cwd: None,
+                git_branch: None,
+                version: None,
+                prompt: None,
+                beside: Vec::new(),
+            };
+            let plan = plan(writer, &head, &Change::Append(vec![draft]))?;
+            for edit in plan.edits {
+                if let Edit::Append { lines, .. } = edit {
+                    lines.iter().for_each(|line| {
+                        bytes.extend(line);
+                        bytes.push(b'\n');
+                    });
+                }
+            }
+        }
+        let path = match file.artifact.folder {
+            Some(_) => root.path.join(root.layout.place(&artifact)),
+            // A log outside of any tree is forked beside itself.
+            None => file.path.with_file_name(format!("{to}.jsonl")),
+        };
+        jsonl::create_new(&path, &bytes)?;
+        Ok(path)
+    }
+}
+
+impl SessionWriter {
+    /// The session.
+    pub fn session(&self) -> SessionId {
+        self.tail().head.session.clone()
+    }
+
+    /// The log.
+    pub fn path(&self) -> &Path {
+        &self.log_path
+    }
+
+    /// The entry that the next one will hang from, as far as is known without looking again.
+    pub fn leaf(&self) -> Option<EntryId> {
+        self.tail().head.leaf.clone()
+    }
+
+    /// Writes one entry and reads it back.
+    pub fn append(&self, draft: Draft) -> Result<Entry> {
+        let mut written = self.append_all(vec![draft])?;
+        written
+            .pop()
+            .ok_or_else(|| Error::refused("nothing was written"))
+    }
+
+    /// Writes entries in one write and reads them back.
+    pub fn append_all(&self, drafts: Vec<Draft>) -> Result<Vec<Entry>> {
+        if drafts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.change(&Change::Append(drafts))
+    }
+
+    /// Gives the session a title.
+    pub fn retitle(&self, title: &str) -> Result<()> {
+        let body = Body::Title {
+            text: title.to_owned(),
+            source: TitleSource::Custom,
+        };
+        self.change(&Change::Append(vec![Draft::new(body)]))
+            .map(drop)
+    }
+
+    /// Gives the session a label; an empty one takes it back.
+    pub fn tag(&self, tag: &str) -> Result<()> {
+        self.change(&Change::Append(vec![Draft::new(Body::Tag {
+            text: tag.to_owned(),
+        })]))
+        .map(drop)
+    }
+
+    /// Replaces what the agent sees of the conversation so far by a summary.
+    pub fn compact(&self, summary: &str, tokens: Option<u64>) -> Result<Vec<Entry>> {
+        self.change(&Change::Compact {
+            summary: summary.to_owned(),
+            tokens,
+        })
+    }
+
+    /// Replaces the agent's todos.
+    pub fn set_todos(&self, todos: &[Todo]) -> Result<()> {
+        self.change(&Change::SetTodos(todos.to_vec())).map(drop)
+    }
+
+    /// Begins a sub-agent that belongs to this session. Its log is made by its first entry.
+    pub fn spawn(&self, spawn: &Spawn) -> Result<SessionWriter> {
+        let head = self.tail().head.clone();
+        if head.agent.is_some() || head.log.folder.is_none() {
+            return Err(Error::refused(
+                "a sub-agent needs a session in a root to belong to",
+            ));
+        }
+        let artifact = writer_of(&self.root)?.agent(&head, &spawn.agent)?;
+        let log_path = self.root.path.join(self.root.layout.place(&artifact));
+        if log_path.exists() {
+            return Err(Error::refused(format!(
+                "{} exists already",
+                log_path.display()
+            )));
+        }
+        self.change(&Change::Spawn(spawn.clone()))?;
+        let head = Head {
+            agent: Some(spawn.agent.clone()),
+            log: artifact,
+            leaf: None,
+            time: None,
+            prompt: None,
+            beside: Vec::new(),
+            ..head
+        };
+        Ok(SessionWriter {
+            root: self.root.clone(),
+            options: self.options,
+            log_path,
+            log: Mutex::new(None),
+            tail: Mutex::new(Tail {
+                head,
+                end: 0,
+                lines: 0,
+            }),
+        })
+    }
+
+    /// Plans a change against the log's present end, makes its edits, and reads back what was added.
+    fn change(&self, change: &Change) -> Result<Vec<Entry>> {
+        let writer = writer_of(&self.root)?;
+        let touches_log = !matches!(change, Change::SetTodos(_) | Change::Spawn(_));
+        let mut written = Vec::new();
+        let mut log_is = None;
+        let mut documents = Vec::new();
+        let mut places = Vec::new();
+        if touches_log {
+            let log = self.log()?;
+            places = log
+                .append_all_with(|end, handle| {
+                    let mut tail = self.tail();
+                    tail.catch_up(&self.root, &self.log_path, handle, end, self.options.live)?;
+                    let plan = plan(writer, &tail.head, change)?;
+                    let (lines, others) = self.split(plan.edits)?;
+                    documents = others;
+                    tail.advance(&self.root, end, &lines, plan.leaf);
+                    log_is = Some(tail.head.log.clone());
+                    written.clone_from(&lines);
+                    Ok(lines)
+                })
+                .inspect_err(|_| self.tail().forget())?;
+        } else {
+            let plan = plan(writer, &self.tail().head, change)?;
+            documents = self.split(plan.edits)?.1;
+        }
+        // A crash before this leaves the derived documents behind, never the log.
+        for (path, bytes) in documents {
+            make_parent(&self.root, &path)?;
+            jsonl::replace(&path, &bytes, None)?;
+        }
+        let places = places
+            .into_iter()
+            .map(|place| (place.offset, place.end - place.offset));
+        let records = written.iter().zip(places);
+        Ok(log_is.map_or_else(Vec::new, |log| decode(&self.root, &log, records)))
+    }
+
+    /// Tells the lines for this log from documents to be replaced.
+    #[expect(
+        clippy::type_complexity,
+        reason = "two lists that are taken apart at once"
+    )]
+    fn split(&self, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<(PathBuf, Vec<u8>)>)> {
+        let mut lines = Vec::new();
+        let mut documents = Vec::new();
+        let alone = self.tail_folder_missing();
+        for edit in edits {
+            match edit {
+                Edit::Append { lines: more, .. } => lines.extend(more),
+                Edit::Replace { .. } if alone => {
+                    return Err(Error::refused(format!(
+                        "{} lies outside of any root, so nothing can be kept beside it",
+                        self.log_path.display()
+                    )));
+                }
+                Edit::Replace { path, bytes } => documents.push((self.root.path.join(path), bytes)),
+            }
+        }
+        Ok((lines, documents))
+    }
+
+    fn tail_folder_missing(&self) -> bool {
+        // Known without the lock: the root of a log outside of any tree is the log's own directory.
+        self.log_path.parent() == Some(self.root.path.as_path())
+    }
+
+    fn log(&self) -> Result<Arc<Log>> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = &*log {
+            return Ok(Arc::clone(log));
+        }
+        make_parent(&self.root, &self.log_path)?;
+        let opened = Log::open(&self.log_path, self.options.log(Create::New))?;
+        Ok(Arc::clone(log.insert(Arc::new(opened))))
+    }
+
+    fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    /// Finds the leaf in the last kilobytes of the log.
+    fn find(&mut self, root: &Root, path: &Path, handle: &File, live: bool) -> Result<()> {
+        let failed = |error| Error::io("read", path, error);
+        let metadata = handle.metadata().map_err(failed)?;
+        let mut tail = TailReader::new(handle).map_err(failed)?;
+        let mut seen = Backwards::default();
+        let mut read = 0;
+        let mut decoder = root.layout.decoder(&self.head.log);
+        while let Some(line) = tail.prev().map_err(failed)? {
+            read += line.len;
+            let span = Span {
+                offset: line.offset,
+                len: line.len,
+                line: 0,
+            };
+            let terminated = line.ending != Ending::None;
+            let record = Record {
+                span,
+                bytes: line.bytes,
+                terminated,
+                oversize: line.oversize,
+            };
+            let mut sink = Sink::default();
+            decoder.decode(&record, &mut sink);
+            seen.add(sink.found, self.head.agent.is_some());
+            if seen.enough() || read > REACH {
+                break;
+            }
+        }
+        if !live {
+            refuse_live(path, &metadata, seen.entries.first())?;
+        }
+        seen.settle(&mut self.head, tail_is_whole(read, metadata.len()));
+        self.end = metadata.len();
+        Ok(())
+    }
+
+    /// Reads what others appended since.
+    fn catch_up(
+        &mut self,
+        root: &Root,
+        path: &Path,
+        handle: &File,
+        end: u64,
+        live: bool,
+    ) -> Result<()> {
+        if end == self.end {
+            return Ok(());
+        }
+        if end < self.end {
+            // Cut or replaced: what we knew is gone.
+            self.head.leaf = None;
+            return self.find(root, path, handle, live);
+        }
+        let bytes = jsonl::read_span(handle, self.end, end - self.end)
+            .map_err(|error| Error::io("read", path, error))?;
+        let mut scanner = Scanner::from_offset(bytes.as_slice(), self.end, self.lines + 1);
+        let mut decoder = root.layout.decoder(&self.head.log);
+        while let Some(line) = scanner
+            .next()
+            .map_err(|error| Error::io("read", path, error))?
+        {
+            let span = Span {
+                offset: line.offset,
+                len: line.len,
+                line: 0,
+            };
+            let terminated = line.ending != Ending::None;
+            let record = Record {
+                span,
+                bytes: line.bytes,
+                terminated,
+                oversize: line.oversize,
+            };
+            let mut sink = Sink::default();
+            decoder.decode(&record, &mut sink);
+            for entry in sink.found {
+                self.head.observe(&entry);
+            }
+        }
+        self.end = end;
+        Ok(())
+    }
+
+    fn advance(&mut self, root: &Root, end: u64, lines: &[Vec<u8>], leaf: Option<EntryId>) {
+        let places = lines.iter().map(|line| (end, line.len() as u64 + 1));
+        for entry in decode(root, &self.head.log, lines.iter().zip(places)) {
+            self.head.observe(&entry);
+        }
+        self.head.leaf = leaf.or(self.head.leaf.take());
+        self.end = end + lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
+    }
+
+    /// After a failed write nothing about the end is certain.
+    fn forget(&mut self) {
+        self.end = u64::MAX;
+    }
+}
+
+impl Head {
+    /// Takes in an entry that was appended to the log.
+    fn observe(&mut self, entry: &Entry) {
+        self.time = self.time.max(entry.time);
+        if let Body::Resume { leaf } = &entry.body {
+            self.leaf = Some(leaf.clone());
+        }
+        if let Some(prompt) = prompt(entry) {
+            self.prompt = Some(prompt);
+        }
+        if let Some(id) = &entry.id
+            && (self.agent.is_some() || !entry.sidechain)
+            && in_tree(entry)
+        {
+            self.leaf = Some(id.clone());
+        }
+        self.cwd = entry.place.cwd.clone().or(self.cwd.take());
+        self.git_branch = entry.place.git_branch.clone().or(self.git_branch.take());
+        self.version = entry.place.version.clone().or(self.version.take());
+    }
+}
+
+/// The end of a log, read backwards.
+#[derive(Default)]
+struct Backwards {
+    /// Newest first.
+    entries: Vec<Entry>,
+    resume: Option<EntryId>,
+    /// The named leaf itself was seen.
+    resolved: bool,
+}
+
+impl Backwards {
+    fn add(&mut self, found: Vec<Entry>, agent: bool) {
+        for entry in found.into_iter().rev() {
+            if let Body::Resume { leaf } = &entry.body
+                && self.resume.is_none()
+            {
+                self.resume = Some(leaf.clone());
+            }
+            if agent || !entry.sidechain {
+                self.entries.push(entry);
+            }
+        }
+        self.resolved = self.resume.is_some()
+            && self
+                .entries
+                .iter()
+                .any(|entry| entry.id.is_some() && entry.id == self.resume);
+    }
+
+    fn enough(&self) -> bool {
+        let placed = self.entries.iter().any(|entry| entry.place.cwd.is_some());
+        let asked = self.entries.iter().any(|entry| prompt(entry).is_some());
+        self.resolved && placed && asked
+    }
+
+    fn settle(&self, head: &mut Head, whole: bool) {
+        for entry in self.entries.iter().rev() {
+            head.observe(entry);
+        }
+        let mut nodes = self
+            .entries
+            .iter()
+            .rev()
+            .filter(|entry| entry.id.is_some() && in_tree(entry));
+        head.leaf = nodes.clone().next_back().and_then(|entry| entry.id.clone());
+        // A leaf that is nowhere in the log is ignored, as the client does.
+        let Some(named) = self.resume.clone().filter(|_| self.resolved || !whole) else {
+            return;
+        };
+        let mut line = vec![named.clone()];
+        for entry in nodes.by_ref() {
+            let below = entry
+                .parent
+                .as_ref()
+                .is_some_and(|parent| line.contains(parent));
+            if let Some(id) = entry.id.clone().filter(|_| below) {
+                line.push(id);
+            }
+        }
+        head.leaf = line.pop();
+    }
+}
+
+fn in_tree(entry: &Entry) -> bool {
+    matches!(
+        entry.body,
+        Body::Message(_) | Body::Compaction { .. } | Body::System { .. } | Body::Attachment { .. }
+    )
+}
+
+fn prompt(entry: &Entry) -> Option<String> {
+    let Body::Message(message) = &entry.body else {
+        return None;
+    };
+    message
+        .blocks
+        .iter()
+        .filter(|_| message.human)
+        .find_map(|block| match block {
+            Block::Text(text) => Some(text.clone()),
+            _ => None,
+        })
+}
+
+fn tail_is_whole(read: u64, len: u64) -> bool {
+    read >= len
+}
+
+/// The messages and notes among some records.
+fn decode<'a>(
+    root: &Root,
+    log: &Artifact,
+    records: impl Iterator<Item = (&'a Vec<u8>, (u64, u64))>,
+) -> Vec<Entry> {
+    let mut decoder = root.layout.decoder(log);
+    let mut sink = Sink::default();
+    for (bytes, (offset, len)) in records {
+        let span = Span {
+            offset,
+            len,
+            line: 0,
+        };
+        decoder.decode(
+            &Record {
+                span,
+                bytes,
+                terminated: true,
+                oversize: false,
+            },
+            &mut sink,
+        );
+    }
+    let wanted = |entry: &Entry| {
+        matches!(
+            entry.body,
+            Body::Message(_) | Body::Compaction { .. } | Body::Note { .. }
+        )
+    };
+    sink.found.into_iter().filter(wanted).collect()
+}
+
+/// Two programs on one session make two branches; that must be asked for.
+fn refuse_live(path: &Path, metadata: &std::fs::Metadata, newest: Option<&Entry>) -> Result<()> {
+    let Some(newest) = newest.filter(|entry| entry.program.as_deref() != Some(PROGRAM)) else {
+        return Ok(());
+    };
+    let age = metadata
+        .modified()
+        .ok()
+        .and_then(|time| SystemTime::now().duration_since(time).ok());
+    let entry_age = newest
+        .time
+        .map(|time| Timestamp::now().duration_since(time));
+    let touched = age.is_some_and(|age| age < LIVE);
+    let written = entry_age.is_some_and(|age| age.unsigned_abs() < LIVE);
+    if touched && written {
+        return Err(Error::refused(format!(
+            "{} is being written by another program (last entry {} s ago)",
+            path.display(),
+            entry_age.map_or(0, |age| age.as_secs())
+        )));
+    }
+    Ok(())
+}
+
+fn plan(writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+    let mut fresh = || uuid::Uuid::new_v4().to_string();
+    writer.plan(
+        head,
+        change,
+        &mut Stamp {
+            now: Timestamp::now(),
+            fresh: &mut fresh,
+        },
+    )
+}
+
+fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
+    root.layout.writer().ok_or_else(|| {
+        Error::refused(format!(
+            "annals reads the layout {} but does not write it",
+            root.layout.name()
+        ))
+    })
+}
+
+/// Makes the directories above a file of a root, without following links out of it.
+fn make_parent(root: &Root, path: &Path) -> Result<()> {
+    let Some(parent) = path.parent() else {
+        return Ok(());
+    };
+    let inside = parent.strip_prefix(&root.path).is_ok();
+    if !inside {
+        return Err(Error::refused(format!(
+            "{} is outside of {}",
+            path.display(),
+            root.path.display()
+        )));
+    }
+    jsonl::ensure_dir(parent)
+}
+
+impl WriteOptions {
+    fn log(self, create: Create) -> Options {
+        Options {
+            durability: self.durability,
+            create,
+            network: self.network,
+            ..Options::default()
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Appends by many threads and processes, beside foreign writers, on a disk without room.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use annals::Error;
+use annals::jsonl::{Create, Durability, Log, Options, read_span};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const OS: Options = Options {
+    durability: Durability::Os,
+    lock_wait: Duration::from_secs(30),
+    create: Create::Never,
+    network: false,
+};
+const DISK: Options = Options {
+    durability: Durability::Disk,
+    ..OS
+};
+
+/// The one record that has this name; long enough to cross pages.
+fn record(name: &str) -> String {
+    format!(
+        r#"{{"id":"{name}","pad":"{}"}}"#,
+        "x".repeat(name.len() * 97 % 3_000)
+    )
+}
+
+fn log_in(dir: &tempfile::TempDir, content: &str) -> PathBuf {
+    let path = dir.path().join("log.jsonl");
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// How often each line stands in the file.
+fn lines(path: &Path) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    for line in String::from_utf8(fs::read(path).unwrap()).unwrap().lines() {
+        *counts.entry(line.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+fn assert_exactly(path: &Path, names: impl Iterator<Item = String>) {
+    let mut found = lines(path);
+    let mut wanted = 0;
+    for name in names {
+        wanted += 1;
+        assert_eq!(found.remove(&record(&name)), Some(1), "{name}");
+    }
+    assert!(
+        found.is_empty(),
+        "{} lines beside the {wanted}",
+        found.len()
+    );
+}
+
+fn append_many(log: &Log, writer: &str, count: usize) {
+    for n in 0..count {
+        log.append(record(&format!("{writer}-{n}")).as_bytes())
+            .unwrap();
+    }
+}
+
+/// This binary again, playing a part of [`role`].
+fn player(part: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "--exact",
+        "jsonl_append::role",
+        "--include-ignored",
+        "--nocapture",
+    ]);
+    command
+        .env("ANNALS_TEST_PART", part)
+        .env("ANNALS_TEST_LOG", path)
+        .stdout(Stdio::null());
+    command
+}
+
+#[test]
+#[ignore = "a part that other tests give to a child process"]
+fn role() {
+    let Ok(part) = std::env::var("ANNALS_TEST_PART") else {
+        return;
+    };
+    let path = PathBuf::from(std::env::var_os("ANNALS_TEST_LOG").unwrap());
+    match part.split_once(' ').unwrap() {
+        ("append", writer) => append_many(&Log::open(path, DISK).unwrap(), writer, 250),
+        ("limit", "sealing") => {
+            let log = Log::open(&path, OS).unwrap();
+            write_within_limits(&path, &|line| log.append(line.as_bytes()).map(drop));
+        }
+        ("limit", "plain") => {
+            let file = File::options().append(true).open(&path).unwrap();
+            write_within_limits(&path, &|line| {
+                let line = format!("{line}\n");
+                { &file }
+                    .write_all(line.as_bytes())
+                    .map_err(|source| Error::io("write", &path, source))
+            });
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn threads_and_processes_lose_nothing_and_add_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "");
+    let mut children: Vec<_> = (0..4)
+        .map(|child| player(&format!("append p{child}"), &path).spawn().unwrap())
+        .collect();
+    let log = Log::open(&path, DISK).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let log = &log;
+            scope.spawn(move || append_many(log, &format!("t{thread}"), 500));
+        }
+    });
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    let threads = (0..8).flat_map(|t| (0..500).map(move |n| format!("t{t}-{n}")));
+    let processes = (0..4).flat_map(|p| (0..250).map(move |n| format!("p{p}-{n}")));
+    assert_exactly(&path, threads.chain(processes));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no lock file");
+}
+
+#[test]
+fn control_writers_that_use_two_writes_are_caught() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "");
+    let mut writers =
+        ["a", "b"].map(|name| (name, File::options().append(true).open(&path).unwrap()));
+    for (name, file) in &mut writers {
+        file.write_all(record(name).as_bytes()).unwrap();
+    }
+    for (_, file) in &mut writers {
+        file.write_all(b"\n").unwrap();
+    }
+    assert_eq!(lines(&path).get(&record("a")), None);
+}
+
+#[test]
+fn a_foreign_writer_that_takes_no_lock_spoils_no_acknowledged_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "");
+    let log = Log::open(&path, OS).unwrap();
+    let (done, start) = (AtomicBool::new(false), Barrier::new(2));
+    let placed = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = File::options().append(true).open(&path).unwrap();
+            start.wait();
+            while !done.load(Ordering::Relaxed) {
+                file.write_all(b"{\"foreign\":").unwrap();
+                file.write_all(b"true}\n").unwrap();
+            }
+        });
+        start.wait();
+        let placed: Vec<_> = (0..3_000)
+            .map(|n| {
+                (
+                    n,
+                    log.append(record(&format!("ours-{n}")).as_bytes()).unwrap(),
+                )
+            })
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        placed
+    });
+    let bytes = fs::read(&path).unwrap();
+    for (n, at) in placed {
+        let (start, end) = (at.offset as usize, at.end as usize);
+        assert_eq!(
+            &bytes[start..end],
+            format!("{}\n", record(&format!("ours-{n}"))).as_bytes()
+        );
+        assert!(
+            start == 0 || bytes[start - 1] == b'\n',
+            "record {n} is glued"
+        );
+    }
+}
+
+#[test]
+fn a_torn_tail_becomes_a_line_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "{\"a\":1}\n{\"torn\":");
+    let log = Log::open(&path, DISK).unwrap();
+    let at = log.append(b"{\"b\":2}").unwrap();
+    assert_eq!((at.offset, at.end), (17, 25));
+    let all = log.append_all(&["{\"c\":3}", "{\"d\":4}\n"]).unwrap();
+    assert_eq!(
+        all.iter().map(|at| (at.offset, at.end)).collect::<Vec<_>>(),
+        [(25, 33), (33, 41)]
+    );
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "{\"a\":1}\n{\"torn\":\n{\"b\":2}\n{\"c\":3}\n{\"d\":4}\n"
+    );
+}
+
+#[test]
+fn what_is_not_one_line_is_refused_and_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "torn");
+    let log = Log::open(&path, OS).unwrap();
+    for bad in ["", "\n", "a\nb", "\na", "a\n\n"] {
+        assert!(
+            matches!(log.append(bad.as_bytes()), Err(Error::Refused(_))),
+            "{bad:?}"
+        );
+        assert!(
+            matches!(log.append_all(&["fine", bad]), Err(Error::Refused(_))),
+            "{bad:?}"
+        );
+    }
+    assert_eq!(log.append_all::<&str>(&[]).unwrap(), []);
+    assert!(matches!(
+        log.append_with(|_, _| Err(Error::refused("no"))),
+        Err(Error::Refused(_))
+    ));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "torn");
+}
+
+#[test]
+fn a_record_made_under_the_lock_sees_all_that_was_appended_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "0\n");
+    let logs = [
+        Log::open(&path, OS).unwrap(),
+        Log::open(&path, DISK).unwrap(),
+    ];
+    thread::scope(|scope| {
+        for log in logs.iter().cycle().take(8) {
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    let next = |end: u64, file: &File| {
+                        let tail = read_span(file, end.saturating_sub(8), end.min(8)).unwrap();
+                        let tail = String::from_utf8(tail).unwrap();
+                        let last: u64 = tail.lines().next_back().unwrap().parse().unwrap();
+                        Ok((last + 1).to_string().into_bytes())
+                    };
+                    let at = log.append_with(next).unwrap();
+                    let len = log
+                        .locked(|file| Ok(file.metadata().unwrap().len()))
+                        .unwrap();
+                    assert!(at.end <= len);
+                }
+            });
+        }
+    });
+    let wanted: String = (0..=400).map(|n| format!("{n}\n")).collect();
+    assert_eq!(fs::read_to_string(&path).unwrap(), wanted);
+    let all = logs[0]
+        .append_all_with(|end, _| Ok(vec![end.to_string().into_bytes(), b"x".to_vec()]))
+        .unwrap();
+    assert_eq!((all.len(), all[0].offset), (2, wanted.len() as u64));
+}
+
+#[test]
+fn a_symbolic_link_a_directory_and_a_pipe_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "");
+    let (link, pipe) = (dir.path().join("link"), dir.path().join("pipe"));
+    symlink(&path, &link).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (path, why) in [(&link, "symbolic link"), (&pipe, "not a regular file")] {
+        let refused = Log::open(path, OS).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Refused(told) if told.contains(why)),
+            "{refused}"
+        );
+    }
+    assert!(Log::open(dir.path(), OS).is_err());
+    let log = Log::open(&path, OS).unwrap();
+    fs::rename(&path, dir.path().join("moved")).unwrap();
+    symlink(dir.path().join("moved"), &path).unwrap();
+    assert!(
+        matches!(log.append(b"{}"), Err(Error::Refused(_))),
+        "swapped in while open"
+    );
+    assert_eq!(fs::read(dir.path().join("moved")).unwrap(), b"");
+}
+
+#[test]
+fn a_log_is_created_private_and_never_over_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("new.jsonl");
+    assert!(matches!(
+        Log::open(&path, DISK),
+        Err(Error::Io { action: "open", .. })
+    ));
+    let new = Options {
+        create: Create::New,
+        ..DISK
+    };
+    let log = Log::open(&path, new).unwrap();
+    log.append(b"{}").unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
+    assert!(matches!(
+        Log::open(&path, new),
+        Err(Error::Io {
+            action: "create",
+            ..
+        })
+    ));
+    assert_eq!(fs::read(&path).unwrap(), b"{}\n");
+}
+
+#[test]
+fn an_append_follows_the_path_to_a_new_file_and_never_writes_into_a_removed_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "old\n");
+    let log = Log::open(&path, DISK).unwrap();
+    log.append(b"1").unwrap();
+    let mut old = File::open(&path).unwrap();
+    let new = dir.path().join("new");
+    fs::write(&new, "new\n").unwrap();
+    fs::rename(&new, &path).unwrap();
+    log.append(b"2").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new\n2\n");
+    fs::remove_file(&path).unwrap();
+    let gone = log.append(b"3").unwrap_err();
+    assert!(matches!(&gone, Error::Io { action: "open", .. }), "{gone}");
+    assert!(!path.exists());
+    let mut text = String::new();
+    old.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "old\n1\n");
+}
+
+#[test]
+fn a_held_lock_ends_the_wait_with_the_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "");
+    let inode = fs::metadata(&path).unwrap().ino();
+    let holder = File::open(&path).unwrap();
+    holder.lock().unwrap();
+    let wait = Duration::from_millis(30);
+    let log = Log::open(
+        &path,
+        Options {
+            lock_wait: wait,
+            ..OS
+        },
+    )
+    .unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| match log.append(b"{}").unwrap_err() {
+                Error::Busy { path: told, waited } => {
+                    assert_eq!(told, path);
+                    assert!(waited >= wait && waited < 50 * wait, "{waited:?}");
+                }
+                other => panic!("{other}"),
+            });
+        }
+    });
+    holder.unlock().unwrap();
+    log.append(b"{}").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+}
+
+/// Appends a record that does not fit at a given byte, then one that does; the ones that were
+/// acknowledged are listed beside the log.
+fn write_within_limits(path: &Path, append: &dyn Fn(&str) -> annals::Result<()>) {
+    let mut acknowledged = File::create(path.with_extension("acks")).unwrap();
+    let unlimited = getrlimit(Resource::Fsize);
+    let long = "y".repeat(8_192);
+    for room in (0..=8_192).step_by(37) {
+        let len = fs::metadata(path).unwrap().len();
+        setrlimit(
+            Resource::Fsize,
+            Rlimit {
+                current: Some(len + room),
+                maximum: unlimited.maximum,
+            },
+        )
+        .unwrap();
+        let full = append(&long);
+        setrlimit(Resource::Fsize, unlimited).unwrap();
+        assert!(full.is_err(), "{room} bytes of room were enough");
+        if path.ends_with("sealing.jsonl") {
+            assert!(matches!(full, Err(Error::Full { .. })), "{full:?}");
+        }
+        append(&record(&format!("after-{room}"))).unwrap();
+        writeln!(acknowledged, "after-{room}").unwrap();
+    }
+}
+
+/// Runs [`write_within_limits`] in a child that ignores the signal of the limit.
+fn lost_within_limits(variant: &str) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(format!("{variant}.jsonl"));
+    File::create(&path)
+        .unwrap()
+        .write_all_at(b"{}\n", 0)
+        .unwrap();
+    let part = player(&format!("limit {variant}"), &path);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", r#"trap "" XFSZ; exec "$@""#, "bash"]);
+    shell
+        .arg(part.get_program())
+        .args(part.get_args())
+        .stdout(Stdio::null());
+    shell.envs(
+        part.get_envs()
+            .filter_map(|(key, value)| Some((key, value?))),
+    );
+    assert!(shell.status().unwrap().success());
+    let found = lines(&path);
+    let acknowledged = fs::read_to_string(path.with_extension("acks")).unwrap();
+    assert!(acknowledged.lines().count() > 200);
+    acknowledged
+        .lines()
+        .filter(|name| !found.contains_key(&record(name)))
+        .count()
+}
+
+#[test]
+fn a_file_size_limit_at_any_byte_loses_no_acknowledged_record() {
+    assert_eq!(lost_within_limits("sealing"), 0);
+}
+
+#[test]
+fn control_a_writer_that_does_not_seal_loses_at_the_limit() {
+    assert!(lost_within_limits("plain") > 100);
+}

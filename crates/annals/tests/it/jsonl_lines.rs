@@ -1,0 +1,310 @@
+//! Lines read forwards and backwards, from any bytes in any chunks.
+
+use std::fs;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+
+use annals::jsonl::{Ending, OVERSIZE_HEAD, Scanner, TailReader};
+use proptest::prelude::*;
+
+/// What both directions must agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    offset: u64,
+    bytes: Vec<u8>,
+    len: u64,
+    ending: Ending,
+    oversize: bool,
+}
+
+/// Splits the plainest way, as the model for both readers.
+fn model(input: &[u8], cap: usize) -> Vec<Seen> {
+    let mut offset = 0;
+    let spans = input.split_inclusive(|byte| *byte == b'\n');
+    spans
+        .map(|span| {
+            let (content, ending) = match span {
+                [content @ .., b'\r', b'\n'] => (content, Ending::CrLf),
+                [content @ .., b'\n'] => (content, Ending::Lf),
+                _ => (span, Ending::None),
+            };
+            let oversize = span.len() > cap;
+            let shown = if oversize {
+                content.len().min(cap).min(OVERSIZE_HEAD)
+            } else {
+                content.len()
+            };
+            let shown = &content[..shown];
+            let bytes = if offset == 0 {
+                shown.strip_prefix(b"\xef\xbb\xbf").unwrap_or(shown)
+            } else {
+                shown
+            };
+            let seen = Seen {
+                offset,
+                bytes: bytes.to_vec(),
+                len: span.len() as u64,
+                ending,
+                oversize,
+            };
+            offset += span.len() as u64;
+            seen
+        })
+        .collect()
+}
+
+fn forwards<R: Read>(scanner: &mut Scanner<R>) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while let Some(line) = scanner.next().unwrap() {
+        assert_eq!(line.number, seen.len() as u64 + 1);
+        let (bytes, ending) = (line.bytes.to_vec(), line.ending);
+        seen.push(Seen {
+            offset: line.offset,
+            bytes,
+            len: line.len,
+            ending,
+            oversize: line.oversize,
+        });
+    }
+    assert_eq!(scanner.next().unwrap(), None);
+    seen
+}
+
+fn backwards<R: Read + Seek>(mut tail: TailReader<R>) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while let Some(line) = tail.prev().unwrap() {
+        let (bytes, ending) = (line.bytes.to_vec(), line.ending);
+        seen.push(Seen {
+            offset: line.offset,
+            bytes,
+            len: line.len,
+            ending,
+            oversize: line.oversize,
+        });
+    }
+    assert_eq!(tail.prev().unwrap(), None);
+    seen.reverse();
+    seen
+}
+
+/// Gives its input in chunks of given sizes, an interruption before each and a failure at times.
+struct Chunks<'a> {
+    rest: &'a [u8],
+    sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,
+    turn: usize,
+    fails: bool,
+}
+
+impl<'a> Chunks<'a> {
+    fn new(rest: &'a [u8], sizes: Vec<usize>, fails: bool) -> Self {
+        Self {
+            rest,
+            sizes: sizes.into_iter().cycle(),
+            turn: 0,
+            fails,
+        }
+    }
+}
+
+impl Read for Chunks<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.turn += 1;
+        if self.turn % 2 == 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if self.fails && self.turn.is_multiple_of(6) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let size = self
+            .sizes
+            .next()
+            .unwrap()
+            .min(self.rest.len())
+            .min(into.len());
+        let (now, later) = self.rest.split_at(size);
+        into[..size].copy_from_slice(now);
+        self.rest = later;
+        Ok(size)
+    }
+}
+
+/// Bytes in which line ends, carriage returns and byte order marks are frequent.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        Just(b"\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"\r".to_vec()),
+        Just(b"\xef\xbb\xbf".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..40),
+        (1..9_000_usize).prop_map(|len| vec![b'x'; len]),
+    ];
+    prop::collection::vec(piece, 0..20).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn spans_concatenate_to_the_input_however_it_arrives(
+        input in bytes(),
+        sizes in prop::collection::vec(1..600_usize, 1..5),
+        capacity in 1..5_000_usize,
+        cap in prop_oneof![1..30_usize, 1..10_000_usize, Just(1 << 20)],
+    ) {
+        let wanted = model(&input, cap);
+        prop_assert_eq!(wanted.iter().map(|seen| seen.len).sum::<u64>(), input.len() as u64);
+        let chunks = Chunks::new(&input, sizes, false);
+        let mut scanner = Scanner::with_capacity_and_cap(chunks, capacity, cap);
+        prop_assert_eq!(&forwards(&mut scanner), &wanted);
+
+        scanner.reset(Chunks::new(&input, vec![1], false));
+        prop_assert_eq!(&forwards(&mut scanner), &wanted);
+    }
+
+    #[test]
+    fn backwards_is_forwards_reversed(
+        input in bytes(),
+        block in 1..5_000_usize,
+        cap in prop_oneof![1..30_usize, 1..10_000_usize, Just(1 << 20)],
+    ) {
+        let tail = TailReader::with_cap(Cursor::new(&input), block, cap).unwrap();
+        prop_assert_eq!(backwards(tail), model(&input, cap));
+    }
+
+    #[test]
+    fn a_failed_read_can_be_tried_again_without_a_gap(
+        input in bytes(),
+        cap in prop_oneof![1..30_usize, Just(1 << 20)],
+    ) {
+        let mut scanner = Scanner::with_capacity_and_cap(Chunks::new(&input, vec![7, 300], true), 16, cap);
+        let mut seen = Vec::new();
+        loop {
+            match scanner.next() {
+                Ok(Some(line)) => seen.push((line.offset, line.bytes.to_vec(), line.len, line.ending)),
+                Ok(None) => break,
+                Err(error) => prop_assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            }
+        }
+        let wanted = model(&input, cap);
+        let wanted: Vec<_> = wanted.into_iter().map(|s| (s.offset, s.bytes, s.len, s.ending)).collect();
+        prop_assert_eq!(seen, wanted);
+    }
+
+    #[test]
+    fn a_resumed_read_gives_what_was_left(input in bytes(), stop in 0..20_usize) {
+        let all = model(&input, usize::MAX);
+        let from = all.get(stop).map_or(input.len() as u64, |seen| seen.offset);
+        let stop = stop.min(all.len());
+        let mut scanner = Scanner::from_offset(&input[from as usize..], from, stop as u64 + 1);
+        let mut left = all[stop..].iter();
+        while let Some(line) = scanner.next().unwrap() {
+            let wanted = left.next().unwrap();
+            prop_assert_eq!((line.offset, line.bytes), (wanted.offset, &wanted.bytes[..]));
+            prop_assert_eq!(line.number, (all.len() - left.len()) as u64);
+        }
+        prop_assert_eq!(left.len(), 0);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_counts_as_one_only_at_the_start() {
+    let mut scanner = Scanner::new(&b"\xef\xbb\xbfa\n\xef\xbb\xbfb\r\n\n"[..]);
+    let line = scanner.next().unwrap().unwrap();
+    assert_eq!((line.bom, line.bytes, line.len), (true, &b"a"[..], 5));
+    let line = scanner.next().unwrap().unwrap();
+    assert_eq!(
+        (line.bom, line.bytes, line.ending),
+        (false, &b"\xef\xbb\xbfb"[..], Ending::CrLf)
+    );
+    let line = scanner.next().unwrap().unwrap();
+    assert_eq!(
+        (line.offset, line.bytes, line.len, line.number),
+        (11, &b""[..], 1, 3)
+    );
+    assert_eq!(scanner.offset(), 12);
+}
+
+#[test]
+fn a_line_of_a_gigabyte_is_passed_in_little_memory() {
+    let before = peak_kib();
+    let len = 1 << 30;
+    let line = io::repeat(b'x').take(len).chain(&b"\nlast\n"[..]);
+    let mut scanner = Scanner::with_capacity_and_cap(line, 64 << 10, 1 << 20);
+    let first = scanner.next().unwrap().unwrap();
+    assert_eq!(
+        (first.len, first.oversize, first.bytes.len()),
+        (len + 1, true, OVERSIZE_HEAD)
+    );
+    let last = scanner.next().unwrap().unwrap();
+    assert_eq!(
+        (last.offset, last.bytes, last.oversize),
+        (len + 1, &b"last"[..], false)
+    );
+    let grown = peak_kib() - before;
+    assert!(grown < 16 << 10, "grew by {grown} KiB");
+}
+
+#[test]
+fn the_tail_reads_only_what_it_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let line = [&[b'x'; 999][..], b"\n"].concat();
+    fs::write(&path, line.repeat(10_000)).unwrap();
+    let mut counted = Counted {
+        inner: fs::File::open(&path).unwrap(),
+        read: 0,
+    };
+    let mut tail = TailReader::new(&mut counted).unwrap();
+    for back in 1..=60 {
+        assert_eq!(
+            tail.prev().unwrap().unwrap().offset,
+            10_000_000 - back * 1_000
+        );
+    }
+    assert_eq!(counted.read, 64 << 10);
+}
+
+#[test]
+fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
+    let mut input = b"first\n".to_vec();
+    input.resize(48 << 20, b'x');
+    let mut counted = Counted {
+        inner: Cursor::new(&input),
+        read: 0,
+    };
+    let mut tail = TailReader::new(&mut counted).unwrap();
+    let line = tail.prev().unwrap().unwrap();
+    assert_eq!(
+        (line.offset, line.len, line.ending),
+        (6, (48 << 20) - 6, Ending::None)
+    );
+    assert_eq!(tail.prev().unwrap().unwrap().bytes, b"first");
+    assert_eq!(counted.read, input.len());
+}
+
+struct Counted<R> {
+    inner: R,
+    read: usize,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.read += read;
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Counted<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
+    }
+}
+
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
+}
