@@ -24,6 +24,11 @@ impl Span {
         }
     }
 
+    /// Makes the span bold, whatever else it is.
+    pub(crate) fn embolden(&mut self) {
+        self.style = self.style.bold();
+    }
+
     /// Makes a span that ends the line.
     pub(crate) fn line_break() -> Span {
         Span {
@@ -128,6 +133,11 @@ pub(crate) fn expand_tabs(line: &str) -> String {
 /// Counts the columns of a line of spans.
 pub(crate) fn spans_width(spans: &[Span]) -> usize {
     spans.iter().map(|span| width(&span.text)).sum()
+}
+
+/// Joins the text of spans without their styles.
+pub(crate) fn spans_text(spans: &[Span]) -> String {
+    spans.iter().map(|span| span.text.as_str()).collect()
 }
 
 /// Appends a line of spans in their styles.
