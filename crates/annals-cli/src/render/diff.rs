@@ -32,7 +32,7 @@ pub(crate) fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) ->
         return out;
     }
     let (old, new) = (lines(old), lines(new));
-    for hunk in similar::group_diff_ops(compare(&old, &new), CONTEXT) {
+    for hunk in similar::group_diff_ops(compare(&old, &new, Duration::from_secs(1)), CONTEXT) {
         push_hunk(&mut out, &hunk, &old, &new, max);
     }
     out
@@ -40,9 +40,9 @@ pub(crate) fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) ->
 
 /// Compares two short texts, such as an edit's; gives lines that start with `-`, `+` or a space.
 pub(super) fn changes<'a>(old: &'a str, new: &'a str) -> Vec<(ChangeTag, &'a str)> {
-    let old_lines: Vec<&str> = old.lines().collect();
-    let new_lines: Vec<&str> = new.lines().collect();
-    let ops = compare(&old_lines, &new_lines);
+    let old_lines: Vec<&str> = old.split_terminator('\n').collect();
+    let new_lines: Vec<&str> = new.split_terminator('\n').collect();
+    let ops = compare(&old_lines, &new_lines, Duration::from_millis(50));
     ops.iter()
         .flat_map(|op| op.iter_changes(&old_lines, &new_lines))
         .map(|change| (change.tag(), change.value()))
@@ -59,15 +59,14 @@ pub(super) fn mark(tag: ChangeTag) -> (char, Style) {
 }
 
 const CONTEXT: usize = 3;
-/// After this long a coarser diff is good enough.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-fn compare<T: std::hash::Hash + Eq + Ord>(old: &[T], new: &[T]) -> Vec<DiffOp> {
+/// Compares as well as `patience` allows; what comes out is coarser after that, but never wrong.
+fn compare<T: std::hash::Hash + Eq + Ord>(old: &[T], new: &[T], patience: Duration) -> Vec<DiffOp> {
     similar::capture_diff_slices_deadline(
         Algorithm::Myers,
         old,
         new,
-        Some(Instant::now() + PATIENCE),
+        Some(Instant::now() + patience),
     )
 }
 

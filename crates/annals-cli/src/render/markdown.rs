@@ -39,7 +39,8 @@ struct Renderer {
     inline: Vec<Span>,
     styles: Vec<Style>,
     links: Vec<Link>,
-    code: Option<String>,
+    /// The code or HTML being gathered, which is not wrapped.
+    verbatim: Option<String>,
     grid: Option<Grid>,
     /// An empty line is due before whatever comes next.
     gap: bool,
@@ -77,7 +78,7 @@ impl Renderer {
             inline: Vec::new(),
             styles: vec![PLAIN],
             links: Vec::new(),
-            code: None,
+            verbatim: None,
             grid: None,
             gap: false,
         }
@@ -87,12 +88,12 @@ impl Renderer {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
-            Event::Text(text) => match &mut self.code {
-                Some(code) => code.push_str(&text),
+            Event::Text(text) => match &mut self.verbatim {
+                Some(lines) => lines.push_str(&text),
                 None => self.push(&text, PLAIN),
             },
-            Event::Html(html) => match &mut self.code {
-                Some(code) => code.push_str(&html),
+            Event::Html(html) => match &mut self.verbatim {
+                Some(lines) => lines.push_str(&html),
                 None => self.push(&html, DIM),
             },
             Event::InlineHtml(html) => self.push(&html, DIM),
@@ -135,11 +136,11 @@ impl Renderer {
                 {
                     self.bar_line("┌ ", &[Span::new(language.trim(), DIM)]);
                 }
-                self.code = Some(String::new());
+                self.verbatim = Some(String::new());
             }
             Tag::HtmlBlock => {
                 self.flush();
-                self.code = Some(String::new());
+                self.verbatim = Some(String::new());
             }
             Tag::List(number) => {
                 self.flush();
@@ -295,7 +296,7 @@ impl Renderer {
     }
 
     fn end_code(&mut self, bar: &'static str, style: Style) {
-        let code = self.code.take().unwrap_or_default();
+        let code = self.verbatim.take().unwrap_or_default();
         let code = safe_block(&code);
         self.fill_gap();
         let room = self.room().map(|room| room.saturating_sub(width(bar)));

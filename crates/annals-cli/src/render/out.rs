@@ -337,6 +337,59 @@ mod tests {
         assert!(!is_closed_pipe(&io::Error::from(io::ErrorKind::NotFound)));
     }
 
+    #[cfg(unix)]
+    fn paged(rows: usize, work: impl FnOnce(&mut Out) -> io::Result<()>) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("screen");
+        let wish = OsString::from(format!("tee {}", file.display()));
+        let pager =
+            PagerCommand::from_env(|name| (name == "ANNALS_PAGER").then(|| wish.clone())).unwrap();
+        let stdout = BufWriter::new(io::stdout().lock());
+        let sink = Sink::Held {
+            pager,
+            rows,
+            text: Vec::new(),
+            stdout,
+        };
+        let mut out = Out {
+            sink,
+            is_terminal: true,
+            width: Some(80),
+            color: false,
+            strip: StripBytes::new(),
+        };
+        work(&mut out).unwrap();
+        out.finish().unwrap();
+        std::fs::read_to_string(file).ok()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_more_than_a_screen_is_paged_and_nothing_is_lost() {
+        let lines = |n: usize| move |out: &mut Out| (0..n).try_for_each(|n| out.line(n));
+        assert_eq!(paged(3, lines(3)), None);
+        assert_eq!(paged(3, lines(5)).as_deref(), Some("0\n1\n2\n3\n4\n"));
+        assert_eq!(
+            paged(3, |out| out.line(format_args!("{}", "x".repeat(100)))).map(|text| text.len()),
+            None
+        );
+        assert_eq!(
+            paged(1, |out| out.line(format_args!("{}", "x".repeat(100)))).map(|text| text.len()),
+            Some(101)
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn flushed_output_is_not_held_back() {
+        let shown = paged(3, |out| {
+            out.line("now")?;
+            out.flush()?;
+            (0..9).try_for_each(|n| out.line(n))
+        });
+        assert_eq!(shown, None);
+    }
+
     #[test]
     fn long_lines_take_several_rows() {
         assert_eq!(screen_rows(b"a\n\nb", Some(80)), 3);

@@ -23,6 +23,8 @@ pub(crate) const SYSTEM: Style = color(AnsiColor::Magenta);
 pub(crate) const THINKING: Style = Style::new().dimmed().italic();
 pub(crate) const TOOL: Style = color(AnsiColor::Cyan);
 pub(crate) const ERROR: Style = color(AnsiColor::Red).bold();
+/// Output of something that failed: long, so not bold.
+pub(crate) const FAILED: Style = color(AnsiColor::Red);
 pub(crate) const WARNING: Style = color(AnsiColor::Yellow);
 pub(crate) const SUCCESS: Style = color(AnsiColor::Green);
 pub(crate) const ID: Style = color(AnsiColor::Magenta);
@@ -116,8 +118,14 @@ mod tests {
     #[test]
     fn the_flag_beats_the_environment_which_beats_the_terminal() {
         use ColorChoice::{Always, Auto, Never};
+        type Case = (
+            ColorChoice,
+            bool,
+            &'static [(&'static str, &'static str)],
+            bool,
+        );
         #[rustfmt::skip]
-        let cases: &[(ColorChoice, bool, &[(&str, &str)], bool)] = &[
+        let cases: &[Case] = &[
             (Auto,   true,  &[],                                          true),
             (Auto,   false, &[],                                          false),
             (Auto,   true,  &[("NO_COLOR", "1")],                         false),

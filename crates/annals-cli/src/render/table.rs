@@ -268,6 +268,7 @@ fn total(widths: &[Option<usize>]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::{ERROR, ID};
     use super::*;
     use anstream::adapter::strip_str;
     use insta::assert_snapshot;
@@ -340,14 +341,8 @@ mod tests {
 
     #[test]
     fn headers_and_cells_are_styled() {
-        let mut table = Table::new([
-            Column::new("ID").style(super::super::style::ID),
-            Column::new("N").right(),
-        ]);
-        table.row([
-            Cell::new("a"),
-            Cell::styled("1", super::super::style::ERROR),
-        ]);
+        let mut table = Table::new([Column::new("ID").style(ID), Column::new("N").right()]);
+        table.row([Cell::new("a"), Cell::styled("1", ERROR)]);
         assert_snapshot!(table.render(None).replace('\x1b', "^"), @r#"
             ^[1m^[2mID^[0m  ^[1m^[2mN^[0m
             ^[35ma^[0m   ^[1m^[31m1^[0m
@@ -358,10 +353,7 @@ mod tests {
     fn hostile_cells_stay_on_their_line() {
         let mut table = Table::new([Column::new("A"), Column::new("B")]);
         table.row([Cell::new("x\n\x1b[2Jy"), Cell::new("\u{202E}z")]);
-        assert_eq!(
-            plain(&table, None),
-            "A          B\nx ␛[2Jy  ⟨U+202E⟩z\n".replace("A          B", "A        B")
-        );
+        assert_eq!(plain(&table, None), "A        B\nx ␛[2Jy  ⟨U+202E⟩z\n");
     }
 
     #[test]
