@@ -5,7 +5,7 @@
 
 use super::style::{ADDED, BOLD, DIM, HUNK, PLAIN, REMOVED, paint_safe};
 use super::text::{safe, safe_block};
-use super::width::truncate_end;
+use super::width::{expand_tabs, truncate_end};
 use anstyle::Style;
 use similar::{Algorithm, ChangeTag, DiffOp};
 use std::fmt::Write as _;
@@ -93,7 +93,7 @@ fn push_hunk(out: &mut String, hunk: &[DiffOp], old: &[&[u8]], new: &[&[u8]], ma
         let text = safe_block(&text);
         let text = max.map_or_else(
             || text.to_string(),
-            |max| truncate_end(&text, max.saturating_sub(1)),
+            |max| truncate_end(&expand_tabs(&text), max.saturating_sub(1)),
         );
         paint_safe(out, style, &format!("{sign}{text}"));
         out.push('\n');
@@ -126,6 +126,7 @@ fn readable(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::width::width;
     use super::*;
     use anstream::adapter::strip_str;
     use insta::assert_snapshot;
@@ -219,12 +220,13 @@ mod tests {
 
     #[test]
     fn long_lines_fit_a_terminal() {
-        let diff = unified("f", "x".repeat(500).as_bytes(), b"y\n", Some(40));
+        let long = "\tx".repeat(500);
+        let diff = unified("f", long.as_bytes(), b"y\n", Some(40));
         assert!(
             strip_str(&diff)
                 .to_string()
                 .lines()
-                .all(|line| super::super::width::width(line) <= 40)
+                .all(|line| !line.contains('\t') && width(line) <= 40)
         );
     }
 

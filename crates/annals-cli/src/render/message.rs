@@ -74,11 +74,10 @@ pub(crate) fn tool_result(
     let text = safe_block(text);
     let mut out = String::new();
     let mut lines = text.split('\n');
+    let room = max.map(|max| max.saturating_sub(BAR_WIDTH));
     for line in lines.by_ref().take(max_lines) {
-        for piece in chop(
-            &expand_tabs(line),
-            max.map(|max| max.saturating_sub(BAR_WIDTH)),
-        ) {
+        let expanded = room.map(|_| expand_tabs(line));
+        for piece in chop(expanded.as_deref().unwrap_or(line), room) {
             push_barred(&mut out, bar, style, piece);
         }
     }
@@ -178,6 +177,7 @@ mod tests {
             │ … 120 more lines
         "#);
         assert_eq!(plain(&tool_result("a\nb", false, None, 2)), "│ a\n│ b\n");
+        assert_eq!(plain(&tool_result("a\tb", false, None, 2)), "│ a\tb\n");
         assert_eq!(
             plain(&tool_result("a\nb\n", false, None, 1)),
             "│ a\n│ … 1 more line\n"

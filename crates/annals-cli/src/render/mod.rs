@@ -5,7 +5,7 @@
 //!
 //! Two invariants hold for every function in this folder:
 //! - Text that comes from a log, a file name or an argument leaves only through [`text`]; the sole
-//!   escape sequences in any output are the styles of [`style`].
+//!   escape sequences on standard output are the styles of [`style`].
 //! - Renderers always style. [`out::Out`] removes the styles when colour is off, so nothing may rely on
 //!   colour alone to be understood.
 
