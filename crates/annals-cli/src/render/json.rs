@@ -1,0 +1,161 @@
+//! JSON on standard output that is as safe to look at as everything else.
+//!
+//! What a terminal would obey or hide is written as `\uXXXX`. That changes no value, so the same bytes serve
+//! people and programs, and output does not depend on where it goes.
+
+use super::text::is_hostile;
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
+use std::io::{self, Write};
+
+/// Writes `value` as one indented document and a line break.
+pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    write_with(out, value, PrettyFormatter::new())
+}
+
+/// Writes `value` on one line.
+pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    write_with(out, value, CompactFormatter)
+}
+
+fn write_with(
+    out: &mut dyn Write,
+    value: &impl Serialize,
+    formatter: impl Formatter,
+) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(
+        &mut *out,
+        Escaping(formatter),
+    ))?;
+    out.write_all(b"\n")
+}
+
+/// Escapes hostile characters and leaves the shape to another formatter.
+struct Escaping<F>(F);
+
+impl<F: Formatter> Formatter for Escaping<F> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        write_escaped(out, fragment)
+    }
+
+    fn write_raw_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        // In valid JSON a raw `\r` is space between tokens, and everything else hostile stands inside a string.
+        for (n, part) in fragment.split('\r').enumerate() {
+            if n > 0 {
+                out.write_all(b" ")?;
+            }
+            write_escaped(out, part)?;
+        }
+        Ok(())
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
+fn write_escaped<W: ?Sized + Write>(out: &mut W, fragment: &str) -> io::Result<()> {
+    let mut rest = fragment;
+    while let Some((at, c)) = rest
+        .char_indices()
+        .find(|(_, c)| is_hostile(*c) && !matches!(c, '\n' | '\t'))
+    {
+        out.write_all(&rest.as_bytes()[..at])?;
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(out, "\\u{unit:04x}")?;
+        }
+        rest = &rest[at + c.len_utf8()..];
+    }
+    out.write_all(rest.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    fn pretty(value: &impl Serialize) -> String {
+        let mut out = Vec::new();
+        write_pretty(&mut out, value).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn hostile_characters_are_escaped_and_values_stay() {
+        let value = json!({ "k\u{202E}\u{9b}": ["\x1b[31m\x7f", "\u{E0041}👩‍💻", "a\nb\tc", {}], "empty": [] });
+        let text = pretty(&value);
+        assert!(
+            !text.chars().any(|c| is_hostile(c) && c != '\n'),
+            "{text:?}"
+        );
+        assert!(text.contains(r"\udb40\udc41"), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn raw_values_are_escaped_too() {
+        let raw = RawValue::from_string("{\r\n\"a\":\"\u{9b}\u{7f}\"}".into()).unwrap();
+        let text = pretty(&json!({ "x": 1 })) + &pretty(&raw);
+        assert!(
+            !text.chars().any(|c| is_hostile(c) && c != '\n'),
+            "{text:?}"
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&pretty(&raw)).unwrap(),
+            json!({ "a": "\u{9b}\u{7f}" })
+        );
+    }
+
+    #[test]
+    fn plain_documents_look_as_serde_writes_them() {
+        let value = json!({ "a": [1, 2.5, null], "b": { "c": "é" } });
+        assert_eq!(
+            pretty(&value),
+            serde_json::to_string_pretty(&value).unwrap() + "\n"
+        );
+        let mut line = Vec::new();
+        write_line(&mut line, &value).unwrap();
+        assert_eq!(line, (value.to_string() + "\n").into_bytes());
+    }
+}

@@ -1,0 +1,228 @@
+//! The pieces of a conversation as `show` and `watch` print them.
+//!
+//! Owns how a message's parts look: headings, prose, thinking, tool results, images. Tool calls are in
+//! [`super::tool`]. Each function gives lines that end in `\n`; the caller decides their order and what to leave out.
+
+use super::size::{bytes, count};
+use super::style::{
+    ASSISTANT, DIM, ERROR, FAILED, SYSTEM, THINKING, TIME, TOOL, USER, paint, paint_safe,
+};
+use super::text::{safe, safe_block};
+use super::width::{Span, chop, expand_tabs, push_spans, wrap};
+use anstyle::Style;
+
+/// Opens a message: who, when, and what else is worth a word (model, tokens, cost).
+pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
+    let style = match role {
+        "user" => USER,
+        "assistant" => ASSISTANT,
+        "tool" => TOOL,
+        _ => SYSTEM,
+    };
+    let mut out = paint(style, role).to_string();
+    if !time.is_empty() {
+        out += &format!("  {}", paint(TIME, time));
+    }
+    let extras: Vec<&str> = extras
+        .iter()
+        .copied()
+        .filter(|extra| !extra.is_empty())
+        .collect();
+    if !extras.is_empty() {
+        out += &format!("  {}", paint(DIM, &extras.join(" · ")));
+    }
+    out.push('\n');
+    out
+}
+
+/// Shows text that is not Markdown, wrapped.
+pub(crate) fn prose(text: &str, max: Option<usize>) -> String {
+    barred(text, "", Style::new(), max)
+}
+
+/// Shows what a model thought.
+pub(crate) fn thinking(text: &str, max: Option<usize>) -> String {
+    barred(text, BAR, THINKING, max)
+}
+
+/// Shows what a tool gave back, at most `max_lines` lines of it.
+pub(crate) fn tool_result(
+    text: &str,
+    is_error: bool,
+    max: Option<usize>,
+    max_lines: usize,
+) -> String {
+    if text.trim().is_empty() {
+        return format!(
+            "{}\n",
+            paint(
+                DIM,
+                if is_error {
+                    "│ (failed without output)"
+                } else {
+                    "│ (no output)"
+                }
+            )
+        );
+    }
+    let text = text.trim_end_matches(['\n', '\r']);
+    let (bar, style) = if is_error {
+        (ERROR, FAILED)
+    } else {
+        (DIM, DIM)
+    };
+    let text = safe_block(text);
+    let mut out = String::new();
+    let mut lines = text.split('\n');
+    let room = max.map(|max| max.saturating_sub(BAR_WIDTH));
+    for line in lines.by_ref().take(max_lines) {
+        let expanded = room.map(|_| expand_tabs(line));
+        for piece in chop(expanded.as_deref().unwrap_or(line), room) {
+            push_barred(&mut out, bar, style, piece);
+        }
+    }
+    let left = lines.count() as u64;
+    if left > 0 {
+        out += &more(left);
+    }
+    out
+}
+
+/// Stands for an image.
+pub(crate) fn image(media_type: &str, size: u64) -> String {
+    format!(
+        "{}\n",
+        paint(
+            DIM,
+            &format!("[image {}, {}]", safe(media_type), bytes(size))
+        )
+    )
+}
+
+/// Says how many lines were left out.
+pub(super) fn more(lines: u64) -> String {
+    let noun = if lines == 1 { "line" } else { "lines" };
+    format!(
+        "{}\n",
+        paint(DIM, &format!("│ … {} more {noun}", count(lines)))
+    )
+}
+
+/// Wraps text behind a bar.
+fn barred(text: &str, bar: &str, style: Style, max: Option<usize>) -> String {
+    let room = max.map(|max| max.saturating_sub(bar.chars().count()).max(1));
+    let text = safe_block(text.trim_matches(['\n', '\r']));
+    let mut out = String::new();
+    for line in text.split('\n') {
+        for line in wrap(&[Span::new(&expand_tabs(line), style)], room) {
+            if bar.is_empty() {
+                push_spans(&mut out, &line);
+            } else {
+                paint_safe(&mut out, DIM, bar.trim_end());
+                if !line.is_empty() {
+                    out.push(' ');
+                    push_spans(&mut out, &line);
+                }
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Appends one line behind a bar.
+pub(super) fn push_barred(out: &mut String, bar: Style, style: Style, line: &str) {
+    paint_safe(out, bar, BAR.trim_end());
+    if !line.is_empty() {
+        out.push(' ');
+        paint_safe(out, style, line);
+    }
+    out.push('\n');
+}
+
+const BAR: &str = "│ ";
+pub(super) const BAR_WIDTH: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::super::width::width;
+    use super::*;
+    use anstream::adapter::strip_str;
+    use insta::assert_snapshot;
+
+    fn plain(text: &str) -> String {
+        strip_str(text).to_string()
+    }
+
+    #[test]
+    fn headings() {
+        assert_eq!(
+            plain(&heading("assistant", "14:02", &["opus", "", "1.2k tokens"])),
+            "assistant  14:02  opus · 1.2k tokens\n"
+        );
+        assert_eq!(plain(&heading("user", "", &[])), "user\n");
+        assert_eq!(
+            plain(&heading("a\x1b[2J\nb", "", &["\u{202E}"])),
+            "a␛[2J b  ⟨U+202E⟩\n"
+        );
+    }
+
+    #[test]
+    fn results_are_cut_and_say_so() {
+        let text: String = (1..=123).map(|n| format!("line {n}\n")).collect();
+        assert_snapshot!(plain(&tool_result(&text, false, Some(40), 3)), @r#"
+            │ line 1
+            │ line 2
+            │ line 3
+            │ … 120 more lines
+        "#);
+        assert_eq!(plain(&tool_result("a\nb", false, None, 2)), "│ a\n│ b\n");
+        assert_eq!(plain(&tool_result("a\tb", false, None, 2)), "│ a\tb\n");
+        assert_eq!(
+            plain(&tool_result("a\nb\n", false, None, 1)),
+            "│ a\n│ … 1 more line\n"
+        );
+        assert_eq!(
+            plain(&tool_result(" \n", true, None, 5)),
+            "│ (failed without output)\n"
+        );
+    }
+
+    #[test]
+    fn errors_look_different() {
+        assert_ne!(
+            tool_result("x", true, None, 5),
+            tool_result("x", false, None, 5)
+        );
+    }
+
+    #[test]
+    fn results_keep_their_spaces_and_fit() {
+        let out = plain(&tool_result(
+            "    indented  twice\tx\x1b[2J",
+            false,
+            Some(12),
+            9,
+        ));
+        assert_eq!(out, "│     indent\n│ ed  twice \n│ x␛[2J\n");
+        assert!(out.lines().all(|line| width(line) <= 12));
+    }
+
+    #[test]
+    fn thoughts_have_a_bar_on_every_line() {
+        assert_eq!(
+            plain(&thinking("one two three\n\nfour\n", Some(10))),
+            "│ one two\n│ three\n│\n│ four\n"
+        );
+        assert!(thinking("x", None).contains("\x1b[2m\x1b[3mx"));
+    }
+
+    #[test]
+    fn prose_and_images() {
+        assert_eq!(prose("a  b\n    c\x1b", Some(20)), "a  b\n    c␛\n");
+        assert_eq!(
+            plain(&image("image/png\x07", 12_345)),
+            "[image image/png␇, 12.3 kB]\n"
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! Where commands write.
+//!
+//! Owns standard output: its buffer, its width, whether it takes colour, and the pager. Holds back the first screen
+//! of a terminal's output until it knows whether a pager is worth starting. Does not sanitise: renderers did.
+//!
+//! A closed pipe is an error here so that a command stops at once; `main` turns it into success by [`is_closed_pipe`].
+
+use super::json;
+use super::pager::{Pager, PagerCommand};
+use super::style::ColorChoice;
+use super::width::width;
+use anstream::adapter::{StripBytes, strip_bytes};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
+
+/// The output of a command.
+pub(crate) struct Out {
+    sink: Sink,
+    is_terminal: bool,
+    width: Option<usize>,
+    color: bool,
+    strip: StripBytes,
+}
+
+impl Out {
+    /// Takes standard output. `pager` allows a pager where standard output is a terminal.
+    pub(crate) fn stdout(
+        color: ColorChoice,
+        pager: bool,
+        env: impl Fn(&str) -> Option<OsString>,
+    ) -> Out {
+        let stdout = io::stdout();
+        let is_terminal = stdout.is_terminal();
+        let size = terminal_size::terminal_size_of(&stdout);
+        let width = is_terminal.then(|| {
+            columns(&env)
+                .or(size.map(|(width, _)| usize::from(width.0)))
+                .unwrap_or(80)
+        });
+        let pager = PagerCommand::from_env(&env).filter(|_| pager && is_terminal);
+        let color = color.resolve(is_terminal, &env);
+        let stdout = BufWriter::new(stdout.lock());
+        let sink = match (pager, size) {
+            (Some(pager), Some((_, height))) => {
+                let rows = usize::from(height.0).saturating_sub(1);
+                Sink::Held {
+                    pager,
+                    rows,
+                    text: Vec::new(),
+                    stdout,
+                }
+            }
+            _ => Sink::Direct(stdout),
+        };
+        Out {
+            sink,
+            is_terminal,
+            width: width.map(|width| width.max(1)),
+            color,
+            strip: StripBytes::new(),
+        }
+    }
+
+    /// Writes elsewhere: to a file, or to memory in a test.
+    pub(crate) fn to(sink: Box<dyn Write>, width: Option<usize>, color: bool) -> Out {
+        Out {
+            sink: Sink::Other(sink),
+            is_terminal: false,
+            width,
+            color,
+            strip: StripBytes::new(),
+        }
+    }
+
+    /// Tells whether a person reads along.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// The columns to fit into; none for a pipe or a file, where nothing is cut.
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// Tells whether styles are kept.
+    pub(crate) fn color(&self) -> bool {
+        self.color
+    }
+
+    /// Writes something rendered and a line break.
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> io::Result<()> {
+        writeln!(self, "{text}")
+    }
+
+    /// Writes something rendered as it is.
+    pub(crate) fn text(&mut self, text: impl fmt::Display) -> io::Result<()> {
+        write!(self, "{text}")
+    }
+
+    /// Writes an empty line.
+    pub(crate) fn blank(&mut self) -> io::Result<()> {
+        self.write_all(b"\n")
+    }
+
+    /// Writes one indented JSON document.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        json::write_pretty(self, value)
+    }
+
+    /// Writes one JSON document on a line and sends it off, for output that others follow.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        json::write_line(self, value)?;
+        self.flush()
+    }
+
+    /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sink.write_all(bytes, self.width)
+    }
+
+    /// Writes what is held back and waits for the pager.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.sink.finish()
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.color {
+            return self.sink.write_all(bytes, self.width);
+        }
+        for plain in self.strip.strip_next(bytes) {
+            self.sink.write_all(plain, self.width)?;
+        }
+        Ok(())
+    }
+
+    /// Sends off what was written. Ends the wait for a full screen: who flushes wants it seen.
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.release()?;
+        match &mut self.sink {
+            Sink::Direct(stdout) | Sink::Held { stdout, .. } => stdout.flush(),
+            Sink::Paged(pager) => pager.flush(),
+            Sink::Other(sink) => sink.flush(),
+            Sink::Done => Ok(()),
+        }
+    }
+}
+
+impl Drop for Out {
+    /// A command that fails midway still shows what it wrote and leaves no pager behind.
+    fn drop(&mut self) {
+        _ = self.sink.finish();
+    }
+}
+
+/// Tells whether `error` means that nobody reads the output any more, which is no failure.
+pub(crate) fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+enum Sink {
+    Direct(BufWriter<StdoutLock<'static>>),
+    /// The screen is not full yet.
+    Held {
+        pager: PagerCommand,
+        rows: usize,
+        text: Vec<u8>,
+        stdout: BufWriter<StdoutLock<'static>>,
+    },
+    Paged(Pager),
+    Other(Box<dyn Write>),
+    Done,
+}
+
+impl Sink {
+    fn write_all(&mut self, bytes: &[u8], columns: Option<usize>) -> io::Result<()> {
+        match self {
+            Sink::Direct(stdout) => stdout.write_all(bytes),
+            Sink::Paged(pager) => pager.write_all(bytes),
+            Sink::Other(sink) => sink.write_all(bytes),
+            Sink::Done => Err(io::ErrorKind::BrokenPipe.into()),
+            Sink::Held { rows, text, .. } => {
+                text.extend_from_slice(bytes);
+                // A renderer's piece ends a line at the latest; counting only then keeps this linear.
+                if bytes.contains(&b'\n') && screen_rows(text, columns) > *rows {
+                    self.page()
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Hands the text held back to the pager, or to the terminal where there is none.
+    fn page(&mut self) -> io::Result<()> {
+        let Sink::Held {
+            pager,
+            text,
+            stdout,
+            ..
+        } = std::mem::replace(self, Sink::Done)
+        else {
+            return Ok(());
+        };
+        *self = pager.start().map_or(Sink::Direct(stdout), Sink::Paged);
+        self.write_all(&text, None)
+    }
+
+    /// Hands the text held back to the terminal.
+    fn release(&mut self) -> io::Result<()> {
+        match std::mem::replace(self, Sink::Done) {
+            Sink::Held { text, stdout, .. } => {
+                *self = Sink::Direct(stdout);
+                self.write_all(&text, None)
+            }
+            other => {
+                *self = other;
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let released = self.release();
+        let flushed = match std::mem::replace(self, Sink::Done) {
+            Sink::Direct(mut stdout) | Sink::Held { mut stdout, .. } => stdout.flush(),
+            Sink::Paged(mut pager) => pager.finish(),
+            Sink::Other(mut sink) => sink.flush(),
+            Sink::Done => Ok(()),
+        };
+        released.and(flushed)
+    }
+}
+
+fn columns(env: impl Fn(&str) -> Option<OsString>) -> Option<usize> {
+    env("COLUMNS")?
+        .to_str()?
+        .parse()
+        .ok()
+        .filter(|columns| *columns > 0)
+}
+
+/// Counts the rows that `text` takes on a screen, where long lines take several.
+fn screen_rows(text: &[u8], columns: Option<usize>) -> usize {
+    let plain = strip_bytes(text).into_vec();
+    let columns = columns.unwrap_or(usize::MAX);
+    plain
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(|line| {
+            width(String::from_utf8_lossy(line).trim_end_matches('\n'))
+                .div_ceil(columns)
+                .max(1)
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::style::{ERROR, paint};
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    #[derive(Clone, Default)]
+    struct Memory(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(color: bool, work: impl FnOnce(&mut Out) -> io::Result<()>) -> String {
+        let memory = Memory::default();
+        let mut out = Out::to(Box::new(memory.clone()), None, color);
+        work(&mut out).unwrap();
+        out.finish().unwrap();
+        String::from_utf8(memory.0.take()).unwrap()
+    }
+
+    #[test]
+    fn styles_are_removed_without_colour() {
+        let work = |out: &mut Out| out.line(format_args!("{} ok", paint(ERROR, "bad")));
+        assert_eq!(written(false, work), "bad ok\n");
+        assert_eq!(written(true, work), "\x1b[1m\x1b[31mbad\x1b[0m ok\n");
+    }
+
+    #[test]
+    fn documents_end_in_a_line_break() {
+        assert_eq!(
+            written(true, |out| out.json(&serde_json::json!({ "a": 1 }))),
+            "{\n  \"a\": 1\n}\n"
+        );
+        assert_eq!(written(false, |out| out.json_line(&[1, 2])), "[1,2]\n");
+    }
+
+    #[test]
+    fn raw_bytes_pass_untouched() {
+        assert_eq!(written(false, |out| out.raw(b"\x1b[1m\n")), "\x1b[1m\n");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_recognised_through_its_causes() {
+        let error = Out::to(Box::new(Closed), None, false)
+            .line("x")
+            .unwrap_err();
+        assert!(is_closed_pipe(&error));
+        let wrapped = anyhow::Error::from(error).context("writing the table");
+        assert!(is_closed_pipe(wrapped.as_ref()));
+        assert!(!is_closed_pipe(&io::Error::from(io::ErrorKind::NotFound)));
+    }
+
+    #[cfg(unix)]
+    fn paged(rows: usize, work: impl FnOnce(&mut Out) -> io::Result<()>) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("screen");
+        let wish = OsString::from(format!("tee {}", file.display()));
+        let pager =
+            PagerCommand::from_env(|name| (name == "ANNALS_PAGER").then(|| wish.clone())).unwrap();
+        let stdout = BufWriter::new(io::stdout().lock());
+        let sink = Sink::Held {
+            pager,
+            rows,
+            text: Vec::new(),
+            stdout,
+        };
+        let mut out = Out {
+            sink,
+            is_terminal: true,
+            width: Some(80),
+            color: false,
+            strip: StripBytes::new(),
+        };
+        work(&mut out).unwrap();
+        out.finish().unwrap();
+        std::fs::read_to_string(file).ok()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_more_than_a_screen_is_paged_and_nothing_is_lost() {
+        let lines = |n: usize| move |out: &mut Out| (0..n).try_for_each(|n| out.line(n));
+        assert_eq!(paged(3, lines(3)), None);
+        assert_eq!(paged(3, lines(5)).as_deref(), Some("0\n1\n2\n3\n4\n"));
+        assert_eq!(
+            paged(3, |out| out.line(format_args!("{}", "x".repeat(100)))).map(|text| text.len()),
+            None
+        );
+        assert_eq!(
+            paged(1, |out| out.line(format_args!("{}", "x".repeat(100)))).map(|text| text.len()),
+            Some(101)
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn flushed_output_is_not_held_back() {
+        let shown = paged(3, |out| {
+            out.line("now")?;
+            out.flush()?;
+            (0..9).try_for_each(|n| out.line(n))
+        });
+        assert_eq!(shown, None);
+    }
+
+    #[test]
+    fn long_lines_take_several_rows() {
+        assert_eq!(screen_rows(b"a\n\nb", Some(80)), 3);
+        assert_eq!(
+            screen_rows(
+                format!("\x1b[1m{}\x1b[0m\n", "x".repeat(79)).as_bytes(),
+                Some(80)
+            ),
+            1
+        );
+        assert_eq!(screen_rows("日".repeat(41).as_bytes(), Some(80)), 2);
+    }
+}

@@ -1,0 +1,132 @@
+//! The pager: which one, and its process.
+//!
+//! Does not decide when to page; `Out` does.
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// A command that shows text a screen at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PagerCommand {
+    program: String,
+    arguments: Vec<String>,
+    less_options: bool,
+}
+
+impl PagerCommand {
+    /// Finds the pager a person wants: `ANNALS_PAGER`, else `PAGER`, else `less`. Empty or `cat` means none.
+    ///
+    /// The value is split at spaces; no shell reads it.
+    pub(crate) fn from_env(env: impl Fn(&str) -> Option<OsString>) -> Option<PagerCommand> {
+        let wish = env("ANNALS_PAGER").or_else(|| env("PAGER"));
+        let wish = wish.map_or_else(
+            || "less -FRX".into(),
+            |wish| wish.to_string_lossy().into_owned(),
+        );
+        let mut words = wish.split_whitespace().map(str::to_owned);
+        let program = words.next().filter(|program| program != "cat")?;
+        Some(PagerCommand {
+            program,
+            arguments: words.collect(),
+            less_options: env("LESS").is_none(),
+        })
+    }
+
+    /// Starts the pager on this process's standard output.
+    pub(crate) fn start(&self) -> io::Result<Pager> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::piped());
+        if self.less_options {
+            command.env("LESS", "FRX");
+        }
+        let mut child = command.spawn()?;
+        let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Pager {
+            child,
+            input: Some(BufWriter::new(input)),
+        })
+    }
+}
+
+/// A running pager.
+#[derive(Debug)]
+pub(crate) struct Pager {
+    child: Child,
+    input: Option<BufWriter<ChildStdin>>,
+}
+
+impl Pager {
+    /// Ends the text and waits until the person is done. A pager that was quit early is no failure.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let flushed = match self.input.take() {
+            Some(mut input) => input.flush(),
+            None => Ok(()),
+        };
+        self.child.wait()?;
+        match flushed {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Write for Pager {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.input
+            .as_mut()
+            .ok_or(io::ErrorKind::BrokenPipe)?
+            .write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.input
+            .as_mut()
+            .ok_or(io::ErrorKind::BrokenPipe)?
+            .flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(env: &[(&str, &str)]) -> Option<(String, Vec<String>)> {
+        let get = |name: &str| {
+            env.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
+        };
+        PagerCommand::from_env(get).map(|pager| (pager.program, pager.arguments))
+    }
+
+    #[test]
+    fn the_persons_wish_comes_first() {
+        assert_eq!(command(&[]), Some(("less".into(), vec!["-FRX".into()])));
+        assert_eq!(command(&[("PAGER", "more")]), Some(("more".into(), vec![])));
+        assert_eq!(
+            command(&[("PAGER", "more"), ("ANNALS_PAGER", "bat  -p")]),
+            Some(("bat".into(), vec!["-p".into()]))
+        );
+        assert_eq!(command(&[("PAGER", "more"), ("ANNALS_PAGER", "")]), None);
+        assert_eq!(command(&[("PAGER", "cat")]), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pager_that_quits_early_is_no_failure() {
+        let mut pager = PagerCommand {
+            program: "true".into(),
+            arguments: vec![],
+            less_options: true,
+        }
+        .start()
+        .unwrap();
+        let chunk = [b'x'; 4096];
+        let error = (0..10_000)
+            .find_map(|_| pager.write_all(&chunk).err())
+            .expect("the pipe must close");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        pager.finish().unwrap();
+    }
+}

@@ -1,0 +1,388 @@
+//! Tables without borders that fit the terminal.
+//!
+//! Owns the widths: a table that is too wide first shrinks its least important columns to their minimum, then
+//! leaves the least important ones out. Without a width (a pipe) nothing is cut. Every cell is sanitised here.
+
+use super::style::{HEADER, paint_safe};
+use super::text::safe;
+use super::width::{truncate_end, truncate_middle, width};
+use anstyle::Style;
+
+/// A table under construction.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// Starts a table with these columns.
+    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Table {
+        Table {
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Cells beyond the last column are ignored, missing ones are empty.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows
+            .push(cells.into_iter().take(self.columns.len()).collect());
+    }
+
+    /// Tells whether there is no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Draws header and rows, each line ended by `\n`, in at most `max` columns where there is a limit.
+    pub(crate) fn render(&self, max: Option<usize>) -> String {
+        let widths = self.fit(max);
+        let mut out = String::new();
+        let header: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|column| Cell::styled(column.header, HEADER))
+            .collect();
+        for row in std::iter::once(&header).chain(&self.rows) {
+            self.push_line(&mut out, row, &widths);
+        }
+        out
+    }
+
+    fn push_line(&self, out: &mut String, row: &[Cell], widths: &[Option<usize>]) {
+        // Spaces wait until something follows them, so that no line ends in one.
+        let mut pending = 0;
+        let shown = self
+            .columns
+            .iter()
+            .zip(widths)
+            .enumerate()
+            .filter_map(|(n, (column, width))| Some((n, column, (*width)?)));
+        for (at, (n, column, columns)) in shown.enumerate() {
+            if at > 0 {
+                pending += GAP;
+            }
+            let Some(cell) = row.get(n) else {
+                pending += columns;
+                continue;
+            };
+            let text = match column.shrink {
+                Shrink::End => truncate_end(&cell.text, columns),
+                Shrink::Middle => truncate_middle(&cell.text, columns),
+            };
+            let text = text.trim_end_matches(' ');
+            let space = columns.saturating_sub(width(text));
+            let (before, after) = if column.align == Align::Right {
+                (space, 0)
+            } else {
+                (0, space)
+            };
+            if text.is_empty() {
+                pending += columns;
+                continue;
+            }
+            out.extend(std::iter::repeat_n(' ', pending + before));
+            paint_safe(out, cell.style.unwrap_or(column.style), text);
+            pending = after;
+        }
+        out.push('\n');
+    }
+
+    /// Decides each column's width; `None` leaves the column out.
+    fn fit(&self, max: Option<usize>) -> Vec<Option<usize>> {
+        let naturals: Vec<usize> = (0..self.columns.len())
+            .map(|n| self.natural(n, max.is_some()))
+            .collect();
+        let mut widths: Vec<Option<usize>> = naturals.iter().copied().map(Some).collect();
+        let Some(max) = max else {
+            return widths;
+        };
+        let mut order: Vec<usize> = (0..self.columns.len()).collect();
+        // Of two equally important columns the right one gives way first.
+        order.sort_by_key(|&n| (self.columns[n].priority, std::cmp::Reverse(n)));
+        for &n in &order {
+            let excess = total(&widths).saturating_sub(max);
+            widths[n] = widths[n].map(|width| {
+                width
+                    .saturating_sub(excess)
+                    .max(self.columns[n].min.unwrap_or(width).min(width))
+            });
+        }
+        for (left, &n) in order.iter().enumerate() {
+            if total(&widths) <= max || left + 1 == order.len() {
+                break;
+            }
+            widths[n] = None;
+            // What the column took may be more than was missing: give it back to the most important ones.
+            for &m in order.iter().rev() {
+                let spare = max.saturating_sub(total(&widths));
+                widths[m] = widths[m].map(|width| (width + spare).min(naturals[m]));
+            }
+        }
+        if let Some(&last) = order.last() {
+            widths[last] = widths[last].map(|width| width.min(max));
+        }
+        widths
+    }
+
+    fn natural(&self, n: usize, limited: bool) -> usize {
+        let column = &self.columns[n];
+        let cells = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get(n))
+            .map(|cell| cell.width);
+        let natural = cells.chain([width(column.header)]).max().unwrap_or(0);
+        if limited {
+            natural.min(column.max)
+        } else {
+            natural
+        }
+    }
+}
+
+/// How one column looks and gives way.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    header: &'static str,
+    align: Align,
+    min: Option<usize>,
+    max: usize,
+    priority: u8,
+    shrink: Shrink,
+    style: Style,
+}
+
+impl Column {
+    /// Makes a left-aligned column of middling importance that does not shrink.
+    pub(crate) fn new(header: &'static str) -> Column {
+        Column {
+            header,
+            align: Align::Left,
+            min: None,
+            max: usize::MAX,
+            priority: 100,
+            shrink: Shrink::End,
+            style: Style::new(),
+        }
+    }
+
+    /// Aligns the cells to the right.
+    pub(crate) fn right(self) -> Column {
+        Column {
+            align: Align::Right,
+            ..self
+        }
+    }
+
+    /// Lets the column shrink down to this width.
+    pub(crate) fn min(self, min: usize) -> Column {
+        Column {
+            min: Some(min),
+            ..self
+        }
+    }
+
+    /// Sets the width beyond which cells are cut on a terminal.
+    pub(crate) fn max(self, max: usize) -> Column {
+        Column { max, ..self }
+    }
+
+    /// Sets the importance; the lowest gives way first. The default is 100.
+    pub(crate) fn priority(self, priority: u8) -> Column {
+        Column { priority, ..self }
+    }
+
+    /// Cuts cells in the middle (paths), not at the end.
+    pub(crate) fn middle(self) -> Column {
+        Column {
+            shrink: Shrink::Middle,
+            ..self
+        }
+    }
+
+    /// Sets the style of cells that have none of their own.
+    pub(crate) fn style(self, style: Style) -> Column {
+        Column { style, ..self }
+    }
+}
+
+/// One cell's safe text.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    width: usize,
+    style: Option<Style>,
+}
+
+impl Cell {
+    /// Makes a cell in its column's style.
+    pub(crate) fn new(text: impl AsRef<str>) -> Cell {
+        let text = String::from(safe(text.as_ref()));
+        Cell {
+            width: width(&text),
+            text,
+            style: None,
+        }
+    }
+
+    /// Makes a cell in its own style.
+    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Cell {
+        Cell {
+            style: Some(style),
+            ..Cell::new(text)
+        }
+    }
+
+    /// Makes a cell without text.
+    pub(crate) fn empty() -> Cell {
+        Cell::new("")
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell::new(text)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Align {
+    Left,
+    Right,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shrink {
+    End,
+    Middle,
+}
+
+const GAP: usize = 2;
+
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::style::{ERROR, ID};
+    use super::*;
+    use anstream::adapter::strip_str;
+    use insta::assert_snapshot;
+    use proptest::prelude::*;
+
+    fn sessions() -> Table {
+        let mut table = Table::new([
+            Column::new("ID").priority(200),
+            Column::new("TITLE").priority(150).min(12),
+            Column::new("PROJECT").priority(50).min(8).middle(),
+            Column::new("SIZE").right().priority(20),
+            Column::new("UPDATED").priority(80),
+        ]);
+        let rows = [
+            [
+                "3f2a9c",
+                "Fix the parser for torn tails",
+                "/home/ada/projects/analytical-engine",
+                "1.2 MB",
+                "3 min ago",
+            ],
+            [
+                "9d01b7",
+                "日本語のセッション 🎉",
+                "/srv/api",
+                "999 B",
+                "yesterday 14:02",
+            ],
+            ["77", "", "/tmp", "12.0 kB", ""],
+        ];
+        for row in rows {
+            table.row(row.map(Cell::new));
+        }
+        table
+    }
+
+    fn plain(table: &Table, max: Option<usize>) -> String {
+        strip_str(&table.render(max)).to_string()
+    }
+
+    #[test]
+    fn unlimited() {
+        assert_snapshot!(plain(&sessions(), None), @r#"
+            ID      TITLE                          PROJECT                                  SIZE  UPDATED
+            3f2a9c  Fix the parser for torn tails  /home/ada/projects/analytical-engine   1.2 MB  3 min ago
+            9d01b7  日本語のセッション 🎉          /srv/api                                999 B  yesterday 14:02
+            77                                     /tmp                                  12.0 kB
+        "#);
+    }
+
+    #[test]
+    fn shrinks_the_least_important_first() {
+        assert_snapshot!(plain(&sessions(), Some(80)), @r#"
+            ID      TITLE                          PROJECT             SIZE  UPDATED
+            3f2a9c  Fix the parser for torn tails  /home/a…-engine   1.2 MB  3 min ago
+            9d01b7  日本語のセッション 🎉          /srv/api           999 B  yesterday 14:02
+            77                                     /tmp             12.0 kB
+        "#);
+    }
+
+    #[test]
+    fn leaves_columns_out_when_shrinking_is_not_enough() {
+        assert_snapshot!(plain(&sessions(), Some(40)), @r#"
+            ID      TITLE            UPDATED
+            3f2a9c  Fix the parser…  3 min ago
+            9d01b7  日本語のセッシ…  yesterday 14:02
+            77
+        "#);
+    }
+
+    #[test]
+    fn headers_and_cells_are_styled() {
+        let mut table = Table::new([Column::new("ID").style(ID), Column::new("N").right()]);
+        table.row([Cell::new("a"), Cell::styled("1", ERROR)]);
+        assert_snapshot!(table.render(None).replace('\x1b', "^"), @r#"
+            ^[1m^[2mID^[0m  ^[1m^[2mN^[0m
+            ^[35ma^[0m   ^[1m^[31m1^[0m
+        "#);
+    }
+
+    #[test]
+    fn hostile_cells_stay_on_their_line() {
+        let mut table = Table::new([Column::new("A"), Column::new("B")]);
+        table.row([Cell::new("x\n\x1b[2Jy"), Cell::new("\u{202E}z")]);
+        assert_eq!(plain(&table, None), "A        B\nx ␛[2Jy  ⟨U+202E⟩z\n");
+    }
+
+    #[test]
+    fn short_and_long_rows() {
+        let mut table = Table::new([Column::new("A"), Column::new("B")]);
+        table.row([Cell::new("1")]);
+        table.row([Cell::new("1"), Cell::new("2"), Cell::new("3")]);
+        assert_eq!(plain(&table, Some(20)), "A  B\n1\n1  2\n");
+    }
+
+    proptest! {
+        #[test]
+        fn lines_fit_and_do_not_end_in_spaces(
+            cells in prop::collection::vec(prop::collection::vec("[a-z 日👩é\u{301}]{0,30}", 4), 0..6),
+            max in 1usize..80,
+        ) {
+            let mut table = Table::new([
+                Column::new("ONE").priority(3),
+                Column::new("TWO").right().min(5).priority(2),
+                Column::new("THREE").middle().max(9),
+                Column::new("FOUR").priority(9),
+            ]);
+            for row in &cells {
+                table.row(row.iter().map(Cell::new));
+            }
+            for line in plain(&table, Some(max)).lines() {
+                prop_assert!(width(line) <= max, "{line:?} > {max}");
+                prop_assert!(!line.ends_with(' '), "{line:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Makes untrusted text safe to print.
+//!
+//! Owns [`Safe`], the only form in which text from outside may reach a terminal. What a terminal would obey
+//! or hide (escape sequences, other controls, bidi overrides, zero-width and tag characters) becomes a visible
+//! marker: `␛` for a control that has a picture, `⟨U+202E⟩` for the rest. Does not style, wrap or measure.
+//!
+//! Joiners stay where writing needs them: U+200D between emoji, U+200C and U+200D between letters of the
+//! scripts that join (Arabic, Indic and their neighbours). A variation selector stays after a visible character.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+/// Text without anything a terminal would obey or hide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Safe<'a>(Cow<'a, str>);
+
+/// Makes `text` safe for one line: line breaks and tabs become spaces.
+pub(crate) fn safe(text: &str) -> Safe<'_> {
+    Safe(clean(text, Breaks::Spaces))
+}
+
+/// Makes `text` safe for several lines: keeps `\n` and `\t`, and turns `\r\n` into `\n`.
+pub(crate) fn safe_block(text: &str) -> Safe<'_> {
+    Safe(clean(text, Breaks::Kept))
+}
+
+/// Tells whether `c` must not reach a terminal by itself, whatever stands around it.
+///
+/// Joiners and variation selectors count as hidden too; [`safe`] lets them through where writing needs them.
+pub(crate) fn is_hostile(c: char) -> bool {
+    is_control(c) || is_hidden(c)
+}
+
+impl<'a> Safe<'a> {
+    /// Gives the text away, borrowed where nothing had to change.
+    pub(crate) fn into_inner(self) -> Cow<'a, str> {
+        self.0
+    }
+}
+
+impl Deref for Safe<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Safe<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<Safe<'_>> for String {
+    fn from(text: Safe<'_>) -> String {
+        text.0.into_owned()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Breaks {
+    Spaces,
+    Kept,
+}
+
+fn clean(text: &str, breaks: Breaks) -> Cow<'_, str> {
+    let keep = |c: char| breaks == Breaks::Kept && matches!(c, '\n' | '\t');
+    let Some(first) = text.find(|c| is_hostile(c) && !keep(c)) else {
+        return Cow::Borrowed(text);
+    };
+
+    let (head, tail) = text.split_at(first);
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push_str(head);
+    let mut chars = tail.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\n' | '\t' if breaks == Breaks::Kept => out.push(c),
+            '\n' | '\t' | '\u{2028}' | '\u{2029}' if breaks == Breaks::Spaces => out.push(' '),
+            ZWJ | ZWNJ if joins(&out, c, chars.peek().copied()) => out.push(c),
+            _ if is_variation_selector(c) && takes_selector(&out) => out.push(c),
+            _ if is_hostile(c) => push_marker(&mut out, c),
+            _ => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn push_marker(out: &mut String, c: char) {
+    use fmt::Write as _;
+    match c {
+        '\0'..='\u{1F}' => out.extend(char::from_u32(0x2400 + u32::from(c))),
+        '\u{7F}' => out.push('␡'),
+        _ => _ = write!(out, "⟨U+{:04X}⟩", u32::from(c)),
+    }
+}
+
+const ZWNJ: char = '\u{200C}';
+const ZWJ: char = '\u{200D}';
+
+/// C0, DEL and C1, which hold every introducer of a terminal sequence.
+fn is_control(c: char) -> bool {
+    c.is_control()
+}
+
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}'
+        | '\u{200B}'..='\u{200F}'
+        | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}'
+        | '\u{3164}'
+        | '\u{FE00}'..='\u{FE0F}'
+        | '\u{FEFF}' | '\u{FFA0}'
+        | '\u{FFF0}'..='\u{FFFB}'
+        | '\u{1BCA0}'..='\u{1BCA3}'
+        | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0000}'..='\u{E0FFF}')
+}
+
+fn is_variation_selector(c: char) -> bool {
+    matches!(c, '\u{FE00}'..='\u{FE0F}')
+}
+
+/// One selector after a visible character is spelling; a run of them is smuggled data.
+fn takes_selector(before: &str) -> bool {
+    before
+        .chars()
+        .next_back()
+        .is_some_and(|c| !is_hostile(c) && !c.is_whitespace() && c != '⟩')
+}
+
+fn joins(before: &str, joiner: char, after: Option<char>) -> bool {
+    let last = before.chars().rev().find(|c| !is_variation_selector(*c));
+    let (Some(last), Some(after)) = (last, after) else {
+        return false;
+    };
+    (joiner == ZWJ && is_pictograph(last) && is_pictograph(after))
+        || (is_joining_script(last) && is_joining_script(after))
+}
+
+fn is_pictograph(c: char) -> bool {
+    matches!(c,
+        '\u{2190}'..='\u{21FF}' | '\u{2300}'..='\u{23FF}' | '\u{25A0}'..='\u{27BF}' | '\u{2B00}'..='\u{2BFF}'
+        | '\u{1F000}'..='\u{1FAFF}')
+}
+
+fn is_joining_script(c: char) -> bool {
+    !is_hostile(c)
+        && matches!(c, '\u{620}'..='\u{7FF}' | '\u{840}'..='\u{DFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{18AF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn terminal_sequences_lose_their_introducers() {
+        for (hostile, shown) in [
+            ("\x1b[31mred", "␛[31mred"),
+            ("\x1b]52;c;cHduZWQ=\x07", "␛]52;c;cHduZWQ=␇"),
+            ("\x1b]8;;http://evil\x1b\\here", "␛]8;;http://evil␛\\here"),
+            ("\x1bP1$r\x1b\\", "␛P1$r␛\\"),
+            ("\u{9b}31m\u{9d}0;t\u{9c}", "⟨U+009B⟩31m⟨U+009D⟩0;t⟨U+009C⟩"),
+            ("a\0b\x08c\x7f", "a␀b␈c␡"),
+            ("fake\rreal", "fake␍real"),
+        ] {
+            assert_eq!(&*safe(hostile), shown);
+            assert_eq!(&*safe_block(hostile), shown);
+        }
+    }
+
+    #[test]
+    fn direction_and_invisible_characters_become_visible() {
+        assert_eq!(&*safe("exe.\u{202E}gpj"), "exe.⟨U+202E⟩gpj");
+        assert_eq!(
+            &*safe("a\u{2066}b\u{2069}c\u{200F}\u{61C}"),
+            "a⟨U+2066⟩b⟨U+2069⟩c⟨U+200F⟩⟨U+061C⟩"
+        );
+        assert_eq!(
+            &*safe("pay\u{200B}pal\u{FEFF}\u{2060}"),
+            "pay⟨U+200B⟩pal⟨U+FEFF⟩⟨U+2060⟩"
+        );
+        assert_eq!(
+            &*safe("x\u{E0041}\u{E01EF}\u{FFF9}"),
+            "x⟨U+E0041⟩⟨U+E01EF⟩⟨U+FFF9⟩"
+        );
+        assert_eq!(&*safe_block("a\u{2028}b"), "a⟨U+2028⟩b");
+    }
+
+    #[test]
+    fn breaks_are_kept_only_in_blocks() {
+        assert_eq!(&*safe("a\r\nb\tc\nd"), "a b c d");
+        assert_eq!(&*safe_block("a\r\nb\tc\nd"), "a\nb\tc\nd");
+    }
+
+    #[test]
+    fn joiners_stay_only_where_writing_needs_them() {
+        for kept in [
+            "👩‍👩‍👧",
+            "🏳️‍🌈",
+            "👩🏽‍💻",
+            "❤️",
+            "می‌خواهم",
+            "क्‍ष",
+            "日本語",
+            "naïve — “q”",
+        ] {
+            assert_eq!(&*safe(kept), kept);
+        }
+        assert_eq!(&*safe("a\u{200D}b"), "a⟨U+200D⟩b");
+        assert_eq!(&*safe("\u{200D}👧"), "⟨U+200D⟩👧");
+        assert_eq!(&*safe("👧\u{200D}"), "👧⟨U+200D⟩");
+        assert_eq!(&*safe("a\u{FE01}\u{FE02}"), "a\u{FE01}⟨U+FE02⟩");
+    }
+
+    #[test]
+    fn untouched_text_is_borrowed() {
+        assert!(matches!(
+            safe("plain — text").into_inner(),
+            Cow::Borrowed(_)
+        ));
+        assert!(matches!(
+            safe_block("two\n\tlines").into_inner(),
+            Cow::Borrowed(_)
+        ));
+    }
+
+    fn hostile_text() -> impl Strategy<Value = String> {
+        let nasty = prop::sample::select(vec![
+            '\x1b',
+            '\u{9b}',
+            '\r',
+            '\n',
+            '\t',
+            '\0',
+            '\x7f',
+            '\u{202E}',
+            '\u{2066}',
+            ZWJ,
+            ZWNJ,
+            '\u{FE0F}',
+            '\u{FEFF}',
+            '\u{E0041}',
+            '\u{2028}',
+            '👩',
+            '🏽',
+            'م',
+            'क',
+            '⟩',
+            '[',
+            'm',
+            ' ',
+            'a',
+        ]);
+        prop::collection::vec(prop_oneof![3 => nasty, 1 => any::<char>()], 0..60)
+            .prop_map(|c| c.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_hostile_leaves(text in hostile_text()) {
+            for (out, breaks) in [(safe(&text), false), (safe_block(&text), true)] {
+                let mut before = None;
+                for c in out.chars() {
+                    let allowed = (breaks && matches!(c, '\n' | '\t'))
+                        || (matches!(c, ZWJ | ZWNJ) && before.is_some())
+                        || (is_variation_selector(c) && before.is_some_and(|b| !is_hostile(b)));
+                    prop_assert!(!is_hostile(c) || allowed, "{c:?} in {out:?}");
+                    before = Some(c);
+                }
+            }
+        }
+
+        #[test]
+        fn cleaning_twice_changes_nothing(text in hostile_text()) {
+            let line = safe(&text);
+            prop_assert_eq!(&safe(&line), &line);
+            let block = safe_block(&text);
+            prop_assert_eq!(&safe_block(&block), &block);
+        }
+
+        #[test]
+        fn plain_text_is_unchanged(text in "[ -~äöüßéñ€—…“”日本語한국Привет]{0,80}") {
+            prop_assert_eq!(&*safe(&text), &text);
+        }
+    }
+}

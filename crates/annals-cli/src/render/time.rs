@@ -1,0 +1,367 @@
+//! Times for people, in their zone, and the times people type.
+//!
+//! Everything is a function of a [`Clock`]; this module never asks the system what time it is.
+
+use super::text::safe;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp, ToSpan as _, Zoned};
+use std::fmt;
+
+/// What time it is, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    pub(crate) now: Timestamp,
+    pub(crate) zone: TimeZone,
+}
+
+impl Clock {
+    /// Says how long ago `time` was, in words where that helps: `3 min ago`, `yesterday 14:02`, `12 Mar`.
+    pub(crate) fn ago(&self, time: Timestamp) -> String {
+        let (now, then) = (self.zoned(self.now), self.zoned(time));
+        let past = time <= self.now;
+        let seconds = self.now.duration_since(time).as_secs().unsigned_abs();
+        let relative = |amount: String| {
+            if past {
+                format!("{amount} ago")
+            } else {
+                format!("in {amount}")
+            }
+        };
+        if seconds < 60 {
+            return if past {
+                "just now".into()
+            } else {
+                relative(format!("{seconds} s"))
+            };
+        }
+        if seconds < 3600 {
+            return relative(format!("{} min", seconds / 60));
+        }
+        match days_between(now.date(), then.date()) {
+            0 => relative(format!("{} h", seconds / 3600)),
+            -1 => format!("yesterday {}", then.strftime("%H:%M")),
+            1 => format!("tomorrow {}", then.strftime("%H:%M")),
+            days @ -6..=6 => relative(format!("{} days", days.abs())),
+            _ if now.year() == then.year() => then.strftime("%-d %b").to_string(),
+            _ => then.strftime("%-d %b %Y").to_string(),
+        }
+    }
+
+    /// Formats date and time to the second: `2026-03-12 14:02:05`.
+    pub(crate) fn full(&self, time: Timestamp) -> String {
+        self.zoned(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    }
+
+    /// Formats the date: `2026-03-12`.
+    pub(crate) fn day(&self, time: Timestamp) -> String {
+        self.zoned(time).strftime("%Y-%m-%d").to_string()
+    }
+
+    /// Formats the time of day: `14:02`.
+    pub(crate) fn hour_minute(&self, time: Timestamp) -> String {
+        self.zoned(time).strftime("%H:%M").to_string()
+    }
+
+    /// Reads what `--since` takes. A bare day means its first instant.
+    pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
+        self.parse(text, Edge::Start)
+    }
+
+    /// Reads what `--until` takes. A bare day means its last instant.
+    pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
+        self.parse(text, Edge::End)
+    }
+
+    fn parse(&self, text: &str, edge: Edge) -> Result<Timestamp, BadTime> {
+        let trimmed = text.trim();
+        let today = self.zoned(self.now).date();
+        let parsed = match trimmed {
+            "now" => Some(self.now),
+            "today" => self.edge_of(today, edge),
+            "yesterday" => today
+                .yesterday()
+                .ok()
+                .and_then(|day| self.edge_of(day, edge)),
+            _ => self
+                .parse_span(trimmed)
+                .or_else(|| self.parse_date(trimmed, edge)),
+        };
+        parsed.ok_or_else(|| BadTime {
+            given: safe(text).into(),
+        })
+    }
+
+    fn parse_span(&self, text: &str) -> Option<Timestamp> {
+        let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+        let (digits, unit) = text.split_at(unit_at);
+        let n: i64 = digits.parse().ok()?;
+        let span = match unit.trim_start() {
+            "s" | "sec" => Span::new().try_seconds(n),
+            "m" | "min" => Span::new().try_minutes(n),
+            "h" => Span::new().try_hours(n),
+            "d" => Span::new().try_days(n),
+            "w" => Span::new().try_weeks(n),
+            _ => return None,
+        };
+        self.zoned(self.now)
+            .checked_sub(span.ok()?)
+            .ok()
+            .map(|zoned| zoned.timestamp())
+    }
+
+    fn parse_date(&self, text: &str, edge: Edge) -> Option<Timestamp> {
+        // The date comes first: jiff would read a bare day as a date and time at midnight.
+        if text.len() == "2026-03-01".len() {
+            let day: Date = text.parse().ok()?;
+            return self.edge_of(day, edge);
+        }
+        if let Ok(exact) = text.parse::<Timestamp>() {
+            return Some(exact);
+        }
+        let local: DateTime = text.parse().ok()?;
+        Some(local.to_zoned(self.zone.clone()).ok()?.timestamp())
+    }
+
+    fn edge_of(&self, day: Date, edge: Edge) -> Option<Timestamp> {
+        let start_of = |day: Date| {
+            Some(
+                day.to_datetime(Time::midnight())
+                    .to_zoned(self.zone.clone())
+                    .ok()?
+                    .timestamp(),
+            )
+        };
+        match edge {
+            Edge::Start => start_of(day),
+            Edge::End => start_of(day.tomorrow().ok()?)?
+                .checked_sub(1.nanosecond())
+                .ok(),
+        }
+    }
+
+    fn zoned(&self, time: Timestamp) -> Zoned {
+        time.to_zoned(self.zone.clone())
+    }
+}
+
+/// Formats a length of time in its two largest units: `2 h 5 min`.
+pub(crate) fn duration(length: SignedDuration) -> String {
+    let total = length.as_secs().unsigned_abs();
+    let (days, hours, minutes, seconds) = (
+        total / 86_400,
+        total / 3600 % 24,
+        total / 60 % 60,
+        total % 60,
+    );
+    let parts = match (days, hours, minutes, seconds) {
+        (0, 0, 0, 0) if !length.is_zero() => return format!("{} ms", length.subsec_millis().abs()),
+        (0, 0, 0, s) => [(s, "s"), (0, "")],
+        (0, 0, m, s) => [(m, "min"), (s, "s")],
+        (0, h, m, _) => [(h, "h"), (m, "min")],
+        (d, h, _, _) => [(d, "d"), (h, "h")],
+    };
+    let [(n, unit), rest] = parts;
+    if rest.0 == 0 {
+        format!("{n} {unit}")
+    } else {
+        format!("{n} {unit} {} {}", rest.0, rest.1)
+    }
+}
+
+/// A time that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadTime {
+    given: String,
+}
+
+impl fmt::Display for BadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a time; give an age (30min, 36h, 7d, 2w), a day (2026-03-01, today, yesterday), \
+             a local time (2026-03-01T12:00) or RFC 3339 (2026-03-01T12:00:00Z)",
+            self.given
+        )
+    }
+}
+
+impl std::error::Error for BadTime {}
+
+#[derive(Clone, Copy)]
+enum Edge {
+    Start,
+    End,
+}
+
+fn days_between(from: Date, to: Date) -> i64 {
+    from.until(to).map_or(0, |span| i64::from(span.get_days()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thursday noon in Berlin, two weeks before the clocks go forward.
+    fn clock() -> Clock {
+        Clock {
+            now: ts("2026-03-12T12:00:00+01:00"),
+            zone: TimeZone::get("Europe/Berlin").unwrap(),
+        }
+    }
+
+    fn ts(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn ages_read_like_a_person_would_say_them() {
+        for (time, shown) in [
+            ("2026-03-12T11:59:30+01:00", "just now"),
+            ("2026-03-12T11:57:00+01:00", "3 min ago"),
+            ("2026-03-12T11:00:00+01:00", "1 h ago"),
+            ("2026-03-12T00:00:00+01:00", "12 h ago"),
+            ("2026-03-11T23:59:59+01:00", "yesterday 23:59"),
+            ("2026-03-11T00:00:00+01:00", "yesterday 00:00"),
+            ("2026-03-10T23:59:59+01:00", "2 days ago"),
+            ("2026-03-06T09:00:00+01:00", "6 days ago"),
+            ("2026-03-05T09:00:00+01:00", "5 Mar"),
+            ("2025-12-31T23:30:00Z", "1 Jan"),
+            ("2025-03-12T12:00:00Z", "12 Mar 2025"),
+            ("2026-03-12T12:00:05+01:00", "in 5 s"),
+            ("2026-03-12T12:20:00+01:00", "in 20 min"),
+            ("2026-03-13T14:02:00+01:00", "tomorrow 14:02"),
+            ("2026-03-15T12:00:00+01:00", "in 3 days"),
+        ] {
+            assert_eq!(clock().ago(ts(time)), shown, "{time}");
+        }
+        assert_eq!(clock().ago(Timestamp::MAX), "30 Dec 9999");
+        assert_eq!(clock().ago(Timestamp::MIN).split(' ').count(), 3);
+    }
+
+    #[test]
+    fn minutes_win_over_midnight() {
+        let clock = Clock {
+            now: ts("2026-03-12T00:10:00+01:00"),
+            ..clock()
+        };
+        assert_eq!(clock.ago(ts("2026-03-11T23:50:00+01:00")), "20 min ago");
+    }
+
+    #[test]
+    fn times_are_local() {
+        let time = ts("2026-03-12T23:30:05Z");
+        assert_eq!(clock().full(time), "2026-03-13 00:30:05");
+        assert_eq!(clock().day(time), "2026-03-13");
+        assert_eq!(clock().hour_minute(time), "00:30");
+    }
+
+    #[test]
+    fn lengths_keep_two_units() {
+        for (ms, shown) in [
+            (0, "0 s"),
+            (250, "250 ms"),
+            (59_999, "59 s"),
+            (60_000, "1 min"),
+            (125_000, "2 min 5 s"),
+            (7_500_000, "2 h 5 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(duration(SignedDuration::from_millis(ms)), shown);
+        }
+        assert_eq!(duration(SignedDuration::MAX).split(' ').count(), 4);
+    }
+
+    #[test]
+    fn accepted_forms() {
+        for (given, since, until) in [
+            ("now", "2026-03-12T11:00:00Z", "2026-03-12T11:00:00Z"),
+            ("30min", "2026-03-12T10:30:00Z", "2026-03-12T10:30:00Z"),
+            ("36h", "2026-03-10T23:00:00Z", "2026-03-10T23:00:00Z"),
+            ("7d", "2026-03-05T11:00:00Z", "2026-03-05T11:00:00Z"),
+            ("2w", "2026-02-26T11:00:00Z", "2026-02-26T11:00:00Z"),
+            (
+                "today",
+                "2026-03-11T23:00:00Z",
+                "2026-03-12T22:59:59.999999999Z",
+            ),
+            (
+                "yesterday",
+                "2026-03-10T23:00:00Z",
+                "2026-03-11T22:59:59.999999999Z",
+            ),
+            (
+                "2026-03-01",
+                "2026-02-28T23:00:00Z",
+                "2026-03-01T22:59:59.999999999Z",
+            ),
+            (
+                "2026-03-01T12:00",
+                "2026-03-01T11:00:00Z",
+                "2026-03-01T11:00:00Z",
+            ),
+            (
+                "2026-03-01 12:00",
+                "2026-03-01T11:00:00Z",
+                "2026-03-01T11:00:00Z",
+            ),
+            (
+                "2026-03-01T12:00:00Z",
+                "2026-03-01T12:00:00Z",
+                "2026-03-01T12:00:00Z",
+            ),
+            (
+                " 2026-03-01T12:00:00-05:00 ",
+                "2026-03-01T17:00:00Z",
+                "2026-03-01T17:00:00Z",
+            ),
+        ] {
+            assert_eq!(clock().since(given), Ok(ts(since)), "{given}");
+            assert_eq!(clock().until(given), Ok(ts(until)), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_day_that_loses_an_hour_ends_at_its_own_midnight() {
+        assert_eq!(
+            clock().until("2026-03-29"),
+            Ok(ts("2026-03-29T21:59:59.999999999Z"))
+        );
+        let after = Clock {
+            now: ts("2026-03-30T12:00:00+02:00"),
+            ..clock()
+        };
+        assert_eq!(after.since("2d"), Ok(ts("2026-03-28T12:00:00+01:00")));
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_the_forms() {
+        for given in [
+            "",
+            "d",
+            "7",
+            "7x",
+            "-7d",
+            "7 days ago",
+            "99999999999999999999d",
+            "9999999d",
+            "2026-13-01",
+            "2026-02-30",
+            "٧d",
+            "12:00",
+        ] {
+            let message = clock().since(given).expect_err(given).to_string();
+            assert!(
+                message.contains("36h") && message.contains("RFC 3339"),
+                "{message}"
+            );
+        }
+        assert!(
+            !clock()
+                .since("\x1b[2J")
+                .unwrap_err()
+                .to_string()
+                .contains('\x1b')
+        );
+    }
+}

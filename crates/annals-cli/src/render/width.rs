@@ -1,0 +1,362 @@
+//! Measures, cuts and wraps text by the columns it takes on a terminal.
+//!
+//! Works on text that [`super::text`] has made safe. Owns [`Span`], styled text that is not yet a line, and the
+//! notion of a cluster: what must not be torn apart (a letter and its marks, an emoji sequence, a flag).
+
+use super::style::paint_safe;
+use super::text::safe;
+use anstyle::Style;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A run of safe text in one style.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Span {
+    text: String,
+    style: Style,
+}
+
+impl Span {
+    /// Makes a span of `text`, which is sanitised as one line.
+    pub(crate) fn new(text: &str, style: Style) -> Span {
+        Span {
+            text: safe(text).into(),
+            style,
+        }
+    }
+
+    /// Makes the span bold, whatever else it is.
+    pub(crate) fn embolden(&mut self) {
+        self.style = self.style.bold();
+    }
+
+    /// Makes a span that ends the line.
+    pub(crate) fn line_break() -> Span {
+        Span {
+            text: "\n".into(),
+            style: Style::new(),
+        }
+    }
+}
+
+/// Counts the columns that `text` takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts `text` to `max` columns, with `…` for what is missing at the end.
+pub(crate) fn truncate_end(text: &str, max: usize) -> String {
+    if width(text) <= max {
+        return text.to_owned();
+    }
+    if max == 0 {
+        return String::new();
+    }
+    format!("{}…", take(clusters(text), max - 1))
+}
+
+/// Cuts `text` to `max` columns, with `…` for what is missing in the middle.
+pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
+    if width(text) <= max {
+        return text.to_owned();
+    }
+    if max == 0 {
+        return String::new();
+    }
+    let head = take(clusters(text), max / 2);
+    let mut tail_start = text.len();
+    let mut room = max - 1 - max / 2;
+    let all: Vec<&str> = clusters(text).collect();
+    for cluster in all.iter().rev() {
+        if width(cluster) > room {
+            break;
+        }
+        room -= width(cluster);
+        tail_start -= cluster.len();
+    }
+    format!("{head}…{}", &text[tail_start..])
+}
+
+/// Breaks `spans` into lines of at most `max` columns, at spaces where there are any.
+///
+/// A word longer than a line is cut. Without `max` only the explicit breaks count.
+pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
+    let mut wrapper = Wrapper {
+        max: max.map_or(usize::MAX, |max| max.max(1)),
+        ..Wrapper::default()
+    };
+    for span in spans {
+        for cluster in clusters(&span.text) {
+            wrapper.push(cluster, span.style);
+        }
+    }
+    wrapper.end_word();
+    wrapper.end_line();
+    wrapper.lines
+}
+
+/// Cuts one line into pieces of at most `max` columns and keeps every space.
+pub(crate) fn chop(line: &str, max: Option<usize>) -> Vec<&str> {
+    let Some(max) = max.map(|max| max.max(1)) else {
+        return vec![line];
+    };
+    let mut pieces = Vec::new();
+    let (mut start, mut at, mut used) = (0, 0, 0);
+    for cluster in clusters(line) {
+        let columns = width(cluster);
+        if used + columns > max && at > start {
+            pieces.push(&line[start..at]);
+            (start, used) = (at, 0);
+        }
+        at += cluster.len();
+        used += columns;
+    }
+    pieces.push(&line[start..]);
+    pieces
+}
+
+/// Replaces tabs by spaces up to the next multiple of four columns.
+pub(crate) fn expand_tabs(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut column = 0;
+    for (n, part) in line.split('\t').enumerate() {
+        if n > 0 {
+            let gap = 4 - column % 4;
+            out.extend(std::iter::repeat_n(' ', gap));
+            column += gap;
+        }
+        out.push_str(part);
+        column += width(part);
+    }
+    out
+}
+
+/// Counts the columns of a line of spans.
+pub(crate) fn spans_width(spans: &[Span]) -> usize {
+    spans.iter().map(|span| width(&span.text)).sum()
+}
+
+/// Joins the text of spans without their styles.
+pub(crate) fn spans_text(spans: &[Span]) -> String {
+    spans.iter().map(|span| span.text.as_str()).collect()
+}
+
+/// Appends a line of spans in their styles.
+pub(crate) fn push_spans(out: &mut String, spans: &[Span]) {
+    for span in spans {
+        paint_safe(out, span.style, &span.text);
+    }
+}
+
+/// Splits `text` into clusters, which together are `text` again.
+pub(crate) fn clusters(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut chars = rest.char_indices();
+        let (_, first) = chars.next()?;
+        let mut last = first;
+        let mut flag = is_flag_half(first);
+        let mut end = rest.len();
+        for (at, c) in chars {
+            let pair = flag && is_flag_half(c);
+            let attached = c.width() == Some(0)
+                || matches!(c, '\u{1F3FB}'..='\u{1F3FF}')
+                || last == '\u{200D}'
+                || pair;
+            if !attached || is_break(first) || is_break(c) {
+                end = at;
+                break;
+            }
+            flag = false;
+            last = c;
+        }
+        let (cluster, tail) = rest.split_at(end);
+        rest = tail;
+        Some(cluster)
+    })
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\n' | ' ' | '\t')
+}
+
+fn is_flag_half(c: char) -> bool {
+    matches!(c, '\u{1F1E6}'..='\u{1F1FF}')
+}
+
+fn take<'a>(clusters: impl Iterator<Item = &'a str>, max: usize) -> String {
+    let mut out = String::new();
+    let mut room = max;
+    for cluster in clusters {
+        let Some(left) = room.checked_sub(width(cluster)) else {
+            break;
+        };
+        room = left;
+        out.push_str(cluster);
+    }
+    out
+}
+
+#[derive(Default)]
+struct Wrapper {
+    max: usize,
+    lines: Vec<Vec<Span>>,
+    line: Vec<Span>,
+    line_width: usize,
+    word: Vec<Span>,
+    word_width: usize,
+    spaces: Vec<Span>,
+    spaces_width: usize,
+}
+
+impl Wrapper {
+    fn push(&mut self, cluster: &str, style: Style) {
+        match cluster {
+            "\n" => {
+                self.end_word();
+                self.end_line();
+            }
+            " " | "\t" => {
+                self.end_word();
+                append(&mut self.spaces, " ", style);
+                self.spaces_width += 1;
+            }
+            _ => {
+                let columns = width(cluster);
+                if self.word_width + columns > self.max {
+                    self.end_word();
+                }
+                append(&mut self.word, cluster, style);
+                self.word_width += columns;
+                // Wide characters are those of scripts that break anywhere.
+                if columns == 2 {
+                    self.end_word();
+                }
+            }
+        }
+    }
+
+    fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        if self.line_width + self.spaces_width + self.word_width > self.max && !self.line.is_empty()
+        {
+            self.end_line();
+        }
+        // Spaces that open a paragraph's line are meant (an indent); those at a wrap are not.
+        if !self.line.is_empty() || self.spaces_width + self.word_width <= self.max {
+            self.line_width += self.spaces_width;
+            self.line.append(&mut self.spaces);
+        }
+        self.spaces.clear();
+        self.spaces_width = 0;
+        self.line_width += self.word_width;
+        for span in self.word.drain(..) {
+            append(&mut self.line, &span.text, span.style);
+        }
+        self.word_width = 0;
+    }
+
+    fn end_line(&mut self) {
+        self.lines.push(std::mem::take(&mut self.line));
+        self.line_width = 0;
+        self.spaces.clear();
+        self.spaces_width = 0;
+    }
+}
+
+fn append(spans: &mut Vec<Span>, text: &str, style: Style) {
+    match spans.last_mut() {
+        Some(last) if last.style == style => last.text.push_str(text),
+        _ => spans.push(Span {
+            text: text.to_owned(),
+            style,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn wrapped(text: &str, max: usize) -> Vec<String> {
+        let spans: Vec<Span> = text
+            .split_inclusive('\n')
+            .flat_map(|line| {
+                let broken = line.ends_with('\n').then(Span::line_break);
+                [
+                    Some(Span::new(line.trim_end_matches('\n'), Style::new())),
+                    broken,
+                ]
+                .into_iter()
+                .flatten()
+            })
+            .collect();
+        wrap(&spans, Some(max))
+            .into_iter()
+            .map(|line| line.into_iter().map(|span| span.text).collect())
+            .collect()
+    }
+
+    #[test]
+    fn wide_text_is_cut_by_columns_not_by_characters() {
+        assert_eq!(truncate_end("日本語テキスト", 7), "日本語…");
+        assert_eq!(truncate_end("日本語テキスト", 6), "日本…");
+        assert_eq!(
+            truncate_middle("/home/ada/projects/engine", 13),
+            "/home/…engine"
+        );
+        assert_eq!(truncate_end("short", 5), "short");
+        assert_eq!(truncate_end("x", 0), "");
+    }
+
+    #[test]
+    fn sequences_are_not_torn() {
+        assert_eq!(
+            clusters("e\u{301}👩‍👩‍👧🇩🇪🇫🇷👍🏽a").collect::<Vec<_>>(),
+            ["e\u{301}", "👩‍👩‍👧", "🇩🇪", "🇫🇷", "👍🏽", "a"]
+        );
+        assert_eq!(truncate_end("👩‍👩‍👧👩‍👩‍👧", 3), "👩‍👩‍👧…");
+    }
+
+    #[test]
+    fn words_wrap_at_spaces_and_long_words_are_cut() {
+        assert_eq!(
+            wrapped("the quick brown fox", 10),
+            ["the quick", "brown fox"]
+        );
+        assert_eq!(wrapped("a abcdefghijk", 5), ["a", "abcde", "fghij", "k"]);
+        assert_eq!(wrapped("日本語日本語", 5), ["日本", "語日", "本語"]);
+        assert_eq!(wrapped("one\n\n  two", 10), ["one", "", "  two"]);
+    }
+
+    #[test]
+    fn spaces_survive_chopping() {
+        assert_eq!(chop("    let x = 1;", Some(8)), ["    let ", "x = 1;"]);
+        assert_eq!(chop("", Some(8)), [""]);
+        assert_eq!(expand_tabs("a\tb\t\tc"), "a   b       c");
+    }
+
+    proptest! {
+        #[test]
+        fn cut_text_fits(text in any::<String>(), max in 0usize..20) {
+            let text: String = safe(&text).into();
+            prop_assert!(width(&truncate_end(&text, max)) <= max);
+            prop_assert!(width(&truncate_middle(&text, max)) <= max);
+        }
+
+        #[test]
+        fn clusters_are_the_text(text in any::<String>()) {
+            prop_assert_eq!(clusters(&text).collect::<String>(), text);
+        }
+
+        #[test]
+        fn wrapping_loses_only_spaces(text in "[a-z 日👩é]{0,60}", max in 2usize..12) {
+            let lines = wrapped(&text, max);
+            prop_assert!(lines.iter().all(|line| width(line) <= max), "{:?}", lines);
+            let strip = |s: &str| s.replace(' ', "");
+            prop_assert_eq!(strip(&lines.concat()), strip(&text));
+        }
+    }
+}
