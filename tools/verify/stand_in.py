@@ -95,7 +95,8 @@ def fork(root, arguments):
     lines = [{**line, "sessionId": new_id, "forkedFrom": {"sessionId": session, "messageUuid": line["uuid"]}}
              for line in chain]
     lines[-1]["timestamp"] = Clock(lines).tick()
-    write(target, lines + leaf_line(target, lines[-1]["uuid"]))
+    named = [{"type": "custom-title", "customTitle": arguments.new_title, "sessionId": new_id}]
+    write(target, lines + leaf_line(target, lines[-1]["uuid"]) + (named if arguments.new_title else []))
     return {"session": new_id, "file": str(target)}
 
 

@@ -261,6 +261,16 @@ def branch(stage):
     return Wanted(file, TOOLS + other, leaf)
 
 
+@case("branch-recorded")
+def branch_recorded(stage):
+    """`append --at` the first answer of a session recorded from client 2.1.325, which names another leaf itself"""
+    file = stage.recorded("2.1.325-s01-multiturn", "11111111-2222-4333-8444-555555555555")
+    turns = recorded_turns(file)
+    other = [user("Another question."), assistant("Another answer.")]
+    leaf = stage.annals.append(file, *other, at=turns[1]["uuid"])[-1]
+    return Wanted(file, turns[:2] + other, leaf)
+
+
 @case("branch-then-back")
 def branch_then_back(stage):
     """after the branch, `append --at` the old leaf continues the old branch"""
