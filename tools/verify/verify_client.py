@@ -1,0 +1,465 @@
+#!/usr/bin/env python3
+"""Proves that the real Claude Code client reconstructs what annals wrote.
+
+Each case writes a session with `annals`, knows which messages that session means, and asks the
+client (through tools/resume-oracle) which messages it would send. Both must be equal, the client must
+go on from the last entry written, and it must not change a byte that was there.
+
+    verify_client.py                                  every case, every client
+    verify_client.py --case fork-inner --client 2.0.77
+    verify_client.py --write docs/CLIENT.md           also writes the outcome as a page
+
+Downloads the clients with npm on first use. Exit codes: 0 all as meant, 1 something differs, 2 could not run.
+"""
+import argparse
+import contextlib
+import datetime
+import difflib
+import json
+import shutil
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "resume-oracle")]
+import resume_oracle  # noqa: E402
+from annals_cli import REPOSITORY, Annals, AnnalsError, find_annals  # noqa: E402
+
+CLIENTS = ["2.1.325", "2.0.77"]
+MODEL = "claude-sonnet-4-5-20250929"
+FIXTURES = REPOSITORY / "fixtures" / "claude-code"
+CASES = {}
+
+
+def case(name):
+    """Registers a function (stage) -> Wanted."""
+    def register(function):
+        CASES[name] = function
+        return function
+    return register
+
+
+class Wanted:
+    """A session file and what a client must make of it."""
+
+    def __init__(self, file, messages, leaf=None):
+        self.file, self.messages, self.leaf = Path(file), merged(messages), leaf
+
+
+class Stage:
+    """One root and one working directory for one case."""
+
+    def __init__(self, command, folder):
+        self.root, self.work = folder / "root", folder / "work"
+        self.root.mkdir()
+        self.work.mkdir()
+        self.annals = Annals(command, self.root)
+
+    def recorded(self, fixture, session):
+        """Copies a recorded root into the stage; returns the path of one of its logs."""
+        shutil.copytree(FIXTURES / fixture, self.root, dirs_exist_ok=True)
+        (found,) = self.root.glob("projects/*/%s.jsonl" % session)
+        return found
+
+
+# --- drafts and what they mean ---------------------------------------------------------------
+
+
+def user(content):
+    """A user draft."""
+    return {"role": "user", "content": content}
+
+
+def assistant(content, stop_reason="end_turn"):
+    """An assistant draft."""
+    return {"role": "assistant", "content": content, "model": MODEL, "stop_reason": stop_reason,
+            "usage": {"input_tokens": 12, "output_tokens": 34}}
+
+
+CALLS = [{"type": "tool_use", "id": "toolu_verify_%s" % letter, "name": "Bash",
+          "input": {"command": "echo " + letter}} for letter in "ab"]
+REPLY = [{"type": "thinking", "thinking": "Two commands at once.", "signature": "c2lnbmF0dXJl"},
+         {"type": "text", "text": "Running both."}, *CALLS]
+RESULTS = [{"type": "tool_result", "tool_use_id": call["id"], "content": "out " + call["id"][-1]} for call in CALLS]
+TOOLS = [user("Run both commands."), assistant(REPLY, "tool_use"), user(RESULTS[:1]), user(RESULTS[1:]),
+         assistant("Both ran.")]
+MORE = [user("And now?"), assistant("Now we are done.")]
+
+
+def merged(drafts):
+    """The messages of an API request: content as plain blocks, neighbours that are both user joined."""
+    messages = []
+    for draft in drafts:
+        content = draft["content"]
+        blocks = [{"type": "text", "contains": draft["contains"]}] if "contains" in draft \
+            else resume_oracle.blocks_of(content)
+        if messages and draft["role"] == "user" == messages[-1]["role"]:
+            messages[-1]["blocks"] += blocks
+        else:
+            messages.append({"role": draft["role"], "blocks": blocks})
+    return messages
+
+
+# --- the cases -----------------------------------------------------------------------------------
+
+
+@case("new-append")
+def new_append(stage):
+    """`new`, then `append` message by message: thinking, text, two parallel calls, two results, an answer"""
+    session, file = stage.annals.new(stage.work)
+    for draft in TOOLS:
+        ids = stage.annals.append(session, draft)
+    return Wanted(file, TOOLS, ids[-1])
+
+
+@case("one-call")
+def one_call(stage):
+    """the same messages and one more turn as drafts of a single `append`"""
+    session, file = stage.annals.new(stage.work, "In one go")
+    ids = stage.annals.append(session, *TOOLS, *MORE)
+    return Wanted(file, TOOLS + MORE, ids[-1])
+
+
+@case("unsigned-thinking")
+def unsigned_thinking(stage):
+    """a thinking block without signature, and a failed tool call"""
+    drafts = [user("Try it."), assistant([{"type": "thinking", "thinking": "No signature."}, CALLS[0]], "tool_use"),
+              user([{**RESULTS[0], "content": "no such file", "is_error": True}]), assistant("It failed.")]
+    session, file = stage.annals.new(stage.work)
+    return Wanted(file, drafts, stage.annals.append(session, *drafts)[-1])
+
+
+@case("fork-inner")
+def fork_inner(stage):
+    """`fork` at the answer in the middle of a session: what follows it must be gone"""
+    session, _ = stage.annals.new(stage.work)
+    middle = stage.annals.append(session, *TOOLS)[-1]
+    stage.annals.append(session, *MORE)
+    _, file = stage.annals.fork(session, middle)
+    return Wanted(file, TOOLS)
+
+
+@case("fork-then-append")
+def fork_then_append(stage):
+    """the same fork, continued with another turn"""
+    session, _ = stage.annals.new(stage.work)
+    middle = stage.annals.append(session, *TOOLS)[-1]
+    stage.annals.append(session, *MORE)
+    fork, file = stage.annals.fork(session, middle, "Another way")
+    other = [user("What else?"), assistant("Something else.")]
+    return Wanted(file, TOOLS + other, stage.annals.append(fork, *other)[-1])
+
+
+def recorded_turns(file):
+    """The prompts and answers of a recorded plain session, in file order, with their uuids."""
+    turns = []
+    for entry in resume_oracle.parsed_lines(file.read_bytes()):
+        if entry["type"] not in ("user", "assistant") or entry.get("isMeta"):
+            continue
+        draft = {"role": entry["type"], "content": entry["message"]["content"], "uuid": entry["uuid"],
+                 "message_id": entry["message"].get("id")}
+        if turns and draft["message_id"] and draft["message_id"] == turns[-1]["message_id"]:
+            turns[-1] = {**draft, "content": turns[-1]["content"] + draft["content"]}
+        else:
+            turns.append(draft)
+    return turns
+
+
+@case("fork-recorded-2.1.325")
+def fork_recorded_new(stage):
+    """`fork` at the first answer of a session recorded from client 2.1.325"""
+    file = stage.recorded("2.1.325-s01-multiturn", "431e0bc2-f2c0-46ef-b1cb-e9aefe955ae7")
+    turns = recorded_turns(file)
+    _, fork = stage.annals.fork(file.stem, turns[1]["uuid"])
+    return Wanted(fork, turns[:2])
+
+
+@case("fork-recorded-2.0.77")
+def fork_recorded_old(stage):
+    """`fork` at the first answer of a session recorded from client 2.0.77"""
+    file = stage.recorded("2.0.77-s01-multiturn", "056f3512-ee19-46f2-b50c-ea3c31665b63")
+    turns = recorded_turns(file)
+    _, fork = stage.annals.fork(file.stem, turns[1]["uuid"])
+    return Wanted(fork, turns[:2])
+
+
+@case("append-recorded")
+def append_recorded(stage):
+    """`append` of a turn to a session recorded from client 2.1.325, given by the path of its log"""
+    file = stage.recorded("2.1.325-s01-multiturn", "11111111-2222-4333-8444-555555555555")
+    turns = recorded_turns(file)
+    return Wanted(file, turns + MORE, stage.annals.append(file, *MORE)[-1])
+
+
+@case("title")
+def title(stage):
+    """`title` after the last message, twice"""
+    session, file = stage.annals.new(stage.work, "First title")
+    leaf = stage.annals.append(session, *TOOLS)[-1]
+    stage.annals.run("title", session, "Second title")
+    stage.annals.run("title", session, "Third title with \"quotes\" and \u00e9")
+    return Wanted(file, TOOLS, leaf)
+
+
+@case("torn-tail")
+def torn_tail(stage):
+    """the last record is torn in the middle, then annals appends its replacement"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    stage.annals.append(session, MORE[0])
+    stage.annals.append(session, MORE[1])
+    data = file.read_bytes()
+    start = data.rindex(b'"Now we are done."')
+    file.write_bytes(data[:start + 6])
+    again = assistant("Said again after the crash.")
+    leaf = stage.annals.append(file, again)[-1]
+    return Wanted(file, TOOLS + MORE[:1] + [again], leaf)
+
+
+@case("compact")
+def compact(stage):
+    """`compact` with a summary, then one more turn: only the summary and the turn are sent"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    stage.annals.run("compact", session, "--summary", "SUMMARY: both commands ran.")
+    leaf = stage.annals.append(session, *MORE)[-1]
+    return Wanted(file, [{**user(""), "contains": "SUMMARY: both commands ran."}] + MORE, leaf)
+
+
+@case("compact-twice")
+def compact_twice(stage):
+    """a second `compact` after that turn: only the second summary and what follows are sent"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    stage.annals.run("compact", session, "--summary", "FIRST SUMMARY")
+    stage.annals.append(session, *MORE)
+    stage.annals.run("compact", session, "--summary", "SECOND SUMMARY")
+    leaf = stage.annals.append(session, *MORE)[-1]
+    return Wanted(file, [{**user(""), "contains": "SECOND SUMMARY"}] + MORE, leaf)
+
+
+@case("compact-recorded")
+def compact_recorded(stage):
+    """`compact` of a session recorded from client 2.1.325, which has last-prompt lines of its own"""
+    file = stage.recorded("2.1.325-s01-multiturn", "11111111-2222-4333-8444-555555555555")
+    stage.annals.run("compact", file.stem, "--summary", "SUMMARY: a recorded session.")
+    leaf = stage.annals.append(file.stem, *MORE)[-1]
+    return Wanted(file, [{**user(""), "contains": "SUMMARY: a recorded session."}] + MORE, leaf)
+
+
+@case("branch")
+def branch(stage):
+    """`append --at` an inner answer makes a branch, and the client resumes the new one"""
+    session, file = stage.annals.new(stage.work)
+    middle = stage.annals.append(session, *TOOLS)[-1]
+    stage.annals.append(session, *MORE)
+    other = [user("Another question."), assistant("Another answer.")]
+    leaf = stage.annals.append(session, *other, at=middle)[-1]
+    return Wanted(file, TOOLS + other, leaf)
+
+
+@case("branch-recorded")
+def branch_recorded(stage):
+    """`append --at` the first answer of a session recorded from client 2.1.325, which names another leaf itself"""
+    file = stage.recorded("2.1.325-s01-multiturn", "11111111-2222-4333-8444-555555555555")
+    turns = recorded_turns(file)
+    other = [user("Another question."), assistant("Another answer.")]
+    leaf = stage.annals.append(file, *other, at=turns[1]["uuid"])[-1]
+    return Wanted(file, turns[:2] + other, leaf)
+
+
+@case("branch-then-back")
+def branch_then_back(stage):
+    """after the branch, `append --at` the old leaf continues the old branch"""
+    session, file = stage.annals.new(stage.work)
+    middle = stage.annals.append(session, *TOOLS)[-1]
+    old = stage.annals.append(session, *MORE)[-1]
+    stage.annals.append(session, user("Another question."), assistant("Another answer."), at=middle)
+    back = [user("Back to the first way."), assistant("Here we are.")]
+    leaf = stage.annals.append(session, *back, at=old)[-1]
+    return Wanted(file, TOOLS + MORE + back, leaf)
+
+
+@case("retry")
+def retry(stage):
+    """`append --at` a prompt writes a second reply to it"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    prompt = stage.annals.append(session, MORE[0])[-1]
+    stage.annals.append(session, MORE[1])
+    again = assistant("A better answer.")
+    leaf = stage.annals.append(session, again, at=prompt)[-1]
+    return Wanted(file, TOOLS + MORE[:1] + [again], leaf)
+
+
+@case("lines-beside")
+def lines_beside(stage):
+    """`tag`, `note`, `todo` and `title` between and after the messages disturb nothing"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    stage.annals.run("tag", session, "important")
+    stage.annals.run("note", session, "Remember this.")
+    stage.annals.run("todo", session, "add", "Write it down")
+    leaf = stage.annals.append(session, *MORE)[-1]
+    stage.annals.run("note", session, "And this.")
+    stage.annals.run("title", session, "With lines beside")
+    stage.annals.run("tag", session, "done")
+    return Wanted(file, TOOLS + MORE, leaf)
+
+
+# --- judging ---------------------------------------------------------------------------------------
+
+
+def judge(wanted, answer):
+    """Compares what was meant with what the client did; returns the differences as lines."""
+    differences = []
+    if answer["hung"]:
+        differences.append("the client hung")
+    if not same_messages(wanted.messages, answer["messages"] or []):
+        differences += difflib.unified_diff(printed(wanted.messages), printed(answer["messages"] or []),
+                                            "meant", "client", lineterm="", n=1)
+    if answer["inserted"]:
+        differences.append("the client wrote %d message(s) of its own before going on" % len(answer["inserted"]))
+    if answer["leaf"] is None:
+        differences.append("the client went on from no entry of the file")
+    elif wanted.leaf and answer["leaf"] != wanted.leaf:
+        differences.append("the client went on from %s, not from %s" % (answer["leaf"], wanted.leaf))
+    if not answer["prefix_unchanged"]:
+        differences.append("the client changed bytes that were there")
+    return differences
+
+
+def same_messages(meant, found):
+    """Tells whether two lists of messages are equal; a `contains` block matches any text that contains it."""
+    if [message["role"] for message in meant] != [message["role"] for message in found]:
+        return False
+    pairs = [(a["blocks"], b["blocks"]) for a, b in zip(meant, found)]
+    return all(len(a) == len(b) and all(map(same_block, a, b)) for a, b in pairs)
+
+
+def same_block(meant, found):
+    """Compares two blocks; the clients may add a final newline to a text."""
+    if "contains" in meant:
+        return found["type"] == "text" and meant["contains"] in found["text"]
+    if meant["type"] == found["type"] == "text":
+        return meant["text"].rstrip("\n") == found["text"].rstrip("\n")
+    return meant == found
+
+
+def printed(messages):
+    """Messages as lines for a diff."""
+    return ["%s: %s" % (message["role"], json.dumps(block, ensure_ascii=False, sort_keys=True)[:300])
+            for message in messages for block in message["blocks"]]
+
+
+def run_case(name, command, clients, keep):
+    """Runs one case with each client; returns client -> list of differences."""
+    folder = Path(tempfile.mkdtemp(prefix="verify-client-"))
+    try:
+        wanted = CASES[name](Stage(command, folder))
+        outcome = {}
+        for client in clients:
+            answer = resume_oracle.ask(wanted.file, client=client, session_id=wanted.file.stem)
+            outcome[client] = judge(wanted, answer)
+        return outcome
+    except (AnnalsError, KeyError, ValueError, IndexError) as error:
+        detail = str(error) if isinstance(error, AnnalsError) else traceback.format_exc(limit=-2)
+        return {client: ["annals could not write the session: " + detail] for client in clients}
+    finally:
+        if keep:
+            print("kept: %s" % folder, file=sys.stderr)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- the report ------------------------------------------------------------------------------------
+
+
+def table(outcome, clients):
+    """The outcome as rows of text."""
+    width = max(map(len, outcome))
+    rows = ["%-*s  %s" % (width, "case", "  ".join("%-8s" % client for client in clients))]
+    for name, verdicts in outcome.items():
+        marks = "  ".join("%-8s" % ("differs" if verdicts[client] else "ok") for client in clients)
+        rows.append("%-*s  %s" % (width, name, marks))
+    return rows
+
+
+def page(outcome, clients, version):
+    """The outcome as a page of documentation."""
+    failed = sum(bool(lines) for verdicts in outcome.values() for lines in verdicts.values())
+    rows = ["| case | what annals wrote | %s |" % " | ".join(clients), "|---|---|%s" % ("---|" * len(clients))]
+    for name, verdicts in outcome.items():
+        marks = " | ".join("differs" if verdicts[client] else "ok" for client in clients)
+        rows.append("| `%s` | %s | %s |" % (name, " ".join(CASES[name].__doc__.split()), marks))
+    return """# The real client reads what annals writes
+
+Outcome of `python3 tools/verify/verify_client.py --write docs/CLIENT.md` on %s with %s and
+the Claude Code clients %s: %s.
+
+Each row is a session that annals wrote. `ok` means: resumed by that client, exactly the messages meant were
+sent to the (mock) API, the client went on from the entry that annals wrote last, inserted nothing of its own,
+and changed no byte of the file. To repeat it: Node with npm and the npm registry are needed once per client
+version; nothing of your own `~/.claude` is read or written.
+
+%s
+
+What the clients need of a file, found with the same tools, stands in
+[tools/verify/README.md](../tools/verify/README.md).
+""" % (datetime.date.today().isoformat(), version, " and ".join(clients),
+       "all as meant" if not failed else "%d of %d differ" % (failed, len(outcome) * len(clients)), "\n".join(rows))
+
+
+def parse_arguments():
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--annals", help="the program; default: target/release/annals, built if missing")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this case; may be repeated")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--write", metavar="FILE", help="write the outcome as a Markdown page")
+    parser.add_argument("--keep", action="store_true", help="leave the sessions that were written")
+    return parser.parse_args()
+
+
+def main():
+    """Runs the cases, prints the outcome, returns the exit code."""
+    arguments = parse_arguments()
+    clients = [client for client in CLIENTS if client in (arguments.client or CLIENTS)]
+    try:
+        command = find_annals(arguments.annals)
+        for client in clients:
+            resume_oracle.installed_client(client)
+        version = Annals(command, ".").run("--version").strip()
+    except (AnnalsError, resume_oracle.OracleError, OSError) as error:
+        print("verify_client: %s" % error, file=sys.stderr)
+        return 2
+    outcome = {}
+    for name in CASES:
+        if arguments.case and name not in arguments.case:
+            continue
+        outcome[name] = run_case(name, command, clients, arguments.keep)
+        if not arguments.json:
+            for client, lines in outcome[name].items():
+                print("%-24s %-8s %s" % (name, client, "differs" if lines else "ok"), flush=True)
+                for line in lines:
+                    print("    " + line.replace("\n", "\n    "))
+    failed = any(lines for verdicts in outcome.values() for lines in verdicts.values())
+    if arguments.json:
+        print(json.dumps({"ok": not failed, "annals": version, "clients": clients, "cases": outcome},
+                         indent=1, ensure_ascii=False))
+    else:
+        print()
+        print("\n".join(table(outcome, clients)))
+    if arguments.write:
+        Path(arguments.write).parent.mkdir(parents=True, exist_ok=True)
+        Path(arguments.write).write_text(page(outcome, clients, version), encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())
