@@ -166,6 +166,8 @@ pub struct Head {
     pub version: Option<String>,
     /// The last thing a person asked.
     pub prompt: Option<String>,
+    /// Every reader will go on at this leaf. If not, a change must say so in the log.
+    pub anchored: bool,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

@@ -84,6 +84,7 @@ impl Store {
             git_branch: new.git_branch.clone(),
             version: None,
             prompt: None,
+            anchored: true,
             beside: Vec::new(),
         };
         let log = Log::open(&log_path, options.log(Create::New))?;
@@ -163,6 +164,7 @@ impl Store {
                 git_branch: None,
                 version: None,
                 prompt: None,
+                anchored: true,
                 beside: files
                     .beside
                     .iter()
@@ -239,6 +241,7 @@ impl Store {
                 git_branch: None,
                 version: None,
                 prompt: None,
+                anchored: true,
                 beside: Vec::new(),
             };
             let plan = plan(writer, &head, &Change::Append(vec![draft]))?;
@@ -347,6 +350,7 @@ impl SessionWriter {
             leaf: None,
             time: None,
             prompt: None,
+            anchored: true,
             beside: Vec::new(),
             ..head
         };
@@ -399,7 +403,9 @@ impl SessionWriter {
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
         let records = written.iter().zip(places);
-        Ok(log_is.map_or_else(Vec::new, |log| decode(&self.root, &log, records)))
+        let mut entries = log_is.map_or_else(Vec::new, |log| decode(&self.root, &log, records));
+        entries.retain(|entry| !matches!(entry.body, Body::Resume { .. }));
+        Ok(entries)
     }
 
     /// Tells the lines for this log from documents to be replaced.
@@ -552,6 +558,7 @@ impl Head {
         self.time = self.time.max(entry.time);
         if let Body::Resume { leaf } = &entry.body {
             self.leaf = Some(leaf.clone());
+            self.anchored = true;
         }
         if let Some(prompt) = prompt(entry) {
             self.prompt = Some(prompt);
@@ -614,6 +621,7 @@ impl Backwards {
             .filter(|entry| entry.id.is_some() && in_tree(entry));
         head.leaf = nodes.clone().next_back().and_then(|entry| entry.id.clone());
         // A leaf that is nowhere in the log is ignored, as the client does.
+        head.anchored = whole || self.resume.is_some();
         let Some(named) = self.resume.clone().filter(|_| self.resolved || !whole) else {
             return;
         };

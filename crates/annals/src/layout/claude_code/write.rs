@@ -1,9 +1,10 @@
 //! Writing lines that the real client reads back.
 //!
-//! One message is one line with all its blocks, so that a message is written whole or not at all.
-//! Results of parallel calls hang from each other in a chain, which every client version reads
-//! whole. A branch, and a compaction, are followed by a `last-prompt` line that names the new leaf,
-//! because a client that finds an older one would go on elsewhere.
+//! A reply is one line per block, all with the same `message.id` and each the parent of the next; a
+//! tool result is a line of its own. Every client version reads such a chain whole and goes on from
+//! its end. Each line is later than the one before by a millisecond at least, because the older
+//! client goes on at the newest. A branch, and a compaction, are followed by a `last-prompt` line
+//! that names the new leaf, because a client that finds an older one would go on elsewhere.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -61,7 +62,9 @@ impl Writer for ClaudeCode {
                 for draft in drafts {
                     pen.draft(draft)?;
                 }
-                if drafts.iter().any(|draft| draft.parent.is_some()) {
+                let moved = pen.plan.leaf.is_some();
+                let branches = drafts.iter().any(|draft| draft.parent.is_some());
+                if moved && (branches || !head.anchored) {
                     pen.resume_here(last_prompt(drafts))?;
                 }
             }
@@ -178,28 +181,56 @@ impl Pen<'_, '_> {
         if message.blocks.is_empty() {
             return Err(Error::refused("a message needs at least one block"));
         }
-        let id = self.id(draft);
-        let parent = draft.parent.clone().or_else(|| self.leaf());
-        let timestamp = self.tick(draft.time);
-        let content = content(message)?;
         let response = match (message.role, &message.response) {
             (Role::Assistant, None) => {
                 Some(format!("msg_{}", (self.stamp.fresh)().replace('-', "")))
             }
             (_, given) => given.clone(),
         };
+        let parts = parts(message);
+        let last = parts.len().saturating_sub(1);
+        let mut parent = draft.parent.clone().or_else(|| self.leaf());
+        for (at, part) in parts.into_iter().enumerate() {
+            // A given id names the end of the message: that is what the next one hangs from.
+            let id = match &draft.id {
+                Some(id) if at == last => id.clone(),
+                _ => EntryId::new(&(self.stamp.fresh)()),
+            };
+            let timestamp = self.tick(draft.time.filter(|_| at == 0));
+            self.part(
+                message,
+                part,
+                response.as_deref(),
+                parent.as_ref(),
+                &id,
+                timestamp,
+            )?;
+            parent = Some(id.clone());
+            self.added(id);
+        }
+        Ok(())
+    }
+
+    fn part(
+        &mut self,
+        message: &Message,
+        blocks: &[Block],
+        response: Option<&str>,
+        parent: Option<&EntryId>,
+        id: &EntryId,
+        timestamp: Timestamp,
+    ) -> Result<()> {
+        let content = content(message.role, blocks)?;
+        let answers = message.role == Role::Assistant;
         let line = Line {
-            parent: parent.as_ref().map(EntryId::as_str),
+            parent: parent.map(EntryId::as_str),
             message: Some(Said {
-                id: response.as_deref(),
-                kind: (message.role == Role::Assistant).then_some("message"),
+                id: response,
+                kind: answers.then_some("message"),
                 role: message.role.as_str(),
-                model: match message.role {
-                    Role::Assistant => Some(message.model.as_deref().unwrap_or("unknown")),
-                    _ => None,
-                },
+                model: answers.then(|| message.model.as_deref().unwrap_or("unknown")),
                 content: &content,
-                stop: (message.role == Role::Assistant).then(|| Stop {
+                stop: answers.then(|| Stop {
                     stop_reason: message
                         .stop_reason
                         .as_deref()
@@ -215,11 +246,10 @@ impl Pen<'_, '_> {
             result: message.spawned.as_ref().map(|agent| Outcome {
                 agent: agent.as_str(),
             }),
-            ..self.common(message.role.as_str(), &id, timestamp)
+            ..self.common(message.role.as_str(), id, timestamp)
         };
         let line = encode(&line)?;
         self.lines.push(line);
-        self.added(id);
         Ok(())
     }
 
@@ -613,10 +643,23 @@ impl<'a> Aside<'a> {
     }
 }
 
+/// The blocks of each line: one per line of a reply, one tool result per line, the rest of a
+/// prompt together.
+fn parts(message: &Message) -> Vec<&[Block]> {
+    if message.role == Role::Assistant {
+        return message.blocks.chunks(1).collect();
+    }
+    let result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    message
+        .blocks
+        .chunk_by(|a, b| !result(a) && !result(b))
+        .collect()
+}
+
 /// A prompt is written as a string, anything else as blocks.
-fn content(message: &Message) -> Result<Box<RawValue>> {
-    let json = match message.blocks.as_slice() {
-        [Block::Text(text)] if message.role == Role::User => json::quote(text),
+fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
+    let json = match blocks {
+        [Block::Text(text)] if role == Role::User => json::quote(text),
         blocks => blocks_json(blocks)?,
     };
     raw(json)
