@@ -231,3 +231,74 @@ fn control_a_writer_that_acknowledges_too_early_is_caught() {
     };
     assert_eq!(lost(dir.path(), &acknowledged(&output)), ["one"]);
 }
+
+#[test]
+fn each_sync_stands_where_the_promise_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().with_extension("trace");
+    let calls = "trace=write,fdatasync,fsync,flock,renameat,renameat2";
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-f", "-qq", "-y", "-e", calls, "-o"])
+        .arg(&trace);
+    strace.arg(std::env::current_exe().unwrap());
+    strace.args([
+        "--exact",
+        "jsonl_crash::role",
+        "--include-ignored",
+        "--nocapture",
+    ]);
+    let Ok(output) = strace
+        .env("ANNALS_TEST_DIR", dir.path())
+        .stdout(Stdio::null())
+        .output()
+    else {
+        println!("strace is not installed: not checked");
+        return;
+    };
+    assert!(output.status.success());
+    let text = fs::read_to_string(&trace).unwrap();
+    fs::remove_file(&trace).unwrap();
+    let root = dir.path().to_str().unwrap();
+    let seen: Vec<&str> = text.lines().filter_map(|line| event(line, root)).collect();
+    let first = ["lock", "write log", "unlock", "sync log", "sync dir", "ack"];
+    let later = ["lock", "write log", "unlock", "sync log", "ack"];
+    let os = ["ack", "lock", "write log", "unlock", "ack"];
+    let document = [
+        "lock",
+        "write temp",
+        "sync temp",
+        "rename",
+        "sync dir",
+        "unlock",
+        "ack",
+    ];
+    let wanted = [
+        &["ack"][..],
+        &first,
+        &later,
+        &later,
+        &os,
+        &document,
+        &document,
+    ]
+    .concat();
+    assert_eq!(seen, wanted);
+}
+
+fn event(line: &str, root: &str) -> Option<&'static str> {
+    let call = line.split_once(' ')?.1.trim_start();
+    let on = |name: &str| call.contains(&format!("<{root}{name}"));
+    Some(match call.split('(').next()? {
+        "write" if call.contains("\"ack ") => "ack",
+        "write" if on("/log>") => "write log",
+        "write" if on("/.annals-") => "write temp",
+        "fdatasync" if on("/log>") => "sync log",
+        "fsync" if on("/.annals-") => "sync temp",
+        "fsync" if on(">") => "sync dir",
+        "flock" if call.contains("LOCK_UN") => "unlock",
+        "flock" => "lock",
+        "renameat" | "renameat2" | "rename" => "rename",
+        _ => return None,
+    })
+}
