@@ -65,7 +65,7 @@ REASONS = {
     "duplicate id": "Two lines have one id: the SDK begins at the leaf below them, the client (and annals with it) may "
                     "begin at the later line itself.",
     "not UTF-8": "The SDK raises on a log that is not valid UTF-8; annals reads it.",
-    "too deep": "The SDK's JSON parser gives up on deep nesting and skips the line; annals reads it.",
+    "too deep": "The SDK raises on a line that is nested deeper than Python's JSON parser goes; annals reads it.",
 }
 
 

@@ -129,8 +129,8 @@ impl Log {
     /// Appends a record that `make` decides on under the lock, where it sees the length of the log
     /// and can read what was added since it last looked.
     ///
-    /// `make` must not use this log itself, and should read by position: see
-    /// [`read_span`](super::read_span). If it fails, nothing is written.
+    /// `make` must not use this log itself; it may seek in the file. If it fails, nothing is
+    /// written.
     pub fn append_with(
         &self,
         make: impl FnOnce(u64, &File) -> Result<Vec<u8>>,

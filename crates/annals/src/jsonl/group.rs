@@ -122,3 +122,52 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_round_tells_the_covered_why_and_the_others_that_it_is_over() {
+        for _ in 0..50 {
+            let group = Group::default();
+            let (leader, covered) = (group.ticket(), group.ticket());
+            let (started, has_started) = channel();
+            let (release, is_released) = channel();
+            let outcomes = thread::scope(|scope| {
+                let group = &group;
+                let lead = scope.spawn(move || {
+                    group.settle(leader, || {
+                        started.send(()).unwrap();
+                        is_released.recv().unwrap();
+                        Err(io::Error::from_raw_os_error(5))
+                    })
+                });
+                has_started.recv().unwrap();
+                let late = group.ticket();
+                let never = || -> io::Result<()> { panic!("synced again after a failure") };
+                let others =
+                    [covered, late].map(|ticket| scope.spawn(move || group.settle(ticket, never)));
+                thread::yield_now();
+                release.send(()).unwrap();
+                let [covered, late] = others.map(|other| other.join().unwrap());
+                [lead.join().unwrap(), covered, late]
+            });
+            let [
+                Err(Unsettled::Failed(told)),
+                Err(Unsettled::Failed(heard)),
+                Err(Unsettled::Poisoned),
+            ] = outcomes
+            else {
+                panic!("{outcomes:?}");
+            };
+            assert_eq!(
+                (told.raw_os_error(), heard.raw_os_error()),
+                (Some(5), Some(5))
+            );
+        }
+    }
+}

@@ -73,13 +73,12 @@ impl Cursor {
     /// to be what was read; if not, the reader starts again from the front.
     pub fn still_valid(&self, file: &File) -> io::Result<bool> {
         let metadata = file.metadata()?;
-        if (metadata.dev(), metadata.ino()) != (self.dev, self.ino) || metadata.len() < self.offset
-        {
+        if (metadata.dev(), metadata.ino()) != (self.dev, self.ino) {
             return Ok(false);
         }
         match guard(file, self.offset) {
             Ok(guard) => Ok(guard == self.guard),
-            // It shrank between the two looks.
+            // It is shorter than it was.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }

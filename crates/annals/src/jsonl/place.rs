@@ -12,14 +12,16 @@ use super::batch::Batch;
 use super::device::Device;
 use crate::{Error, Result};
 
-/// How often a record is appended again beside a foreign writer that spoils it each time.
-const ATTEMPTS: usize = 16;
+/// How often a batch is written before we give up on a log that changes under it.
+const ATTEMPTS: usize = 4;
 
 /// Writes the batch to where it stands as whole lines, and tells where that is.
 pub(super) fn place(device: &dyn Device, file: &File, path: &Path, batch: &Batch) -> Result<u64> {
     let lines = batch.lines();
-    for _ in 0..ATTEMPTS {
-        let whole = ends_whole(file).map_err(|e| Error::io("read", path, e))?;
+    for attempt in 0..ATTEMPTS {
+        // A look at the last byte can come too late each time beside a busy foreign writer. From
+        // the second attempt on our own `\n` goes first, at the price of a blank line.
+        let whole = attempt == 0 && ends_whole(file).map_err(|e| Error::io("read", path, e))?;
         write_all(device, file, if whole { lines } else { batch.sealing() })
             .map_err(|source| unwritten(path, source))?;
         // After an appending write the descriptor stands behind what it wrote, wherever foreign
@@ -32,7 +34,7 @@ pub(super) fn place(device: &dyn Device, file: &File, path: &Path, batch: &Batch
             return Ok(start);
         }
     }
-    let why = "another program keeps writing into our lines";
+    let why = "another program keeps changing what we write";
     Err(Error::io("append to", path, io::Error::other(why)))
 }
 

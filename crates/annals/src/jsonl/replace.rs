@@ -7,13 +7,16 @@
 //! it, because each replacement gives it a new inode; a sidecar would be one more file in a tree
 //! that belongs to another program. The directory is there anyway and is never unlinked by us.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sha2::Digest as _;
 use tempfile::NamedTempFile;
 
@@ -37,25 +40,17 @@ impl Digest {
 /// Replaces the document at `path`, or makes it with mode 0600.
 ///
 /// With `expect`, only if it still has that digest; otherwise [`Error::Changed`], also when it is
-/// gone. An existing document keeps its mode. A symbolic link is refused: the rename would put a
-/// file in its place and leave its target as it was.
+/// gone. An existing document keeps its mode, and its owner where we may give it. A symbolic link
+/// is refused: the rename would put a file in its place and leave its target as it was.
 pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
     let dir = open_dir(path)?;
     let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
     let old = open_document(path)?;
-    let mode = match &old {
-        Some(file) => file
-            .metadata()
-            .map_err(|e| Error::io("stat", path, e))?
-            .permissions()
-            .mode(),
-        None => 0o600,
-    };
-    let temp = write_temp(path, bytes, mode)?;
+    let temp = write_temp(path, bytes, old.as_ref().map(|(_, metadata)| metadata))?;
     if let Some(expect) = expect {
         // Read as late as possible: foreign writers do not take the lock.
         let now = open_document(path)?
-            .map(|file| read(file, path))
+            .map(|(file, _)| read(file, path))
             .transpose()?;
         if now.is_none_or(|now| Digest::of(&now) != *expect) {
             return Err(Error::Changed {
@@ -74,7 +69,8 @@ pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()>
 /// It appears with its content: a crash cannot leave an empty or half-written one behind.
 pub fn create_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let dir = open_dir(path)?;
-    let temp = write_temp(path, bytes, 0o600)?;
+    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    let temp = write_temp(path, bytes, None)?;
     temp.persist_noclobber(path)
         .map_err(|e| Error::io("create", path, e.error))?;
     dir.sync_all()
@@ -113,23 +109,26 @@ fn open_dir(path: &Path) -> Result<File> {
     File::open(parent(path)).map_err(|e| Error::io("open", parent(path), e))
 }
 
-fn open_document(path: &Path) -> Result<Option<File>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    match OpenOptions::new()
+fn open_document(path: &Path) -> Result<Option<(File, Metadata)>> {
+    let refused = |why: &str| Error::refused(format!("{} {why}", path.display()));
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits().cast_signed())
-        .open(path)
-    {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::LOOP) => {
-            Err(Error::refused(format!(
-                "{} is a symbolic link; annals replaces only files",
-                path.display()
-            )))
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return Err(refused("is a symbolic link; annals replaces only files"));
         }
-        Err(error) => Err(Error::io("open", path, error)),
+        Err(error) => return Err(Error::io("open", path, error)),
+    };
+    let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+    if !metadata.is_file() {
+        return Err(refused("is not a regular file"));
     }
+    Ok(Some((file, metadata)))
 }
 
 fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
@@ -140,19 +139,36 @@ fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
-fn write_temp(path: &Path, bytes: &[u8], mode: u32) -> Result<NamedTempFile> {
+///
+/// Its name depends on the document alone and it is made only under the lock, so one that is
+/// already there was left by a killed process, and is cleared away.
+fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<NamedTempFile> {
     let failed = |source| unwritten(path, source);
-    let mut temp = tempfile::Builder::new()
-        .prefix(".annals-")
-        .suffix(".tmp")
-        .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(parent(path))
-        .map_err(failed)?;
+    let name = path.file_name().unwrap_or_default();
+    let Digest([a, b, c, d, e, f, g, h, ..]) = Digest::of(name.as_encoded_bytes());
+    let tag = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let name = format!(".annals-{tag:016x}.tmp");
+    let make = || {
+        tempfile::Builder::new()
+            .prefix(&name)
+            .rand_bytes(0)
+            .permissions(Permissions::from_mode(0o600))
+            .tempfile_in(parent(path))
+    };
+    let made = make().or_else(|error| {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+        fs::remove_file(parent(path).join(&name))?;
+        make()
+    });
+    let mut temp = made.map_err(failed)?;
     temp.write_all(bytes).map_err(failed)?;
-    if mode & 0o7777 != 0o600 {
-        temp.as_file()
-            .set_permissions(Permissions::from_mode(mode & 0o7777))
-            .map_err(failed)?;
+    if let Some(old) = old {
+        // Only root may give a file away; for others the new owner is who writes, as ever.
+        let _ = fchown(temp.as_file(), Some(old.uid()), Some(old.gid()));
+        let mode = Permissions::from_mode(old.mode() & 0o777);
+        temp.as_file().set_permissions(mode).map_err(failed)?;
     }
     temp.as_file().sync_all().map_err(failed)?;
     Ok(temp)

@@ -117,6 +117,50 @@ fn a_symbolic_link_is_neither_replaced_nor_followed() {
 }
 
 #[test]
+fn what_a_killed_writer_left_is_cleared_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index.json");
+    let digest = Digest::of(b"index.json").0;
+    let tag: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let name = format!(".annals-{tag}.tmp");
+    for leftover in [b"half".as_slice(), b""] {
+        fs::write(dir.path().join(&name), leftover).unwrap();
+        replace(&path, b"2", None).unwrap();
+        assert_eq!(names(dir.path()), ["index.json"]);
+    }
+    symlink(&path, dir.path().join(&name)).unwrap();
+    replace(&path, b"3", Some(&Digest::of(b"2"))).unwrap();
+    assert_eq!(
+        (fs::read(&path).unwrap(), names(dir.path())),
+        (b"3".to_vec(), vec!["index.json".to_owned()])
+    );
+}
+
+#[test]
+fn only_a_file_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for path in [pipe.as_path(), dir.path()] {
+        assert!(
+            matches!(replace(path, b"new", None), Err(Error::Refused(_))),
+            "{}",
+            path.display()
+        );
+    }
+    assert_eq!(names(dir.path()), ["pipe"]);
+}
+
+#[test]
 fn a_new_document_never_takes_the_place_of_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.md");

@@ -228,7 +228,7 @@ fn a_line_of_a_gigabyte_is_passed_in_little_memory() {
     let before = peak_kib();
     let len = 1 << 30;
     let line = io::repeat(b'x').take(len).chain(&b"\nlast\n"[..]);
-    let mut scanner = Scanner::with_capacity_and_cap(line, 64 << 10, 1 << 20);
+    let mut scanner = Scanner::with_capacity_and_cap(line, 64 << 10, 33 << 20);
     let first = scanner.next().unwrap().unwrap();
     assert_eq!(
         (first.len, first.oversize, first.bytes.len()),
@@ -240,7 +240,7 @@ fn a_line_of_a_gigabyte_is_passed_in_little_memory() {
         (len + 1, &b"last"[..], false)
     );
     let grown = peak_kib() - before;
-    assert!(grown < 16 << 10, "grew by {grown} KiB");
+    assert!(grown < 48 << 10, "grew by {grown} KiB");
 }
 
 #[test]
@@ -252,6 +252,7 @@ fn the_tail_reads_only_what_it_needs() {
     let mut counted = Counted {
         inner: fs::File::open(&path).unwrap(),
         read: 0,
+        calls: 0,
     };
     let mut tail = TailReader::new(&mut counted).unwrap();
     for back in 1..=60 {
@@ -270,6 +271,7 @@ fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
     let mut counted = Counted {
         inner: Cursor::new(&input),
         read: 0,
+        calls: 0,
     };
     let mut tail = TailReader::new(&mut counted).unwrap();
     let line = tail.prev().unwrap().unwrap();
@@ -279,17 +281,20 @@ fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
     );
     assert_eq!(tail.prev().unwrap().unwrap().bytes, b"first");
     assert_eq!(counted.read, input.len());
+    assert!(counted.calls < 60, "{} reads", counted.calls);
 }
 
 struct Counted<R> {
     inner: R,
     read: usize,
+    calls: usize,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.read += read;
+        self.calls += 1;
         Ok(read)
     }
 }

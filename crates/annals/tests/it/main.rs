@@ -1,6 +1,7 @@
 //! The library from outside: conformance, crashes, concurrency.
 
 mod jsonl_append;
+mod jsonl_crash;
 mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;

@@ -146,6 +146,10 @@ fn a_disk_full_at_any_byte_loses_and_glues_nothing() {
             acknowledged.push(record(10_000 + at));
         }
         assert_eq!(bench.lost(&acknowledged), 0);
+        assert!(
+            !bench.text().contains("\n\n"),
+            "sealed where nothing was torn"
+        );
     }
 }
 
@@ -207,12 +211,44 @@ fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
 }
 
 #[test]
-fn a_record_that_can_never_stand_whole_is_not_acknowledged() {
+fn a_foreign_writer_that_is_always_in_between_costs_one_more_write() {
+    let bench = Bench::new(b"");
+    let path = bench.path();
+    let writes = Arc::new(AtomicUsize::new(0));
+    let write = {
+        let writes = Arc::clone(&writes);
+        move |file: &File, bytes: &[u8]| {
+            writes.fetch_add(1, Ordering::Relaxed);
+            File::options()
+                .append(true)
+                .open(&path)?
+                .write_all(b"}\n{")?;
+            through(file, bytes)
+        }
+    };
+    let log = bench.open(
+        Durability::Os,
+        Fake {
+            write,
+            sync: |_: &File| Ok(()),
+        },
+    );
+    log.append(b"[1]").unwrap();
+    assert_eq!(writes.load(Ordering::Relaxed), 2);
+    assert_eq!(bench.text(), "}\n{[1]\n}\n{\n[1]\n");
+}
+
+#[test]
+fn a_record_that_is_cut_off_each_time_is_not_acknowledged() {
     let bench = Bench::new(b"");
     let path = bench.path();
     let write = move |file: &File, bytes: &[u8]| {
-        File::options().append(true).open(&path)?.write_all(b"{")?;
-        through(file, bytes)
+        let written = through(file, bytes)?;
+        File::options()
+            .write(true)
+            .open(&path)?
+            .set_len(file.metadata()?.len() - 1)?;
+        Ok(written)
     };
     let log = bench.open(
         Durability::Os,
