@@ -33,7 +33,11 @@ impl Context {
         let roots = if global.root.is_empty() {
             Root::defaults(&env)
         } else {
-            global.root.iter().map(|text| named_root(text)).collect::<Result<_>>()?
+            global
+                .root
+                .iter()
+                .map(|text| named_root(text))
+                .collect::<Result<_>>()?
         };
         let store = Store::new(roots).with_state(state_dir(&env));
         let now = match env.vars.get("ANNALS_NOW") {
@@ -43,7 +47,10 @@ impl Context {
         Ok(Context {
             store,
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
-            clock: Clock { now, zone: TimeZone::system() },
+            clock: Clock {
+                now,
+                zone: TimeZone::system(),
+            },
             json: global.json,
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
@@ -63,7 +70,9 @@ impl Context {
     /// Reads and sums up all sessions, the most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
-        let rows = self.store.sessions(inventory, &|done, total| progress.set(done, total));
+        let rows = self
+            .store
+            .sessions(inventory, &|done, total| progress.set(done, total));
         drop(progress);
         let mut sessions = Vec::with_capacity(rows.len());
         for row in rows {
@@ -87,7 +96,11 @@ impl Context {
         const SHOWN: usize = 3;
         self.warnings += 1;
         if self.verbose || self.warnings <= SHOWN {
-            anstream::eprintln!("{} {}", paint(WARNING, "warning:"), paint(crate::render::style::PLAIN, &error.to_string()));
+            anstream::eprintln!(
+                "{} {}",
+                paint(WARNING, "warning:"),
+                paint(crate::render::style::PLAIN, &error.to_string())
+            );
         } else if self.warnings == SHOWN + 1 {
             anstream::eprintln!("{} and more; -v shows all", paint(WARNING, "warning:"));
         }
@@ -96,15 +109,26 @@ impl Context {
     /// The root that a new session goes to.
     pub(crate) fn writable_root(&self) -> Result<Root> {
         let env = environment();
-        let mut roots = self.store.roots().iter().filter(|root| root.layout.writer().is_some());
+        let mut roots = self
+            .store
+            .roots()
+            .iter()
+            .filter(|root| root.layout.writer().is_some());
         if let Some(root) = roots.next() {
             return Ok(root.clone());
         }
         // Nothing exists yet: the first default place is made.
-        let layout = annals::layout::LAYOUTS.iter().find(|layout| layout.writer().is_some());
-        let place = layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
-        let (layout, path) = place.context("there is no place for sessions; name one with --root")?;
-        Ok(Root { layout: *layout, path })
+        let layout = annals::layout::LAYOUTS
+            .iter()
+            .find(|layout| layout.writer().is_some());
+        let place =
+            layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
+        let (layout, path) =
+            place.context("there is no place for sessions; name one with --root")?;
+        Ok(Root {
+            layout: *layout,
+            path,
+        })
     }
 
     pub(crate) fn finish(self) -> Result<()> {
@@ -122,7 +146,11 @@ fn environment() -> Env {
     let vars = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    Env { home: std::env::home_dir(), cwd: std::env::current_dir().ok(), vars }
+    Env {
+        home: std::env::home_dir(),
+        cwd: std::env::current_dir().ok(),
+        vars,
+    }
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -131,7 +159,12 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Where annals keeps its own things.
 fn state_dir(env: &Env) -> PathBuf {
-    let var = |name: &str| env.vars.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let var = |name: &str| {
+        env.vars
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let home = || env.home.clone().unwrap_or_else(std::env::temp_dir);
     var("ANNALS_STATE_DIR")
         .or_else(|| var("XDG_STATE_HOME").map(|dir| dir.join("annals")))

@@ -16,7 +16,11 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
     let mut said = String::new();
     for part in text {
         if !said.contains(&part) {
-            said = if said.is_empty() { part } else { format!("{said}: {part}") };
+            said = if said.is_empty() {
+                part
+            } else {
+                format!("{said}: {part}")
+            };
         }
     }
     anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &said));
@@ -35,24 +39,31 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
 
 fn hint(error: &anyhow::Error) -> Option<String> {
     let hint = match error.downcast_ref::<Error>()? {
-        Error::NotFound { what: "session", .. } => {
-            "`annals sessions` lists them; the path of a log works too".to_owned()
-        }
-        Error::NotFound { what: "message", .. } => {
-            "`annals tree SESSION` shows the ids of its messages".to_owned()
-        }
+        Error::NotFound {
+            what: "session", ..
+        } => "`annals sessions` lists them; the path of a log works too".to_owned(),
+        Error::NotFound {
+            what: "message", ..
+        } => "`annals tree SESSION` shows the ids of its messages".to_owned(),
         Error::NotFound { what: "layout", .. } => {
-            let names: Vec<&str> =
-                annals::layout::LAYOUTS.iter().map(|layout| layout.name()).collect();
+            let names: Vec<&str> = annals::layout::LAYOUTS
+                .iter()
+                .map(|layout| layout.name())
+                .collect();
             format!("known layouts: {}", names.join(", "))
         }
-        Error::NotFound { what: "deleted session", .. } => {
-            "`annals delete --list` shows what is in the trash".to_owned()
-        }
+        Error::NotFound {
+            what: "deleted session",
+            ..
+        } => "`annals delete --list` shows what is in the trash".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
-        Error::BadId { .. } => "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned(),
+        Error::BadId { .. } => {
+            "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
+        }
         Error::Busy { .. } => "try again when the other program is done".to_owned(),
-        Error::Full { .. } => "make room and run the command again; what was there is untouched".to_owned(),
+        Error::Full { .. } => {
+            "make room and run the command again; what was there is untouched".to_owned()
+        }
         Error::Poisoned { .. } => "check the disk, then run `annals check` on the file".to_owned(),
         Error::Changed { .. } => "run the command again to see the new state".to_owned(),
         Error::Io { source, .. } => match source.kind() {
@@ -60,9 +71,12 @@ fn hint(error: &anyhow::Error) -> Option<String> {
                 "check who owns it (ls -l), or name another root with --root".to_owned()
             }
             std::io::ErrorKind::ReadOnlyFilesystem => {
-                "the file system is read-only; copy the root elsewhere and name it with --root".to_owned()
+                "the file system is read-only; copy the root elsewhere and name it with --root"
+                    .to_owned()
             }
-            std::io::ErrorKind::NotFound => "check the path, or name another root with --root".to_owned(),
+            std::io::ErrorKind::NotFound => {
+                "check the path, or name another root with --root".to_owned()
+            }
             _ => return None,
         },
         Error::Refused(why) if why.contains("being written by another program") => {

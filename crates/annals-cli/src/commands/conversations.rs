@@ -44,14 +44,20 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
     found.truncate(args.filter.limit.unwrap_or(usize::MAX));
     if context.json {
         let rows = found.iter().map(ConversationRow::of).collect();
-        context.out.json(&Document { conversations: rows })?;
+        context.out.json(&Document {
+            conversations: rows,
+        })?;
     } else if found.is_empty() {
         super::overview::nothing(context, true, "conversation")?;
     } else {
         let table = table(&found, context);
         context.out.text(table)?;
     }
-    Ok(if found.is_empty() { Outcome::Nothing } else { Outcome::Fine })
+    Ok(if found.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
 }
 
 fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<ConversationInfo>> {
@@ -60,7 +66,10 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
         Some(id) => vec![context.store.find(&inventory, id)?.files],
         None => {
             let all = context.sessions(&inventory);
-            let filter = SessionFilter { limit: None, ..args.filter.clone() };
+            let filter = SessionFilter {
+                limit: None,
+                ..args.filter.clone()
+            };
             let rows = filter.apply(context, all)?;
             let keep = |files: &&annals::store::SessionFiles| {
                 rows.iter().any(|row| {
@@ -95,10 +104,18 @@ fn table(conversations: &[ConversationInfo], context: &Context) -> String {
         Column::new("BRANCH").min(12).priority(60),
     ]);
     for row in conversations {
-        let id = format!("{}@{}", head(row.session.as_str(), session_len), head(&row.leaf, leaf_len));
+        let id = format!(
+            "{}@{}",
+            head(row.session.as_str(), session_len),
+            head(&row.leaf, leaf_len)
+        );
         table.row([
             Cell::new(id),
-            Cell::new(row.updated.map(|time| context.clock.ago(time)).unwrap_or_default()),
+            Cell::new(
+                row.updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
             Cell::new(size::count(row.messages as u64)),
             Cell::new(if row.resumes { "➤" } else { "" }),
             match &row.title {

@@ -39,9 +39,20 @@ pub(crate) struct Period {
 
 impl Period {
     /// Both ends as moments.
-    pub(crate) fn resolve(&self, context: &Context) -> Result<(Option<Timestamp>, Option<Timestamp>)> {
-        let since = self.since.as_deref().map(|text| context.clock.since(text)).transpose()?;
-        let until = self.until.as_deref().map(|text| context.clock.until(text)).transpose()?;
+    pub(crate) fn resolve(
+        &self,
+        context: &Context,
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>)> {
+        let since = self
+            .since
+            .as_deref()
+            .map(|text| context.clock.since(text))
+            .transpose()?;
+        let until = self
+            .until
+            .as_deref()
+            .map(|text| context.clock.until(text))
+            .transpose()?;
         Ok((since, until))
     }
 }
@@ -56,17 +67,25 @@ impl SessionFilter {
         let (since, until) = self.period.resolve(context)?;
         let project = self.project.as_deref().map(resolve_dir);
         sessions.retain(|session| {
-            let in_project = project.as_deref().is_none_or(|wanted| session.in_project(wanted));
+            let in_project = project
+                .as_deref()
+                .is_none_or(|wanted| session.in_project(wanted));
             // A session counts for a period if it was at work in it.
             let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
             let until = until.is_none_or(|until| {
-                session.started.or(session.updated).is_some_and(|time| time <= until)
+                session
+                    .started
+                    .or(session.updated)
+                    .is_some_and(|time| time <= until)
             });
             let model = self
                 .model
                 .as_deref()
                 .is_none_or(|wanted| session.models.iter().any(|model| model.contains(wanted)));
-            let tag = self.tag.as_deref().is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
+            let tag = self
+                .tag
+                .as_deref()
+                .is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
             in_project && since && until && model && tag
         });
         if let Some(limit) = self.limit {

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod conversations;
+mod entry;
 mod filter;
 mod overview;
 mod projects;

@@ -66,26 +66,47 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
     } else {
         print(context, &inventory, &sessions)?;
     }
-    Ok(if sessions.is_empty() { Outcome::Nothing } else { Outcome::Fine })
+    Ok(if sessions.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
 }
 
 /// Says that there is nothing, and what to do about it.
 pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Result<()> {
     if filtered {
-        context.out.line(format_args!("No {what} fits. `annals {what}s` lists all of them."))?;
+        context.out.line(format_args!(
+            "No {what} fits. `annals {what}s` lists all of them."
+        ))?;
         return Ok(());
     }
-    let roots: Vec<String> =
-        context.store.roots().iter().map(|root| root.path.display().to_string()).collect();
+    let roots: Vec<String> = context
+        .store
+        .roots()
+        .iter()
+        .map(|root| root.path.display().to_string())
+        .collect();
     if roots.is_empty() {
-        context.out.line("No agent history was found in the usual places.")?;
+        context
+            .out
+            .line("No agent history was found in the usual places.")?;
     } else {
-        context.out.line(format_args!("No {what}s in {}.", paint(PATH, &roots.join(", "))))?;
+        context.out.line(format_args!(
+            "No {what}s in {}.",
+            paint(PATH, &roots.join(", "))
+        ))?;
     }
     context.out.blank()?;
-    context.out.line("  annals demo                 makes a sample history to look at")?;
-    context.out.line("  annals --root PATH          looks somewhere else")?;
-    context.out.line("  annals new --cwd DIR        begins a session")?;
+    context
+        .out
+        .line("  annals demo                 makes a sample history to look at")?;
+    context
+        .out
+        .line("  annals --root PATH          looks somewhere else")?;
+    context
+        .out
+        .line("  annals new --cwd DIR        begins a session")?;
     Ok(())
 }
 
@@ -103,7 +124,10 @@ fn document<'a>(
             .map(|root| RootRow {
                 layout: root.layout.name(),
                 path: &root.path,
-                sessions: sessions.iter().filter(|session| session.root == root.path).count(),
+                sessions: sessions
+                    .iter()
+                    .filter(|session| session.root == root.path)
+                    .count(),
                 bytes: root_bytes(inventory, &root.path),
             })
             .collect(),
@@ -118,14 +142,20 @@ fn document<'a>(
         damaged_sessions: sessions.iter().filter(|session| session.flaws > 0).count(),
         flaws: sessions.iter().map(|session| session.flaws).sum(),
         deleted_within_7_days: leaving(sessions, now).len(),
-        expired: sessions.iter().filter(|session| session.state_at(now) == State::Expired).count(),
+        expired: sessions
+            .iter()
+            .filter(|session| session.state_at(now) == State::Expired)
+            .count(),
     }
 }
 
 fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo]) -> Result<()> {
     let projects = ProjectInfo::of(sessions.iter());
     for root in context.store.roots() {
-        let count = sessions.iter().filter(|session| session.root == root.path).count();
+        let count = sessions
+            .iter()
+            .filter(|session| session.root == root.path)
+            .count();
         let line = format!(
             "{}  {}  {}, {}",
             paint(BOLD, root.layout.name()),
@@ -149,20 +179,30 @@ fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo])
     ];
     context.out.line(facts.join(" · "))?;
     if let Some(newest) = newest {
-        context.out.line(format_args!("{} {}", paint(DIM, "last activity"), context.clock.ago(newest)))?;
+        context.out.line(format_args!(
+            "{} {}",
+            paint(DIM, "last activity"),
+            context.clock.ago(newest)
+        ))?;
     }
     context.out.blank()?;
     activity(context, sessions)?;
     health(context, sessions)?;
     context.out.blank()?;
-    let shown = projects.get(..projects.len().min(SHOWN)).unwrap_or_default();
+    let shown = projects
+        .get(..projects.len().min(SHOWN))
+        .unwrap_or_default();
     let table = super::projects::table(shown, context);
     context.out.text(table)?;
     more(context, projects.len(), "projects")?;
     context.out.blank()?;
     let len = short_len(sessions.iter().map(|session| session.id.as_str()));
-    let lively: Vec<SessionInfo> =
-        sessions.iter().filter(|session| session.messages > 0).take(SHOWN).cloned().collect();
+    let lively: Vec<SessionInfo> = sessions
+        .iter()
+        .filter(|session| session.messages > 0)
+        .take(SHOWN)
+        .cloned()
+        .collect();
     let table = super::sessions::table(&lively, context, len);
     context.out.text(table)?;
     more(context, sessions.len(), "sessions")
@@ -183,8 +223,12 @@ fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         *by_day.entry(*day).or_default() += count;
     }
     let today = context.clock.now.to_zoned(jiff::tz::TimeZone::UTC).date();
-    let days = (0..30).rev().filter_map(|back: i64| today.checked_sub(back.days()).ok());
-    let counts: Vec<u64> = days.map(|day| by_day.get(&day).copied().unwrap_or(0)).collect();
+    let days = (0..30)
+        .rev()
+        .filter_map(|back: i64| today.checked_sub(back.days()).ok());
+    let counts: Vec<u64> = days
+        .map(|day| by_day.get(&day).copied().unwrap_or(0))
+        .collect();
     for length in [7, 30] {
         let recent = recent(context, sessions, length);
         let mut line = format!(
@@ -206,7 +250,9 @@ fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
 fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     let damaged = sessions.iter().filter(|session| session.flaws > 0).count();
     if damaged == 0 {
-        context.out.line(format_args!("{} no damage found", paint(SUCCESS, "✓")))?;
+        context
+            .out
+            .line(format_args!("{} no damage found", paint(SUCCESS, "✓")))?;
     } else {
         let flaws: usize = sessions.iter().map(|session| session.flaws).sum();
         let text = format!(
@@ -225,7 +271,10 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         );
         context.out.line(paint(WARNING, &text))?;
     }
-    let expired = sessions.iter().filter(|session| session.state_at(now) == State::Expired).count();
+    let expired = sessions
+        .iter()
+        .filter(|session| session.state_at(now) == State::Expired)
+        .count();
     if expired > 0 {
         let text = format!(
             "! {} past the age at which their own program deletes them when it next starts",
@@ -238,20 +287,30 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
 
 /// Sessions that their own program will delete soon.
 fn leaving(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
-    let soon = now.checked_add(SignedDuration::from_hours(SOON * 24)).unwrap_or(now);
+    let soon = now
+        .checked_add(SignedDuration::from_hours(SOON * 24))
+        .unwrap_or(now);
     let leaves = |session: &&SessionInfo| {
-        session.expires.is_some_and(|expires| expires >= now && expires < soon)
+        session
+            .expires
+            .is_some_and(|expires| expires >= now && expires < soon)
     };
     sessions.iter().filter(leaves).collect()
 }
 
 fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
     let now = context.clock.now;
-    let start = now.checked_sub(SignedDuration::from_hours(days * 24)).unwrap_or(now);
+    let start = now
+        .checked_sub(SignedDuration::from_hours(days * 24))
+        .unwrap_or(now);
     let first = start.to_zoned(jiff::tz::TimeZone::UTC).date();
     let mut recent = Recent::default();
     for session in sessions {
-        let messages: u64 = session.messages_by_day.range(first..).map(|(_, count)| count).sum();
+        let messages: u64 = session
+            .messages_by_day
+            .range(first..)
+            .map(|(_, count)| count)
+            .sum();
         recent.messages += messages;
         recent.sessions += usize::from(messages > 0);
         for ((day, _), usage) in &session.usage_by_day {
@@ -265,7 +324,14 @@ fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
 }
 
 fn root_bytes(inventory: &Inventory, root: &Path) -> u64 {
-    let sessions = inventory.sessions.iter().filter(|files| files.root.path == root);
-    let others = inventory.others.iter().filter(|(other, _)| other.path == root);
-    sessions.map(|files| files.bytes()).sum::<u64>() + others.map(|(_, file)| file.id.len).sum::<u64>()
+    let sessions = inventory
+        .sessions
+        .iter()
+        .filter(|files| files.root.path == root);
+    let others = inventory
+        .others
+        .iter()
+        .filter(|(other, _)| other.path == root);
+    sessions.map(|files| files.bytes()).sum::<u64>()
+        + others.map(|(_, file)| file.id.len).sum::<u64>()
 }

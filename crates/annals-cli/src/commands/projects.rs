@@ -35,46 +35,73 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
     let limit = args.filter.limit.unwrap_or(usize::MAX);
-    let filter = SessionFilter { limit: None, ..args.filter.clone() };
+    let filter = SessionFilter {
+        limit: None,
+        ..args.filter.clone()
+    };
     let sessions = filter.apply(context, all)?;
     let mut projects = ProjectInfo::of(sessions.iter());
     projects.truncate(limit);
     if context.json {
-        context.out.json(&Document { projects: &projects })?;
+        context.out.json(&Document {
+            projects: &projects,
+        })?;
     } else if projects.is_empty() {
         super::overview::nothing(context, args.filter.is_set(), "project")?;
     } else {
         let table = table(&projects, context);
         context.out.text(table)?;
     }
-    Ok(if projects.is_empty() { Outcome::Nothing } else { Outcome::Fine })
+    Ok(if projects.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
 }
 
 /// The table of projects.
 pub(crate) fn table(projects: &[ProjectInfo], context: &Context) -> String {
-    let several_roots = projects
-        .iter()
-        .any(|project| projects.first().is_some_and(|first| first.root != project.root));
+    let several_roots = projects.iter().any(|project| {
+        projects
+            .first()
+            .is_some_and(|first| first.root != project.root)
+    });
     let mut table = Table::new([
         Column::new("PROJECT").min(10).max(32).style(TITLE),
         Column::new("SESSIONS").right(),
         Column::new("UPDATED").style(DIM),
         Column::new("SIZE").right().priority(60),
         Column::new("PATH").min(12).middle().style(PATH),
-        Column::new(if several_roots { "ROOT" } else { "" }).min(8).middle().priority(30).style(DIM),
+        Column::new(if several_roots { "ROOT" } else { "" })
+            .min(8)
+            .middle()
+            .priority(30)
+            .style(DIM),
     ]);
     for project in projects {
         table.row([
             Cell::new(&project.name),
             Cell::new(size::count(project.sessions as u64)),
-            Cell::new(project.updated.map(|time| context.clock.ago(time)).unwrap_or_default()),
+            Cell::new(
+                project
+                    .updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
             Cell::new(size::bytes(project.bytes)),
             if project.guessed {
-                Cell::styled("no session tells its directory; this is a folder's name", DIM)
+                Cell::styled(
+                    "no session tells its directory; this is a folder's name",
+                    DIM,
+                )
             } else {
                 Cell::new(&project.path)
             },
-            Cell::new(if several_roots { project.root.display().to_string() } else { String::new() }),
+            Cell::new(if several_roots {
+                project.root.display().to_string()
+            } else {
+                String::new()
+            }),
         ]);
     }
     table.render(context.out.width())

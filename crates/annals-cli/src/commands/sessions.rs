@@ -43,7 +43,10 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     }
     if context.json {
         let now = context.clock.now;
-        let rows = sessions.iter().map(|session| SessionRow::of(session, now)).collect();
+        let rows = sessions
+            .iter()
+            .map(|session| SessionRow::of(session, now))
+            .collect();
         context.out.json(&Document { sessions: rows })?;
     } else if sessions.is_empty() {
         super::overview::nothing(context, args.filter.is_set(), "session")?;
@@ -51,13 +54,19 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         let table = table(&sessions, context, len);
         context.out.text(table)?;
     }
-    Ok(if sessions.is_empty() { Outcome::Nothing } else { Outcome::Fine })
+    Ok(if sessions.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
 }
 
 /// The table of sessions, as wide as the terminal allows.
 pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) -> String {
     let several_projects = sessions.iter().any(|session| {
-        sessions.first().is_some_and(|first| first.project.path != session.project.path)
+        sessions
+            .first()
+            .is_some_and(|first| first.project.path != session.project.path)
     });
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
@@ -72,20 +81,43 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) 
         Column::new("").style(WARNING),
     ]);
     for session in sessions {
-        let number = |n: u64| if n == 0 { String::new() } else { size::count(n) };
+        let number = |n: u64| {
+            if n == 0 {
+                String::new()
+            } else {
+                size::count(n)
+            }
+        };
         let marks = marks(session, context);
         table.row([
             Cell::new(head(session.id.as_str(), id_len)),
-            Cell::new(session.updated.map(|time| context.clock.ago(time)).unwrap_or_default()),
-            Cell::new(if several_projects { session.project.name() } else { "" }),
+            Cell::new(
+                session
+                    .updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
+            Cell::new(if several_projects {
+                session.project.name()
+            } else {
+                ""
+            }),
             match &session.title {
                 Some(title) => Cell::new(&title.text),
                 None => Cell::styled(untitled(session), DIM),
             },
             Cell::new(number(session.messages)),
-            Cell::new(number(if session.conversations > 1 { session.conversations as u64 } else { 0 })),
+            Cell::new(number(if session.conversations > 1 {
+                session.conversations as u64
+            } else {
+                0
+            })),
             Cell::new(number(session.agents as u64)),
-            Cell::new(if session.usage.is_zero() { String::new() } else { size::compact(session.usage.total()) }),
+            Cell::new(if session.usage.is_zero() {
+                String::new()
+            } else {
+                size::compact(session.usage.total())
+            }),
             Cell::new(size::bytes(session.bytes)),
             Cell::new(marks),
         ]);
@@ -94,7 +126,11 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) 
 }
 
 fn untitled(session: &SessionInfo) -> &'static str {
-    if session.messages == 0 { "(empty)" } else { "(no title)" }
+    if session.messages == 0 {
+        "(empty)"
+    } else {
+        "(no title)"
+    }
 }
 
 fn marks(session: &SessionInfo, context: &Context) -> String {
