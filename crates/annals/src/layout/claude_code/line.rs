@@ -289,8 +289,8 @@ mod content {
         pub(crate) answers: Vec<Key>,
         /// There are tool results.
         pub(crate) results: bool,
-        /// The whole text, as a key by which a sub-agent's first message finds the call it came from.
-        pub(crate) asked: Option<Key>,
+        /// The whole text, by which a sub-agent's first message finds the call it came from.
+        pub(crate) asked: Option<Box<str>>,
         /// Calls that hand a prompt to a sub-agent.
         pub(crate) delegations: Vec<(Key, Key)>,
     }
@@ -312,7 +312,7 @@ mod content {
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
             let prompt = (!is_client_text(text)).then(|| opening(text));
-            let asked = (text.len() < LONGEST_TASK).then(|| Key::of(text));
+            let asked = (text.len() < LONGEST_TASK).then(|| text.into());
             Ok(Content {
                 prompt,
                 asked,
