@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use annals::layout::Env;
-use annals::store::{Inventory, Root, SessionInfo, Store, Target};
+use annals::store::{Inventory, Root, SessionFiles, SessionInfo, Store, Target, WriteOptions};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) out: Out,
     pub(crate) clock: Clock,
     pub(crate) json: bool,
+    /// The time was given from outside.
+    fixed: bool,
     verbose: bool,
     /// The user named the roots.
     pub(crate) named_roots: bool,
@@ -40,10 +42,11 @@ impl Context {
                 .collect::<Result<_>>()?
         };
         let store = Store::new(roots).with_state(state_dir(&env));
-        let now = match env.vars.get("ANNALS_NOW") {
-            Some(text) => text.parse().context("ANNALS_NOW is not a time")?,
-            None => Timestamp::now(),
+        let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
+            Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
+            None => None,
         };
+        let now = fixed.unwrap_or_else(Timestamp::now);
         Ok(Context {
             store,
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
@@ -52,6 +55,7 @@ impl Context {
                 zone: TimeZone::system(),
             },
             json: global.json,
+            fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
             warnings: 0,
@@ -89,6 +93,20 @@ impl Context {
     pub(crate) fn find(&mut self, id: &str) -> Result<Target> {
         let inventory = self.inventory();
         Ok(self.store.find(&inventory, id)?)
+    }
+
+    /// Finds a session where a message of it would make no sense.
+    pub(crate) fn find_session(&mut self, id: &str) -> Result<SessionFiles> {
+        let target = self.find(id)?;
+        if let Some(message) = target.message {
+            anyhow::bail!("`{id}` names the message {message}; this takes a whole session");
+        }
+        Ok(target.files)
+    }
+
+    /// How changes are written.
+    pub(crate) fn writing(&self) -> WriteOptions {
+        WriteOptions { now: self.fixed.then_some(self.clock.now), ..WriteOptions::default() }
     }
 
     /// Tells of something that could not be read, and goes on.

@@ -1,15 +1,23 @@
 //! The verbs, one file each: `XArgs` and `run`.
 
+mod append;
 mod check;
 mod completions;
 mod conversations;
 mod entry;
+mod draft;
 mod filter;
+mod fork;
+mod input;
+mod new;
+mod note;
 mod overview;
 mod projects;
 mod row;
 mod sessions;
 mod show;
+mod tag;
+mod title;
 mod tree;
 
 use anyhow::Result;
@@ -39,6 +47,18 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
+    /// Begin a session
+    New(new::NewArgs),
+    /// Add messages to a session
+    Append(append::AppendArgs),
+    /// Copy a conversation into a session of its own
+    Fork(fork::ForkArgs),
+    /// Give a session a title
+    Title(title::TitleArgs),
+    /// Label a session
+    Tag(tag::TagArgs),
+    /// Add a remark to a session, which its agent never sees
+    Note(note::NoteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -54,6 +74,12 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
+        Some(Command::New(args)) => new::run(&args, context),
+        Some(Command::Append(args)) => append::run(&args, context),
+        Some(Command::Fork(args)) => fork::run(&args, context),
+        Some(Command::Title(args)) => title::run(&args, context),
+        Some(Command::Tag(args)) => tag::run(&args, context),
+        Some(Command::Note(args)) => note::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

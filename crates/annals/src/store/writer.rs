@@ -40,6 +40,8 @@ pub struct WriteOptions {
     pub live: bool,
     /// Write even on a network file system.
     pub network: bool,
+    /// The time to write by instead of the system's: for histories written after the fact.
+    pub now: Option<Timestamp>,
 }
 
 /// A session open for writing. Threads may share it.
@@ -244,7 +246,7 @@ impl Store {
                 anchored: true,
                 beside: Vec::new(),
             };
-            let plan = plan(writer, &head, &Change::Append(vec![draft]))?;
+            let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
             for edit in plan.edits {
                 if let Edit::Append { lines, .. } = edit {
                     lines.iter().for_each(|line| {
@@ -381,7 +383,7 @@ impl SessionWriter {
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
                     tail.catch_up(&self.root, &self.log_path, handle, end, self.options.live)?;
-                    let plan = plan(writer, &tail.head, change)?;
+                    let plan = plan(writer, &tail.head, change, self.options.now)?;
                     let (lines, others) = self.split(plan.edits)?;
                     documents = others;
                     tail.advance(&self.root, end, &lines, plan.leaf);
@@ -391,7 +393,7 @@ impl SessionWriter {
                 })
                 .inspect_err(|_| self.tail().forget())?;
         } else {
-            let plan = plan(writer, &self.tail().head, change)?;
+            let plan = plan(writer, &self.tail().head, change, self.options.now)?;
             documents = self.split(plan.edits)?.1;
         }
         // A crash before this leaves the derived documents behind, never the log.
@@ -721,13 +723,18 @@ fn refuse_live(path: &Path, metadata: &std::fs::Metadata, newest: Option<&Entry>
     Ok(())
 }
 
-fn plan(writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+fn plan(
+    writer: &dyn Writer,
+    head: &Head,
+    change: &Change,
+    now: Option<Timestamp>,
+) -> Result<Plan> {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     writer.plan(
         head,
         change,
         &mut Stamp {
-            now: Timestamp::now(),
+            now: now.unwrap_or_else(Timestamp::now),
             fresh: &mut fresh,
         },
     )
