@@ -177,7 +177,43 @@ pub(crate) use object;
 ///
 /// A member that is there several times is set everywhere; one that is missing is added at the end.
 /// `None` if `object` is not an object.
-pub(crate) fn set_members(object: &str, members: &[(&str, &str)]) -> Option<String> {
+pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec<u8>> {
+    match str::from_utf8(object) {
+        Ok(text) => set_in_text(text, members).map(String::into_bytes),
+        // One character per byte, and back: JSON needs no more than ASCII to be told apart.
+        Err(_) => {
+            let text: String = object.iter().map(|&byte| char::from(byte)).collect();
+            let ascii: Vec<(&str, String)> = members
+                .iter()
+                .map(|(name, value)| (*name, escape_non_ascii(value)))
+                .collect();
+            let ascii: Vec<(&str, &str)> = ascii
+                .iter()
+                .map(|(name, value)| (*name, value.as_str()))
+                .collect();
+            let edited = set_in_text(&text, &ascii)?;
+            edited.chars().map(|c| u8::try_from(c).ok()).collect()
+        }
+    }
+}
+
+/// JSON text with escapes in the place of all characters beyond ASCII.
+fn escape_non_ascii(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() {
+            escaped.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    escaped
+}
+
+fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
     let pairs: Pairs<'_> = serde_json::from_str(object).ok()?;
     let mut edited = String::with_capacity(object.len() + 64);
     let mut done = 0;
@@ -328,7 +364,9 @@ mod tests {
 
     #[test]
     fn members_are_set_where_they_stand() {
-        let set = |object, members: &[_]| set_members(object, members);
+        let set = |object: &str, members: &[_]| {
+            set_members(object.as_bytes(), members).map(|bytes| String::from_utf8(bytes).unwrap())
+        };
         let object = r#"{"s":"old" , "n":1e5,"\ud83d":[ 1 ],"s":"older"}"#;
         assert_eq!(
             set(object, &[("s", "\"new\""), ("f", "{}")]).as_deref(),
@@ -339,6 +377,10 @@ mod tests {
             Some(r#"{"a":1,"b":2}"#)
         );
         assert_eq!(set("[1]", &[("a", "1")]), None);
+        assert_eq!(
+            set_members(b"{\"s\":\"\xff\",\"t\":1}", &[("t", "\"\u{e9}\"")]).as_deref(),
+            Some(&b"{\"s\":\"\xff\",\"t\":\"\\u00e9\"}"[..])
+        );
     }
 
     #[test]

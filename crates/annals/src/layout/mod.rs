@@ -130,8 +130,19 @@ pub struct Graft<'a> {
     pub to: &'a SessionId,
     /// Its id.
     pub id: &'a EntryId,
-    /// What it hangs from in the fork, where a chain replaces parallel branches; `None` keeps it.
-    pub parent: Option<&'a EntryId>,
+    /// What it hangs from in the fork.
+    pub parent: Parent<'a>,
+}
+
+/// What a copied record hangs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent<'a> {
+    /// What it hung from before.
+    Keep,
+    /// Nothing: what it hung from is not in the fork.
+    None,
+    /// The entry before it, where a chain replaces parallel branches.
+    Entry(&'a EntryId),
 }
 
 /// A session that is to be.

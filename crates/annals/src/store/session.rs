@@ -106,16 +106,14 @@ impl Session {
 
     /// The main agent's tree.
     pub fn tree(&self) -> Option<&Tree> {
-        self.trees.first()
+        self.main().map(|(_, _, tree)| tree)
     }
 
     /// The main agent's log.
     pub fn main(&self) -> Option<(&FoundFile, &LogScan, &Tree)> {
-        Some((
-            self.files.logs().next()?,
-            self.logs.first()?,
-            self.trees.first()?,
-        ))
+        // Sub-agents may outlive the log that they belong to; theirs is not the main one.
+        let file = self.files.log.as_ref()?;
+        Some((file, self.logs.first()?, self.trees.first()?))
     }
 
     /// A log by its place in [`SessionFiles::logs`].
@@ -258,7 +256,7 @@ impl Session {
 
     /// The id of an entry of the main log.
     pub fn entry_id(&self, at: usize) -> Option<EntryId> {
-        self.logs.first()?.outlines.get(at)?.id()
+        self.main()?.1.outlines.get(at)?.id()
     }
 
     /// The todos of each agent, by the agent's id; the main agent's come first.
@@ -305,7 +303,7 @@ impl Session {
     }
 
     fn facts(&self) -> impl DoubleEndedIterator<Item = &Fact> {
-        let main = self.logs.first().into_iter();
+        let main = self.main().map(|(_, scan, _)| scan).into_iter();
         main.flat_map(|scan| &scan.outlines)
             .flat_map(|outline| &outline.facts)
     }

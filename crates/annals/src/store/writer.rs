@@ -15,7 +15,8 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Create, Durability, Ending, Log, Options, Scanner, TailReader};
 use crate::layout::{
-    Change, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp, Writer,
+    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Record, Sink, Spawn, Stamp,
+    Writer,
 };
 use crate::model::{
     Artifact, Block, Body, Draft, Entry, EntryId, Kind, SessionId, Span, TitleSource, Todo,
@@ -210,12 +211,16 @@ impl Store {
             let Some(id) = outline.id() else { continue };
             let record = log::record_bytes(&handle, file, outline.span)?;
             // A compaction begins a chain of its own; everything else hangs from what comes before.
-            let above = parent.as_ref().filter(|_| outline.kind != Kind::Compaction);
+            let parent_is = match &parent {
+                None => Parent::None,
+                Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
+                Some(above) => Parent::Entry(above),
+            };
             let graft = Graft {
                 from,
                 to: &to,
                 id: &id,
-                parent: above,
+                parent: parent_is,
             };
             bytes.extend(writer.transplant(&record, &graft));
             bytes.push(b'\n');

@@ -5,3 +5,5 @@ mod jsonl_crash;
 mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
+mod laws;
+mod support;

@@ -51,7 +51,9 @@ impl Decoder for Document {
         let mut sink = Sink::default();
         self.decode(record, &mut sink);
         out.flaws.append(&mut sink.flaws);
-        out.found.extend(sink.found.into_iter().map(|entry| {
+        let readable = |entry: &Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
+        let found = sink.found.into_iter().filter(readable);
+        out.found.extend(found.map(|entry| {
             let mut outline = Outline::at(entry.span);
             outline.time = entry.time;
             match entry.body {
@@ -75,6 +77,7 @@ impl Decoder for Document {
             return;
         }
         let mut time = None;
+        let flaws_before = out.flaws.len();
         let body = match self.0 {
             ArtifactKind::Todos => todos(record, out),
             ArtifactKind::Task => record.object(out, |text| {
@@ -118,6 +121,7 @@ impl Decoder for Document {
             }
             _ => None,
         };
+        let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
         out.found.push(Entry {
             span: record.span,
             id: None,
@@ -127,10 +131,7 @@ impl Decoder for Document {
             sidechain: false,
             program: None,
             place: Place::default(),
-            body: body.unwrap_or(Body::Opaque {
-                kind: None,
-                flaw: None,
-            }),
+            body: body.unwrap_or(Body::Opaque { kind: None, flaw }),
         });
     }
 }

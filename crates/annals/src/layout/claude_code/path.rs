@@ -1,6 +1,6 @@
 //! Where things lie.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
@@ -18,19 +18,13 @@ const DIRS: [&str; 6] = [
 ];
 
 pub(super) fn enters(dir: &Path) -> bool {
-    let first = dir
-        .components()
-        .next()
-        .and_then(|part| part.as_os_str().to_str());
-    first.is_some_and(|first| DIRS.contains(&first))
+    let parts = parts(dir).unwrap_or_default();
+    parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
-    let parts: Vec<&str> = path
-        .components()
-        .map(|part| part.as_os_str().to_str())
-        .collect::<Option<_>>()?;
+    let parts = parts(path)?;
     let mut artifact = match *parts.as_slice() {
         ["history.jsonl"] => Artifact::of(K::History),
         ["settings.json"] => Artifact::of(K::Settings),
@@ -73,6 +67,15 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     // An empty name could not be told from none.
     artifact.name = artifact.name.filter(|name| !name.is_empty());
     Some(artifact)
+}
+
+/// The names that a path consists of; `None` if it leads anywhere but down.
+fn parts(path: &Path) -> Option<Vec<&str>> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    path.components().map(name).collect()
 }
 
 fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {

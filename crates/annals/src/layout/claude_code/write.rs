@@ -12,12 +12,15 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::{Change, Edit, Graft, Head, NewSession, PROGRAM, Plan, Spawn, Stamp, Writer};
+use crate::layout::{
+    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
+};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
     Usage,
 };
 
+use super::line::Line;
 use super::{ClaudeCode, encode_path, path};
 
 /// The client version whose lines we write like.
@@ -76,22 +79,27 @@ impl Writer for ClaudeCode {
     }
 
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Vec<u8> {
-        let Ok(text) = str::from_utf8(record) else {
-            return record.to_owned();
-        };
+        let text = String::from_utf8_lossy(record);
+        let line: Line<'_> = serde_json::from_str(&text).unwrap_or_default();
         let session = json::quote(graft.to.as_str());
         let origin = format!(
             r#"{{"sessionId":{},"messageUuid":{}}}"#,
             json::quote(graft.from.as_str()),
             json::quote(graft.id.as_str())
         );
-        let parent = graft.parent.map(|parent| json::quote(parent.as_str()));
+        let parent = match graft.parent {
+            Parent::Entry(parent) => Some(json::quote(parent.as_str())),
+            Parent::None if line.parent.filled().is_some() => Some("null".to_owned()),
+            Parent::None | Parent::Keep => None,
+        };
         let mut members = vec![
             ("sessionId", session.as_str()),
             ("forkedFrom", origin.as_str()),
         ];
         members.extend(parent.as_deref().map(|parent| ("parentUuid", parent)));
-        json::set_members(text, &members).map_or_else(|| record.to_owned(), String::into_bytes)
+        // The client skips side chains, and here it is the main chain.
+        members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
+        json::set_members(record, &members).unwrap_or_else(|| record.to_owned())
     }
 }
 
@@ -222,7 +230,7 @@ impl Pen<'_, '_> {
     ) -> Result<()> {
         let content = content(message.role, blocks)?;
         let answers = message.role == Role::Assistant;
-        let line = Line {
+        let line = Written {
             parent: parent.map(EntryId::as_str),
             message: Some(Said {
                 id: response,
@@ -264,7 +272,7 @@ impl Pen<'_, '_> {
         }
         let id = EntryId::new(&(self.stamp.fresh)());
         let timestamp = self.tick(None);
-        let line = encode(&Line {
+        let line = encode(&Written {
             logical_parent: Some(leaf.as_str()),
             subtype: Some("compact_boundary"),
             content: Some("Conversation compacted"),
@@ -408,9 +416,9 @@ impl Pen<'_, '_> {
         time
     }
 
-    fn common<'l>(&'l self, kind: &'l str, id: &'l EntryId, timestamp: Timestamp) -> Line<'l> {
+    fn common<'l>(&'l self, kind: &'l str, id: &'l EntryId, timestamp: Timestamp) -> Written<'l> {
         let head = self.head;
-        Line {
+        Written {
             parent: None,
             logical_parent: None,
             sidechain: head.agent.is_some(),
@@ -440,7 +448,7 @@ impl Pen<'_, '_> {
 
 /// The members of a line, in the client's order.
 #[derive(Serialize)]
-struct Line<'a> {
+struct Written<'a> {
     #[serde(rename = "parentUuid")]
     parent: Option<&'a str>,
     #[serde(rename = "logicalParentUuid", skip_serializing_if = "Option::is_none")]

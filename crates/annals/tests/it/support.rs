@@ -1,0 +1,284 @@
+//! What the tests of the library share: fixtures, copies of them, and pictures of whole trees.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use annals::layout::{LAYOUTS, Layout};
+use annals::model::{Block, Body, Entry};
+use annals::store::{
+    FoundFile, Inventory, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
+};
+use sha2::Digest as _;
+use tempfile::TempDir;
+
+/// One fixture: a whole root of one layout.
+pub(crate) struct Case {
+    pub(crate) layout: &'static dyn Layout,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
+}
+
+/// Every fixture of every layout.
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for layout in LAYOUTS {
+        let folder = fixtures().join(layout.name());
+        let mut found: Vec<PathBuf> = fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
+            .collect();
+        assert!(!found.is_empty(), "{} has no fixtures", layout.name());
+        found.sort();
+        cases.extend(found.into_iter().map(|path| Case {
+            layout: *layout,
+            name: path.file_name().unwrap().to_str().unwrap().to_owned(),
+            path,
+        }));
+    }
+    cases
+}
+
+pub(crate) fn case(name: &str) -> Case {
+    cases()
+        .into_iter()
+        .find(|case| case.name == name)
+        .unwrap_or_else(|| panic!("no fixture {name}"))
+}
+
+impl Case {
+    /// The fixture itself, for reading only.
+    pub(crate) fn root(&self) -> Root {
+        Root::new(self.layout.name(), &self.path).unwrap()
+    }
+
+    pub(crate) fn inventory(&self) -> Inventory {
+        Store::new(vec![self.root()]).inventory()
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<SessionFiles> {
+        self.inventory().sessions
+    }
+
+    /// The only session of the fixture.
+    pub(crate) fn only(&self) -> Session {
+        let mut sessions = self.sessions();
+        assert_eq!(sessions.len(), 1, "{} has one session", self.name);
+        Session::read(sessions.remove(0)).unwrap()
+    }
+
+    /// The session whose id begins so.
+    pub(crate) fn session(&self, prefix: &str) -> Session {
+        let mut sessions = self.sessions();
+        sessions.retain(|files| files.id.as_str().starts_with(prefix));
+        assert_eq!(sessions.len(), 1, "{} {prefix}", self.name);
+        Session::read(sessions.remove(0)).unwrap()
+    }
+
+    /// All files of the fixture that mean something.
+    pub(crate) fn files(&self) -> Vec<FoundFile> {
+        let inventory = self.inventory();
+        let of_sessions = inventory.sessions.iter().flat_map(|files| files.files());
+        let others = inventory.others.iter().map(|(_, file)| file);
+        of_sessions.chain(others).cloned().collect()
+    }
+
+    /// A copy to write to.
+    pub(crate) fn copy(&self) -> Copy {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        copy_tree(&self.path, &root);
+        Copy {
+            root: Root::new(self.layout.name(), root).unwrap(),
+            dir,
+        }
+    }
+}
+
+/// A fixture's copy and a state directory beside it.
+pub(crate) struct Copy {
+    pub(crate) root: Root,
+    pub(crate) dir: TempDir,
+}
+
+impl Copy {
+    pub(crate) fn store(&self) -> Store {
+        Store::new(vec![self.root.clone()]).with_state(self.state())
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<SessionFiles> {
+        self.store().inventory().sessions
+    }
+
+    pub(crate) fn files(&self, prefix: &str) -> SessionFiles {
+        let mut sessions = self.sessions();
+        sessions.retain(|files| files.id.as_str().starts_with(prefix));
+        assert_eq!(sessions.len(), 1, "{prefix}");
+        sessions.remove(0)
+    }
+
+    pub(crate) fn read(&self, prefix: &str) -> Session {
+        Session::read(self.files(prefix)).unwrap()
+    }
+
+    pub(crate) fn writer(&self, prefix: &str) -> SessionWriter {
+        self.store().write(&self.files(prefix), QUICK).unwrap()
+    }
+}
+
+/// Tests of meaning need no disk to survive a loss of power.
+pub(crate) const QUICK: WriteOptions = WriteOptions {
+    durability: annals::jsonl::Durability::Os,
+    live: false,
+    network: false,
+};
+
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Every path below a directory with what lies there: a digest, the target of a link, or nothing
+/// for a directory. Links are not followed.
+pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut picture = BTreeMap::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(path) = pending.pop() {
+        for entry in fs::read_dir(&path).into_iter().flatten() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            let what = if kind.is_symlink() {
+                format!("-> {}", fs::read_link(entry.path()).unwrap().display())
+            } else if kind.is_dir() {
+                pending.push(entry.path());
+                String::new()
+            } else {
+                let bytes = fs::read(entry.path()).unwrap();
+                format!("{} {:x}", bytes.len(), sha2::Sha256::digest(&bytes))
+            };
+            let within = entry.path().strip_prefix(dir).unwrap().to_owned();
+            picture.insert(within, what);
+        }
+    }
+    picture
+}
+
+/// The plain text of a message's first block, or what stands for it.
+pub(crate) fn says(entry: &Entry) -> String {
+    match &entry.body {
+        Body::Message(message) => match message.blocks.first() {
+            Some(Block::Text(text)) => text.chars().take(60).collect(),
+            Some(Block::ToolUse { name, .. }) => format!("[{name}]"),
+            Some(Block::ToolResult { call, .. }) => format!("[result of {call}]"),
+            Some(other) => format!("[{}]", other.kind()),
+            None => "[]".to_owned(),
+        },
+        Body::Compaction { .. } => "[compaction]".to_owned(),
+        Body::System { subtype, .. } => format!("[system {subtype}]"),
+        Body::Attachment { kind, .. } => format!("[attachment {kind}]"),
+        Body::Opaque { kind, .. } => format!("[opaque {}]", kind.as_deref().unwrap_or_default()),
+        _ => "[aside]".to_owned(),
+    }
+}
+
+/// The messages of each conversation of the main log.
+pub(crate) fn conversations(session: &Session) -> Vec<Vec<String>> {
+    let Some(tree) = session.tree() else {
+        return Vec::new();
+    };
+    let said = |conversation| {
+        let mut said = Vec::new();
+        session
+            .each_entry(conversation, |entry| {
+                if matches!(entry.body, Body::Message(_)) {
+                    said.push(says(&entry));
+                }
+                Ok(true)
+            })
+            .unwrap();
+        said
+    };
+    tree.conversations.iter().map(said).collect()
+}
+
+/// The ids of each conversation's entries, and which one is resumed.
+pub(crate) fn paths(session: &Session) -> (Vec<Vec<String>>, Option<usize>) {
+    let Some(tree) = session.tree() else {
+        return (Vec::new(), None);
+    };
+    let ids = |conversation| {
+        let path = tree.path(conversation);
+        path.iter()
+            .map(|&at| session.entry_id(at).unwrap().to_string())
+            .collect()
+    };
+    (tree.conversations.iter().map(ids).collect(), tree.resume)
+}
+
+/// The members of an object as they are spelled, found without any JSON library: strings and
+/// nesting are all that must be known to tell members apart.
+pub(crate) fn members(object: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let inner = object.trim_ascii();
+    let inner = inner
+        .strip_prefix(b"{")
+        .and_then(|rest| rest.strip_suffix(b"}"));
+    let inner = inner.expect("an object");
+    let mut found = Vec::new();
+    let (mut depth, mut quoted, mut escaped) = (0, false, false);
+    let (mut start, mut colon) = (0, None);
+    let mut cut = |start: usize, colon: Option<usize>, end: usize| {
+        let colon = colon.expect("a member has a colon");
+        let key = inner[start..colon].trim_ascii().to_owned();
+        found.push((key, inner[colon + 1..end].trim_ascii().to_owned()));
+    };
+    for (at, &byte) in inner.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            b':' if depth == 0 && colon.is_none() => colon = Some(at),
+            b',' if depth == 0 => {
+                cut(start, colon, at);
+                (start, colon) = (at + 1, None);
+            }
+            _ => {}
+        }
+    }
+    if !inner.trim_ascii().is_empty() {
+        cut(start, colon, inner.len());
+    }
+    found
+}
+
+/// A generator that gives the same numbers in each run.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides.max(1)
+    }
+}
