@@ -106,7 +106,10 @@ impl Context {
 
     /// How changes are written.
     pub(crate) fn writing(&self) -> WriteOptions {
-        WriteOptions { now: self.fixed.then_some(self.clock.now), ..WriteOptions::default() }
+        WriteOptions {
+            now: self.fixed.then_some(self.clock.now),
+            ..WriteOptions::default()
+        }
     }
 
     /// Tells of something that could not be read, and goes on.

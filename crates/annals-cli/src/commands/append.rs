@@ -45,7 +45,12 @@ pub(crate) struct AppendArgs {
     #[arg(long, value_name = "MODEL", requires = "message")]
     model: Option<String>,
     /// What the model thought before it answered
-    #[arg(long, value_name = "TEXT", requires = "message", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "message",
+        allow_hyphen_values = true
+    )]
     thinking: Option<String>,
     /// Hang the first message from this one, which makes a branch
     #[arg(long, value_name = "MESSAGE")]
@@ -106,14 +111,21 @@ impl<'a> EntryRow<'a> {
 pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let target = context.find(&args.session)?;
     let at = match (&args.at, &target.message) {
-        (Some(_), Some(_)) => bail!("the message to hang from is given twice, after `@` and with --at"),
+        (Some(_), Some(_)) => {
+            bail!("the message to hang from is given twice, after `@` and with --at")
+        }
         (given, named) => given.as_ref().or(named.as_ref()),
     };
     let mut drafts = match &args.message {
         Some(text) => vec![one(args, text)?],
         None => from_stdin()?,
     };
-    place(&target.files, args.agent.as_deref(), at.map(String::as_str), &mut drafts)?;
+    place(
+        &target.files,
+        args.agent.as_deref(),
+        at.map(String::as_str),
+        &mut drafts,
+    )?;
     let options = WriteOptions {
         durability: match args.durability {
             Safety::Os => Durability::Os,
@@ -130,28 +142,46 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let session = writer.session();
     if context.json {
         let entries = written.iter().map(EntryRow::of).collect();
-        context.out.json(&Document { session: session.as_str(), file: writer.path(), entries })?;
+        context.out.json(&Document {
+            session: session.as_str(),
+            file: writer.path(),
+            entries,
+        })?;
         return Ok(Outcome::Fine);
     }
     let count = plural(written.len() as u64, "entry");
-    context.out.line(format_args!("{count} added to {}", paint(ID, session.as_str())))?;
+    context.out.line(format_args!(
+        "{count} added to {}",
+        paint(ID, session.as_str())
+    ))?;
     for entry in &written {
         let row = EntryRow::of(entry);
         let role = row.role.unwrap_or_default();
-        context.out.line(format_args!("  {}  {}", paint(ID, row.id.unwrap_or_default()), paint(DIM, role)))?;
+        context.out.line(format_args!(
+            "  {}  {}",
+            paint(ID, row.id.unwrap_or_default()),
+            paint(DIM, role)
+        ))?;
     }
     Ok(Outcome::Fine)
 }
 
 fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
-    let text = if text == "-" { input::text(text, "message")? } else { input::filled(text, "message")?.to_owned() };
+    let text = if text == "-" {
+        input::text(text, "message")?
+    } else {
+        input::filled(text, "message")?.to_owned()
+    };
     if args.role == Speaker::User {
         if args.model.is_some() || args.thinking.is_some() {
             bail!("only the assistant has a model and thinks; add --role assistant");
         }
         return Ok(Draft::user(text));
     }
-    let thinking = args.thinking.iter().map(|text| Block::Thinking { text: text.clone(), signature: None });
+    let thinking = args.thinking.iter().map(|text| Block::Thinking {
+        text: text.clone(),
+        signature: None,
+    });
     let blocks: Vec<Block> = thinking.chain([Block::Text(text)]).collect();
     let mut draft = Draft::assistant(blocks);
     if let Some(model) = &args.model {
@@ -162,11 +192,15 @@ fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
 
 fn from_stdin() -> Result<Vec<Draft>> {
     if std::io::stdin().is_terminal() {
-        bail!("nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)");
+        bail!(
+            "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
+        );
     }
     let drafts = draft::parse(&input::stdin("messages")?)?;
     if drafts.is_empty() {
-        bail!("nothing to append: standard input is empty; give a message with -m TEXT, or JSON lines (see --help)");
+        bail!(
+            "nothing to append: standard input is empty; give a message with -m TEXT, or JSON lines (see --help)"
+        );
     }
     Ok(drafts)
 }
@@ -174,22 +208,33 @@ fn from_stdin() -> Result<Vec<Draft>> {
 /// Finds the entries that drafts hang from, and refuses ids that are taken.
 ///
 /// The log is read only if something names an entry: else an append costs what the record costs.
-fn place(files: &SessionFiles, agent: Option<&str>, at: Option<&str>, drafts: &mut [Draft]) -> Result<()> {
+fn place(
+    files: &SessionFiles,
+    agent: Option<&str>,
+    at: Option<&str>,
+    drafts: &mut [Draft],
+) -> Result<()> {
     if let (Some(at), Some(first)) = (at, drafts.first_mut()) {
         if first.parent.is_some() {
             bail!("the first message names its own parent, so --at makes no sense");
         }
         first.parent = Some(EntryId::new(at));
     }
-    if drafts.iter().all(|draft| draft.parent.is_none() && draft.id.is_none()) {
+    if drafts
+        .iter()
+        .all(|draft| draft.parent.is_none() && draft.id.is_none())
+    {
         return Ok(());
     }
     let session = Session::read(files.clone())?;
-    let log = session.files.logs().position(|file| match (agent, &file.artifact.agent) {
-        (None, None) => true,
-        (Some(wanted), Some(agent)) => agent.as_str().starts_with(wanted),
-        _ => false,
-    });
+    let log = session
+        .files
+        .logs()
+        .position(|file| match (agent, &file.artifact.agent) {
+            (None, None) => true,
+            (Some(wanted), Some(agent)) => agent.as_str().starts_with(wanted),
+            _ => false,
+        });
     // A sub-agent that is not there is told when its log is opened.
     let Some(log) = log else { return Ok(()) };
     let mut known: HashSet<EntryId> = HashSet::new();
@@ -210,6 +255,10 @@ fn place(files: &SessionFiles, agent: Option<&str>, at: Option<&str>, drafts: &m
 }
 
 fn has(session: &Session, log: usize, id: &EntryId) -> bool {
-    let Some((_, scan, _)) = session.log(log) else { return false };
-    scan.outlines.iter().any(|outline| outline.key == Some(id.key()))
+    let Some((_, scan, _)) = session.log(log) else {
+        return false;
+    };
+    scan.outlines
+        .iter()
+        .any(|outline| outline.key == Some(id.key()))
 }

@@ -14,13 +14,23 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// What a line must look like, for messages.
-const SHAPE: &str =
-    r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
+const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
 /// The members that a draft may have.
 const MEMBERS: [&str; 13] = [
-    "role", "content", "model", "usage", "stop_reason", "id", "parent", "timestamp", "message_id",
-    "request_id", "type", "stop_sequence", "human",
+    "role",
+    "content",
+    "model",
+    "usage",
+    "stop_reason",
+    "id",
+    "parent",
+    "timestamp",
+    "message_id",
+    "request_id",
+    "type",
+    "stop_sequence",
+    "human",
 ];
 
 /// Longest id of an entry that we write.
@@ -37,7 +47,10 @@ pub(crate) struct BadDraft {
 impl fmt::Display for BadDraft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let BadDraft { line, column, why } = self;
-        write!(f, "standard input, line {line}, column {column}: {why}; nothing was written")
+        write!(
+            f,
+            "standard input, line {line}, column {column}: {why}; nothing was written"
+        )
     }
 }
 
@@ -49,7 +62,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Draft>, BadDraft> {
     let mut drafts = Vec::new();
     for (at, line) in text.split('\n').enumerate() {
         if !line.trim().is_empty() {
-            drafts.extend(Line { text: line, number: at + 1 }.drafts()?);
+            drafts.extend(
+                Line {
+                    text: line,
+                    number: at + 1,
+                }
+                .drafts()?,
+            );
         }
     }
     Ok(drafts)
@@ -167,7 +186,10 @@ impl<'a> Line<'a> {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
             Some(other) => {
-                let why = format!("the role `{}` is neither `user` nor `assistant`", cut(other));
+                let why = format!(
+                    "the role `{}` is neither `user` nor `assistant`",
+                    cut(other)
+                );
                 return Err(self.bad(members.role, why));
             }
             None => return Err(self.bad(None, format!("`role` is missing; expected {SHAPE}"))),
@@ -180,10 +202,15 @@ impl<'a> Line<'a> {
         message.stop_reason = self.string(members.stop_reason, "stop_reason")?;
         message.request = self.string(members.request_id, "request_id")?;
         message.response = self.string(members.message_id, "message_id")?;
-        message.usage = members.usage.map(|usage| self.usage(usage)).transpose()?.flatten();
+        message.usage = members
+            .usage
+            .map(|usage| self.usage(usage))
+            .transpose()?
+            .flatten();
         let mut id = self.string(members.id, "id")?;
         // In the API's own messages `id` names the response.
-        let foreign = whole.as_deref() == Some("message") || id.as_deref().is_some_and(|id| id.starts_with("msg_"));
+        let foreign = whole.as_deref() == Some("message")
+            || id.as_deref().is_some_and(|id| id.starts_with("msg_"));
         if foreign && message.response.is_none() {
             message.response = id.take();
         }
@@ -194,13 +221,19 @@ impl<'a> Line<'a> {
         let time = match self.string(members.timestamp, "timestamp")? {
             None => None,
             Some(text) => Some(text.parse::<Timestamp>().map_err(|_| {
-                let why = format!("`{}` is no time; expected one like 2026-03-01T12:00:00Z", cut(&text));
+                let why = format!(
+                    "`{}` is no time; expected one like 2026-03-01T12:00:00Z",
+                    cut(&text)
+                );
                 self.bad(members.timestamp, why)
             })?),
         };
         if role == Role::Assistant
             && message.stop_reason.is_none()
-            && message.blocks.iter().any(|block| kind_of(block) == "tool_use")
+            && message
+                .blocks
+                .iter()
+                .any(|block| kind_of(block) == "tool_use")
         {
             message.stop_reason = Some("tool_use".to_owned());
         }
@@ -220,7 +253,10 @@ impl<'a> Line<'a> {
         if blocks.is_empty() {
             return Err(self.bad(Some(content), "`content` has no blocks"));
         }
-        blocks.into_iter().map(|block| self.block(block, Some(role))).collect()
+        blocks
+            .into_iter()
+            .map(|block| self.block(block, Some(role)))
+            .collect()
     }
 
     /// Reads a block of a message, or of a tool's result, where there is no role.
@@ -236,7 +272,10 @@ impl<'a> Line<'a> {
             _ => None,
         };
         if let Some(other) = misplaced {
-            return Err(self.bad(Some(raw), format!("a {kind} block belongs into a message of the {other}")));
+            return Err(self.bad(
+                Some(raw),
+                format!("a {kind} block belongs into a message of the {other}"),
+            ));
         }
         if role.is_none() && kind == "tool_result" {
             return Err(self.bad(Some(raw), "a tool result cannot hold a tool result"));
@@ -248,35 +287,62 @@ impl<'a> Line<'a> {
                 (Some(Block::Text(text)), &["type", "text"])
             }
             "thinking" => {
-                let block: ThinkingBlock = self.read(json, "a thinking block {\"type\",\"thinking\",\"signature\"}")?;
-                let block = Block::Thinking { text: block.thinking, signature: block.signature };
+                let block: ThinkingBlock = self.read(
+                    json,
+                    "a thinking block {\"type\",\"thinking\",\"signature\"}",
+                )?;
+                let block = Block::Thinking {
+                    text: block.thinking,
+                    signature: block.signature,
+                };
                 (Some(block), &["type", "thinking", "signature"])
             }
             "tool_use" => {
-                let block: CallBlock<'_> = self.read(json, "a call {\"type\",\"id\",\"name\",\"input\"}")?;
+                let block: CallBlock<'_> =
+                    self.read(json, "a call {\"type\",\"id\",\"name\",\"input\"}")?;
                 if !block.input.get().starts_with('{') {
                     return Err(self.bad(Some(block.input), "`input` must be an object"));
                 }
                 let input = block.input.get().to_owned();
-                (Some(Block::ToolUse { id: block.id, name: block.name, input }), &["type", "id", "name", "input"])
+                (
+                    Some(Block::ToolUse {
+                        id: block.id,
+                        name: block.name,
+                        input,
+                    }),
+                    &["type", "id", "name", "input"],
+                )
             }
             "tool_result" => {
-                let block: ResultBlock<'_> = self.read(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
+                let block: ResultBlock<'_> =
+                    self.read(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
                 let output = match block.content {
                     None => Vec::new(),
                     Some(content) => self.output(content)?,
                 };
                 let is_error = block.is_error.unwrap_or(false);
                 let known: &[&str] = &["type", "tool_use_id", "content", "is_error"];
-                (Some(Block::ToolResult { call: block.tool_use_id, output, is_error }), known)
+                (
+                    Some(Block::ToolResult {
+                        call: block.tool_use_id,
+                        output,
+                        is_error,
+                    }),
+                    known,
+                )
             }
             "image" => {
-                let block: ImageBlock<'_> = self.read(json, "an image {\"type\",\"source\":{\"media_type\",\"data\"}}")?;
+                let block: ImageBlock<'_> = self.read(
+                    json,
+                    "an image {\"type\",\"source\":{\"media_type\",\"data\"}}",
+                )?;
                 let picture: Picture = self.object(block.source.get(), "an image's `source`")?;
                 let embedded = picture.kind.as_deref().is_none_or(|kind| kind == "base64")
                     && self.has_only(block.source.get(), &["type", "media_type", "data"])?;
                 let block = match (picture.media_type, picture.data) {
-                    (Some(media_type), Some(data)) if embedded => Some(Block::Image { media_type, data }),
+                    (Some(media_type), Some(data)) if embedded => {
+                        Some(Block::Image { media_type, data })
+                    }
                     _ => None,
                 };
                 (block, &["type", "source"])
@@ -285,7 +351,10 @@ impl<'a> Line<'a> {
         };
         match block {
             Some(block) if self.has_only(json, known)? => Ok(block),
-            _ => Ok(Block::Opaque { kind, json: json.to_owned() }),
+            _ => Ok(Block::Opaque {
+                kind,
+                json: json.to_owned(),
+            }),
         }
     }
 
@@ -293,8 +362,14 @@ impl<'a> Line<'a> {
         if content.get().starts_with('"') {
             return Ok(vec![Block::Text(self.read(content.get(), "a text")?)]);
         }
-        let blocks = self.list(content, "a result's `content` must be a text or a list of blocks")?;
-        blocks.into_iter().map(|block| self.block(block, None)).collect()
+        let blocks = self.list(
+            content,
+            "a result's `content` must be a text or a list of blocks",
+        )?;
+        blocks
+            .into_iter()
+            .map(|block| self.block(block, None))
+            .collect()
     }
 
     fn usage(self, raw: &'a RawValue) -> Result<Option<Usage>, BadDraft> {
@@ -316,9 +391,20 @@ impl<'a> Line<'a> {
             cache_write_5m: short,
             cache_write_1h: long,
             cache_read: tokens.cache_read_input_tokens.unwrap_or(0),
-            web_searches: tokens.server_tool_use.and_then(|server| server.web_search_requests).unwrap_or(0),
+            web_searches: tokens
+                .server_tool_use
+                .and_then(|server| server.web_search_requests)
+                .unwrap_or(0),
         };
-        let counts = [usage.input, usage.output, all, short, long, usage.cache_read, usage.web_searches];
+        let counts = [
+            usage.input,
+            usage.output,
+            all,
+            short,
+            long,
+            usage.cache_read,
+            usage.web_searches,
+        ];
         if counts.into_iter().any(|count| count > Usage::ABSURD) {
             return Err(self.bad(Some(raw), "no response has that many tokens"));
         }
@@ -335,7 +421,13 @@ impl<'a> Line<'a> {
         match keys.keys().find(|key| !MEMBERS.contains(&&***key)) {
             Some(key) if kind != Some("message") => {
                 let known = MEMBERS.get(..10).unwrap_or_default().join(", ");
-                Err(self.bad(None, format!("`{}` is not a member of a draft; known are {known}", cut(key))))
+                Err(self.bad(
+                    None,
+                    format!(
+                        "`{}` is not a member of a draft; known are {known}",
+                        cut(key)
+                    ),
+                ))
             }
             _ => Ok(()),
         }
@@ -365,7 +457,9 @@ impl<'a> Line<'a> {
     /// A string; `null` and absence are the same.
     fn string(self, raw: Option<&'a RawValue>, what: &str) -> Result<Option<String>, BadDraft> {
         match raw {
-            Some(raw) if raw.get() != "null" => self.read(raw.get(), &format!("a text as `{what}`")).map(Some),
+            Some(raw) if raw.get() != "null" => self
+                .read(raw.get(), &format!("a text as `{what}`"))
+                .map(Some),
             _ => Ok(None),
         }
     }
@@ -382,7 +476,10 @@ impl<'a> Line<'a> {
         if !start.starts_with('{') {
             // Broken JSON is told as such, anything else as what it should have been.
             self.read::<IgnoredAny>(json, what)?;
-            return Err(self.bad_at(self.offset(start), format!("{what} must be a JSON object; expected {SHAPE}")));
+            return Err(self.bad_at(
+                self.offset(start),
+                format!("{what} must be a JSON object; expected {SHAPE}"),
+            ));
         }
         self.read(json, what)
     }
@@ -412,13 +509,29 @@ impl<'a> Line<'a> {
     }
 
     fn bad_at(self, offset: usize, why: impl Into<String>) -> BadDraft {
-        let before = self.text.char_indices().take_while(|(at, _)| *at < offset).count();
-        BadDraft { line: self.number, column: before + 1, why: why.into() }
+        let before = self
+            .text
+            .char_indices()
+            .take_while(|(at, _)| *at < offset)
+            .count();
+        BadDraft {
+            line: self.number,
+            column: before + 1,
+            why: why.into(),
+        }
     }
 }
 
-fn split(message: Message, id: Option<String>, parent: Option<String>, time: Option<Timestamp>) -> Vec<Draft> {
-    let results = message.blocks.iter().any(|block| kind_of(block) == "tool_result");
+fn split(
+    message: Message,
+    id: Option<String>,
+    parent: Option<String>,
+    time: Option<Timestamp>,
+) -> Vec<Draft> {
+    let results = message
+        .blocks
+        .iter()
+        .any(|block| kind_of(block) == "tool_result");
     let mut parts: Vec<Vec<Block>> = Vec::new();
     let mut after_result = false;
     for block in message.blocks {
@@ -431,7 +544,10 @@ fn split(message: Message, id: Option<String>, parent: Option<String>, time: Opt
     }
     let count = parts.len();
     let drafts = parts.into_iter().enumerate().map(|(at, blocks)| {
-        let mut part = Message { blocks, ..Message::new(message.role, Vec::new()) };
+        let mut part = Message {
+            blocks,
+            ..Message::new(message.role, Vec::new())
+        };
         part.model.clone_from(&message.model);
         part.response.clone_from(&message.response);
         part.request.clone_from(&message.request);
@@ -441,7 +557,10 @@ fn split(message: Message, id: Option<String>, parent: Option<String>, time: Opt
         let mut draft = Draft::new(Body::Message(part));
         draft.id = id.as_deref().filter(|_| at + 1 == count).map(EntryId::new);
         draft.parent = parent.as_deref().filter(|_| at == 0).map(EntryId::new);
-        draft.time = time.and_then(|time| time.checked_add(jiff::SignedDuration::from_millis(at as i64)).ok());
+        draft.time = time.and_then(|time| {
+            time.checked_add(jiff::SignedDuration::from_millis(at as i64))
+                .ok()
+        });
         draft
     });
     drafts.collect()

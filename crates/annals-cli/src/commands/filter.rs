@@ -105,7 +105,7 @@ impl SessionFilter {
 }
 
 /// `.` and the like mean a directory, not a name.
-fn resolve_dir(text: &str) -> String {
+pub(crate) fn resolve_dir(text: &str) -> String {
     let relative = text == "." || text == ".." || text.starts_with("./") || text.starts_with("../");
     match std::path::absolute(text).and_then(std::fs::canonicalize) {
         Ok(path) if relative => path.to_string_lossy().into_owned(),

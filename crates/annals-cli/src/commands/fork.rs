@@ -43,7 +43,11 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
-    let title = args.title.as_deref().map(|title| input::filled(title, "title")).transpose()?;
+    let title = args
+        .title
+        .as_deref()
+        .map(|title| input::filled(title, "title"))
+        .transpose()?;
     let to = input::new_id(args.to.as_deref())?;
     if args.to.is_some() {
         input::check_unused(context, &to)?;
@@ -60,7 +64,9 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         }
         None => {
             let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-            resumed.map(|conversation| tree.path(conversation)).unwrap_or_default()
+            resumed
+                .map(|conversation| tree.path(conversation))
+                .unwrap_or_default()
         }
     };
     let last = path.last().and_then(|&at| session.entry_id(at));
@@ -71,12 +77,19 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let from = format!("{}@{last}", session.files.id);
     if context.json {
         let entries = path.len();
-        context.out.json(&Document { session: to.as_str(), file: &file, from, entries })?;
+        context.out.json(&Document {
+            session: to.as_str(),
+            file: &file,
+            from,
+            entries,
+        })?;
     } else {
         context.out.line(paint(ID, to.as_str()))?;
         context.out.line(paint(DIM, &file.display().to_string()))?;
         let count = plural(path.len() as u64, "entry");
-        context.out.line(format_args!("{count} copied from {}", paint(ID, &from)))?;
+        context
+            .out
+            .line(format_args!("{count} copied from {}", paint(ID, &from)))?;
     }
     Ok(Outcome::Fine)
 }

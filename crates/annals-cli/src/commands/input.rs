@@ -13,8 +13,9 @@ use crate::context::Context;
 pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
     let text = match argument.strip_prefix('@') {
         _ if argument == "-" => stdin(what)?,
-        Some(path) if !path.is_empty() => std::fs::read_to_string(path)
-            .map_err(|error| annals::Error::io("read", path, error))?,
+        Some(path) if !path.is_empty() => {
+            std::fs::read_to_string(path).map_err(|error| annals::Error::io("read", path, error))?
+        }
         _ => argument.to_owned(),
     };
     if text.trim().is_empty() {
@@ -30,10 +31,18 @@ pub(crate) fn stdin(what: &str) -> Result<String> {
     if stdin.is_terminal() {
         bail!("the {what} should come from standard input, which is a terminal; pipe it in");
     }
-    stdin.read_to_end(&mut bytes).context("cannot read standard input")?;
+    stdin
+        .read_to_end(&mut bytes)
+        .context("cannot read standard input")?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let line = error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        let line = error
+            .as_bytes()
+            .iter()
+            .take(at)
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
         anyhow::anyhow!("standard input, line {line}: not UTF-8 (byte {at})")
     })
 }
@@ -50,7 +59,10 @@ pub(crate) fn filled<'a>(text: &'a str, what: &str) -> Result<&'a str> {
 pub(crate) fn check_unused(context: &mut Context, id: &SessionId) -> Result<()> {
     let inventory = context.inventory();
     match inventory.sessions.iter().find(|files| files.id == *id) {
-        Some(files) => bail!("there is a session {id} already: {}", files.main_path().display()),
+        Some(files) => bail!(
+            "there is a session {id} already: {}",
+            files.main_path().display()
+        ),
         None => Ok(()),
     }
 }
@@ -69,9 +81,17 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
     if id.len() > MAX {
         let head: String = id.chars().take(40).flat_map(char::escape_debug).collect();
         let why = "it is longer than 200 characters";
-        return Err(annals::Error::BadId { what: "a message id", id: format!("{head}…"), why }.into());
+        return Err(annals::Error::BadId {
+            what: "a message id",
+            id: format!("{head}…"),
+            why,
+        }
+        .into());
     }
-    let missing = || annals::Error::NotFound { what: "message", id: id.escape_debug().to_string() };
+    let missing = || annals::Error::NotFound {
+        what: "message",
+        id: id.escape_debug().to_string(),
+    };
     let (_, scan, tree) = session.log(log).ok_or_else(missing)?;
     let at = if log == 0 && session.files.log.is_some() {
         session.find_entry(id).map_err(|error| match error {
@@ -88,15 +108,26 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
             [] => return Err(missing().into()),
             [only] => *only,
             many => {
-                let ids = many.iter().filter_map(|&at| Some(scan.outlines.get(at)?.id()?.to_string()));
+                let ids = many
+                    .iter()
+                    .filter_map(|&at| Some(scan.outlines.get(at)?.id()?.to_string()));
                 let candidates: Vec<String> = ids.collect();
-                return Err(annals::Error::Ambiguous { what: "message", id: id.to_owned(), candidates }.into());
+                return Err(annals::Error::Ambiguous {
+                    what: "message",
+                    id: id.to_owned(),
+                    candidates,
+                }
+                .into());
             }
         }
     };
     // What stands beside the tree (titles, notes) cannot be gone on from.
     let in_tree = tree.path_to(at).is_some();
-    let found = scan.outlines.get(at).and_then(|outline| outline.id()).filter(|_| in_tree);
+    let found = scan
+        .outlines
+        .get(at)
+        .and_then(|outline| outline.id())
+        .filter(|_| in_tree);
     Ok((at, found.ok_or_else(missing)?))
 }
 
@@ -104,8 +135,12 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
     let path = match given {
         Some(path) if path.as_os_str().is_empty() => bail!("the directory's name is empty"),
-        Some(path) => std::path::absolute(path).map_err(|error| annals::Error::io("find", path, error))?,
-        None => std::env::current_dir().context("the current directory is gone; name one with --cwd")?,
+        Some(path) => {
+            std::path::absolute(path).map_err(|error| annals::Error::io("find", path, error))?
+        }
+        None => {
+            std::env::current_dir().context("the current directory is gone; name one with --cwd")?
+        }
     };
     let path = std::fs::canonicalize(&path).unwrap_or(path);
     if path.to_str().is_none() {
@@ -145,8 +180,14 @@ mod tests {
         std::fs::write(main.join(".git/HEAD"), "ref: refs/heads/feature/x\n").unwrap();
         std::fs::write(main.join(".git/worktrees/tree/HEAD"), "0123abcd\n").unwrap();
         std::fs::write(tree.join(".git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
-        assert_eq!(git_branch(&main.join("src/deep")).as_deref(), Some("feature/x"));
+        assert_eq!(
+            git_branch(&main.join("src/deep")).as_deref(),
+            Some("feature/x")
+        );
         assert_eq!(git_branch(&tree).as_deref(), Some("HEAD"));
-        assert_eq!(git_branch(&folder.path().join("none")), git_branch(folder.path()));
+        assert_eq!(
+            git_branch(&folder.path().join("none")),
+            git_branch(folder.path())
+        );
     }
 }

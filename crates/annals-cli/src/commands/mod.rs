@@ -2,22 +2,29 @@
 
 mod append;
 mod check;
+mod compact;
 mod completions;
 mod conversations;
-mod entry;
+mod delete;
 mod draft;
+mod entry;
 mod filter;
 mod fork;
+mod history;
 mod input;
 mod new;
 mod note;
+mod notes;
 mod overview;
+mod plans;
 mod projects;
 mod row;
 mod sessions;
 mod show;
 mod tag;
 mod title;
+mod todo;
+mod todos;
 mod tree;
 
 use anyhow::Result;
@@ -47,6 +54,14 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
+    /// List what agents still have to do
+    Todos(todos::TodosArgs),
+    /// List the remarks that people made on sessions
+    Notes(notes::NotesArgs),
+    /// List plans, or read one
+    Plans(plans::PlansArgs),
+    /// List what people typed, the newest first
+    History(history::HistoryArgs),
     /// Begin a session
     New(new::NewArgs),
     /// Add messages to a session
@@ -59,6 +74,12 @@ pub(crate) enum Command {
     Tag(tag::TagArgs),
     /// Add a remark to a session, which its agent never sees
     Note(note::NoteArgs),
+    /// Change a session's todos
+    Todo(todo::TodoArgs),
+    /// Replace what the agent sees of a conversation by a summary
+    Compact(compact::CompactArgs),
+    /// Move sessions to the trash, or back
+    Delete(delete::DeleteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -74,12 +95,19 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
+        Some(Command::Todos(args)) => todos::run(&args, context),
+        Some(Command::Notes(args)) => notes::run(&args, context),
+        Some(Command::Plans(args)) => plans::run(&args, context),
+        Some(Command::History(args)) => history::run(&args, context),
         Some(Command::New(args)) => new::run(&args, context),
         Some(Command::Append(args)) => append::run(&args, context),
         Some(Command::Fork(args)) => fork::run(&args, context),
         Some(Command::Title(args)) => title::run(&args, context),
         Some(Command::Tag(args)) => tag::run(&args, context),
         Some(Command::Note(args)) => note::run(&args, context),
+        Some(Command::Todo(args)) => todo::run(&args, context),
+        Some(Command::Compact(args)) => compact::run(&args, context),
+        Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

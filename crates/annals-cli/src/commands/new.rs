@@ -48,8 +48,16 @@ struct Document<'a> {
 pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     let id = input::new_id(args.id.as_deref())?;
     let cwd = input::directory(args.cwd.as_deref())?;
-    let title = args.title.as_deref().map(|title| input::filled(title, "title")).transpose()?;
-    let prompt = args.message.as_deref().map(|text| input::text(text, "prompt")).transpose()?;
+    let title = args
+        .title
+        .as_deref()
+        .map(|title| input::filled(title, "title"))
+        .transpose()?;
+    let prompt = args
+        .message
+        .as_deref()
+        .map(|text| input::text(text, "prompt"))
+        .transpose()?;
     if args.id.is_some() {
         input::check_unused(context, &id)?;
     }
@@ -69,10 +77,16 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     };
     if context.json {
         let entries = written.iter().map(EntryRow::of).collect();
-        context.out.json(&Document { session: new.id.as_str(), file: writer.path(), entries })?;
+        context.out.json(&Document {
+            session: new.id.as_str(),
+            file: writer.path(),
+            entries,
+        })?;
     } else {
         context.out.line(paint(ID, new.id.as_str()))?;
-        context.out.line(paint(DIM, &writer.path().display().to_string()))?;
+        context
+            .out
+            .line(paint(DIM, &writer.path().display().to_string()))?;
     }
     Ok(Outcome::Fine)
 }

@@ -41,11 +41,24 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         "-" => input::text("-", "note")?.trim_end().to_owned(),
         text => input::filled(text, "note")?.to_owned(),
     };
-    let author = args.author.clone().or_else(|| std::env::var("USER").ok()).filter(|name| !name.is_empty());
+    let author = args
+        .author
+        .clone()
+        .or_else(|| std::env::var("USER").ok())
+        .filter(|name| !name.is_empty());
     let files = context.find_session(&args.session)?;
     // A note takes no part in the conversation, so it may go beside what another program writes.
-    let writer = context.store.write(&files, WriteOptions { live: true, ..context.writing() })?;
-    let entry = writer.append(Draft::new(Body::Note { author: author.clone(), text }))?;
+    let writer = context.store.write(
+        &files,
+        WriteOptions {
+            live: true,
+            ..context.writing()
+        },
+    )?;
+    let entry = writer.append(Draft::new(Body::Note {
+        author: author.clone(),
+        text,
+    }))?;
     if context.json {
         let document = Document {
             session: files.id.as_str(),
@@ -56,7 +69,11 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         context.out.json(&document)?;
     } else {
         let text = format!("note added; `annals notes {}` reads it", files.id);
-        context.out.line(format_args!("{}  {}", paint(ID, files.id.as_str()), paint(DIM, &text)))?;
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(ID, files.id.as_str()),
+            paint(DIM, &text)
+        ))?;
     }
     Ok(Outcome::Fine)
 }

@@ -37,7 +37,12 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
-    let tag = args.tag.as_deref().map(|tag| input::filled(tag, "label")).transpose()?.map(str::trim);
+    let tag = args
+        .tag
+        .as_deref()
+        .map(|tag| input::filled(tag, "label"))
+        .transpose()?
+        .map(str::trim);
     if tag.is_some_and(|tag| tag.contains(['\n', '\r'])) {
         bail!("a label is a single line");
     }
@@ -45,21 +50,37 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     let (session, file) = (files.id.to_string(), files.main_path().to_owned());
     let tag = if tag.is_some() || args.remove {
         // A label takes no part in the conversation, so it may go beside what another program writes.
-        let writer = context.store.write(&files, WriteOptions { live: true, ..context.writing() })?;
+        let writer = context.store.write(
+            &files,
+            WriteOptions {
+                live: true,
+                ..context.writing()
+            },
+        )?;
         writer.tag(tag.unwrap_or_default())?;
         tag.map(str::to_owned)
     } else {
         Session::read(files)?.tag()
     };
     if context.json {
-        context.out.json(&Document { session: &session, file: &file, tag: tag.as_deref() })?;
+        context.out.json(&Document {
+            session: &session,
+            file: &file,
+            tag: tag.as_deref(),
+        })?;
     } else {
         let shown = match &tag {
             Some(tag) => paint(WARNING, tag),
             None => paint(DIM, "(no label)"),
         };
-        context.out.line(format_args!("{}  {shown}", paint(ID, &session)))?;
+        context
+            .out
+            .line(format_args!("{}  {shown}", paint(ID, &session)))?;
     }
     let asked_in_vain = tag.is_none() && !args.remove;
-    Ok(if asked_in_vain { Outcome::Nothing } else { Outcome::Fine })
+    Ok(if asked_in_vain {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
 }

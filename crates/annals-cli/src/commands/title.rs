@@ -35,13 +35,27 @@ pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
     let title = input::filled(&args.title, "title")?.trim();
     let files = context.find_session(&args.session)?;
     // A title takes no part in the conversation, so it may go beside what another program writes.
-    let writer = context.store.write(&files, WriteOptions { live: true, ..context.writing() })?;
+    let writer = context.store.write(
+        &files,
+        WriteOptions {
+            live: true,
+            ..context.writing()
+        },
+    )?;
     writer.retitle(title)?;
     let session = files.id.as_str();
     if context.json {
-        context.out.json(&Document { session, file: writer.path(), title })?;
+        context.out.json(&Document {
+            session,
+            file: writer.path(),
+            title,
+        })?;
     } else {
-        context.out.line(format_args!("{}  {}", paint(ID, session), paint(TITLE, title)))?;
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(ID, session),
+            paint(TITLE, title)
+        ))?;
     }
     Ok(Outcome::Fine)
 }

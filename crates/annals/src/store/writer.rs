@@ -728,12 +728,7 @@ fn refuse_live(path: &Path, metadata: &std::fs::Metadata, newest: Option<&Entry>
     Ok(())
 }
 
-fn plan(
-    writer: &dyn Writer,
-    head: &Head,
-    change: &Change,
-    now: Option<Timestamp>,
-) -> Result<Plan> {
+fn plan(writer: &dyn Writer, head: &Head, change: &Change, now: Option<Timestamp>) -> Result<Plan> {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     writer.plan(
         head,

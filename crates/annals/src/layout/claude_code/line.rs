@@ -35,6 +35,7 @@ object! {
         "content" => content: Raw<'a>,
         "text" => text: Text<'a>,
         "author" => author: Text<'a>,
+        "noteId" => note: Text<'a>,
         "attachment" => attachment: Raw<'a>,
         "messageId" => message_id: Text<'a>,
         "snapshot" => snapshot: Raw<'a>,
@@ -145,7 +146,11 @@ impl Lines {
 impl Line<'_> {
     /// The entry's id. A content replacement has one too, but takes no part in the tree.
     pub(super) fn id(&self) -> Option<EntryId> {
-        self.uuid.filled().map(EntryId::new)
+        // A note's id is kept apart, so that no reader takes it for part of the tree.
+        self.uuid
+            .filled()
+            .or_else(|| self.note.filled())
+            .map(EntryId::new)
     }
 
     pub(super) fn is_compaction(&self) -> bool {
