@@ -45,6 +45,15 @@ impl Usage {
         }
     }
 
+    /// By how much each counter is larger than in `other`.
+    pub fn beyond(&self, other: &Usage) -> Usage {
+        let mut more = *self;
+        for (to, from) in more.counters_mut().into_iter().zip(other.counters()) {
+            *to = to.saturating_sub(from);
+        }
+        more
+    }
+
     /// All tokens together.
     pub fn total(&self) -> u64 {
         self.counters()

@@ -42,9 +42,8 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
     let calls = Calls::of(logs);
     let mut metas = metas(files);
     let mut agents = Vec::new();
-    for (at, (scan, tree)) in logs.iter().zip(trees).enumerate() {
-        let file = files.logs().nth(at);
-        if let Some(file) = file.filter(|file| file.artifact.kind == ArtifactKind::AgentLog) {
+    for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
+        if file.artifact.kind == ArtifactKind::AgentLog {
             let id = file.artifact.agent.clone();
             let meta = id
                 .as_ref()

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Entry, Fact, Flaw, FlawKind, Outline, Span};
+use crate::model::{Artifact, ArtifactKind, Entry, Fact, Flaw, FlawKind, Key, Outline, Span};
+use crate::tree::{Scope, Tree};
 
 use super::{FoundFile, Root};
 
@@ -38,7 +40,7 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
     };
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink = Sink::default();
-    each_record(file, |record| {
+    each_record(&file.path, |record| {
         scan.bytes += record.span.len;
         if !record.is_blank() {
             scan.lines += 1;
@@ -55,20 +57,20 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 
 /// Hands every record of a log to `visit`, until it says `false`.
 pub(super) fn each_record(
-    file: &FoundFile,
+    path: &Path,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
     thread_local! {
         // Growing one buffer per file would cost more than reading most files.
         static SCANNER: std::cell::RefCell<Option<Scanner<File>>> = const { std::cell::RefCell::new(None) };
     }
-    let handle = open(file)?;
+    let handle = open(path)?;
     let mut scanner = SCANNER.take().map_or_else(
         || Ok::<_, Error>(None),
         |mut scanner| {
             let handle = handle
                 .try_clone()
-                .map_err(|error| Error::io("read", &file.path, error))?;
+                .map_err(|error| Error::io("read", path, error))?;
             scanner.reset(handle);
             Ok(Some(scanner))
         },
@@ -81,7 +83,7 @@ pub(super) fn each_record(
     let outcome = (|| {
         while let Some(line) = lines
             .next()
-            .map_err(|error| Error::io("read", &file.path, error))?
+            .map_err(|error| Error::io("read", path, error))?
         {
             let record = Record {
                 span: Span {
@@ -110,7 +112,7 @@ pub(super) fn entries_at(
     spans: impl Iterator<Item = Span>,
     mut visit: impl FnMut(Entry) -> Result<bool>,
 ) -> Result<()> {
-    let handle = open(file)?;
+    let handle = open(&file.path)?;
     let mut decoder = root.layout.decoder(&file.artifact);
     for span in spans {
         let Some(entry) = entry_at(&handle, file, decoder.as_mut(), span)? else {
@@ -156,55 +158,173 @@ pub(super) fn record_bytes(handle: &File, file: &FoundFile, span: Span) -> Resul
     Ok(bytes)
 }
 
-/// Outlines the end of a log: at least the lines of its last `bytes` bytes, all of them if it is
-/// not longer.
-pub(super) fn outline_tail(root: &Root, file: &FoundFile, bytes: u64) -> Result<LogScan> {
-    let handle = open(file)?;
-    let failed = |error| Error::io("read", &file.path, error);
-    let mut tail = TailReader::new(handle).map_err(failed)?;
-    let mut spans = Vec::new();
-    let mut scan = LogScan {
-        whole: true,
-        ..LogScan::default()
-    };
-    while let Some(line) = tail.prev().map_err(failed)? {
-        if scan.bytes >= bytes {
-            scan.whole = false;
-            break;
+/// How far back a log is searched for the leaf at which its program goes on.
+pub(super) const REACH: u64 = 1 << 20;
+
+/// The end of a log.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Its outlines.
+    pub(super) scan: LogScan,
+    /// How they hang together.
+    pub(super) tree: Tree,
+    /// A leaf is named in it, and is in it.
+    pub(super) named: bool,
+    /// Its records, in file order.
+    records: Vec<Tailed>,
+}
+
+#[derive(Debug)]
+struct Tailed {
+    span: Span,
+    terminated: bool,
+    oversize: bool,
+    bytes: Vec<u8>,
+}
+
+impl Tailed {
+    fn record(&self) -> Record<'_> {
+        Record {
+            span: self.span,
+            bytes: &self.bytes,
+            terminated: self.terminated,
+            oversize: self.oversize,
         }
-        scan.bytes += line.len;
-        spans.push((
-            line.offset,
-            line.len,
-            line.ending,
-            line.oversize,
-            line.bytes.to_vec(),
-        ));
     }
-    let mut decoder = root.layout.decoder(&file.artifact);
-    let mut sink = Sink::default();
-    for (offset, len, ending, oversize, bytes) in spans.into_iter().rev() {
-        let record = Record {
-            span: Span {
-                offset,
-                len,
-                line: 0,
-            },
-            bytes: &bytes,
-            terminated: ending != Ending::None,
-            oversize,
+}
+
+impl Window {
+    /// Reads as much of the end of a log as it takes to know where it goes on, and until `enough`
+    /// says so.
+    ///
+    /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
+    /// granted after [`REACH`].
+    pub(super) fn read(
+        root: &Root,
+        artifact: &Artifact,
+        path: &Path,
+        handle: &File,
+        enough: impl Fn(&Tree) -> bool,
+    ) -> Result<Self> {
+        let mut bytes = 64 << 10;
+        loop {
+            let window = Window::of(root, artifact, path, handle, bytes)?;
+            let resume = window.scan.outlines.iter().rev().find_map(|outline| {
+                outline.facts.iter().find_map(|fact| match fact {
+                    Fact::Resume(leaf) => Some(*leaf),
+                    _ => None,
+                })
+            });
+            let known = |key: Key| {
+                let mut outlines = window.scan.outlines.iter();
+                outlines.any(|outline| outline.key == Some(key))
+            };
+            let named = resume.is_some_and(known);
+            let certain = named || (resume.is_none() && window.scan.bytes >= REACH);
+            if window.scan.whole || (certain && enough(&window.tree)) {
+                return Ok(Window { named, ..window });
+            }
+            bytes *= 4;
+        }
+    }
+
+    fn of(
+        root: &Root,
+        artifact: &Artifact,
+        path: &Path,
+        handle: &File,
+        bytes: u64,
+    ) -> Result<Self> {
+        let failed = |error| Error::io("read", path, error);
+        let mut tail = TailReader::new(handle).map_err(failed)?;
+        let mut records = Vec::new();
+        let mut scan = LogScan {
+            whole: true,
+            ..LogScan::default()
         };
-        if record.is_blank() {
-            continue;
+        while let Some(line) = tail.prev().map_err(failed)? {
+            if scan.bytes >= bytes {
+                scan.whole = false;
+                break;
+            }
+            scan.bytes += line.len;
+            records.push(Tailed {
+                span: Span {
+                    offset: line.offset,
+                    len: line.len,
+                    line: 0,
+                },
+                terminated: line.ending != Ending::None,
+                oversize: line.oversize,
+                bytes: line.bytes.to_vec(),
+            });
         }
-        scan.lines += 1;
-        let before = sink.found.len();
-        decoder.outline(&record, &mut sink);
-        scan.valid += u64::from(sink.found.len() > before);
+        records.reverse();
+        let mut decoder = root.layout.decoder(artifact);
+        let mut sink = Sink::default();
+        for tailed in &records {
+            let record = tailed.record();
+            if record.is_blank() {
+                continue;
+            }
+            scan.lines += 1;
+            let before = sink.found.len();
+            decoder.outline(&record, &mut sink);
+            scan.valid += u64::from(sink.found.len() > before);
+        }
+        scan.outlines = sink.found;
+        scan.flaws = sink.flaws;
+        let tree = Tree::build(&scan.outlines, scope(artifact));
+        Ok(Window {
+            scan,
+            tree,
+            named: false,
+            records,
+        })
     }
-    scan.outlines = sink.found;
-    scan.flaws = sink.flaws;
-    Ok(scan)
+
+    /// One of its entries, by the index of its outline.
+    pub(super) fn entry(&self, root: &Root, artifact: &Artifact, at: usize) -> Option<Entry> {
+        let span = self.scan.outlines.get(at)?.span;
+        let found = self
+            .records
+            .binary_search_by_key(&span.offset, |tailed| tailed.span.offset);
+        let mut sink = Sink::default();
+        let record = self.records.get(found.ok()?)?.record();
+        root.layout.decoder(artifact).decode(&record, &mut sink);
+        sink.found.pop()
+    }
+}
+
+/// Whose log it is.
+pub(super) fn scope(artifact: &Artifact) -> Scope {
+    match artifact.kind {
+        ArtifactKind::SessionLog => Scope::Main,
+        _ => Scope::Agent,
+    }
+}
+
+/// Opens a log and reads its end.
+pub(super) fn window(
+    root: &Root,
+    file: &FoundFile,
+    enough: impl Fn(&Tree) -> bool,
+) -> Result<Window> {
+    Window::read(root, &file.artifact, &file.path, &open(&file.path)?, enough)
+}
+
+/// Whether a log has an entry of that id.
+pub(super) fn has_entry(root: &Root, artifact: &Artifact, path: &Path, key: Key) -> Result<bool> {
+    let mut decoder = root.layout.decoder(artifact);
+    let mut sink: Sink<Outline> = Sink::default();
+    let mut found = false;
+    each_record(path, |record| {
+        decoder.outline(record, &mut sink);
+        found |= sink.found.drain(..).any(|outline| outline.key == Some(key));
+        sink.flaws.clear();
+        Ok(!found)
+    })?;
+    Ok(found)
 }
 
 /// Looks for a fact among a log's first entries.
@@ -218,7 +338,7 @@ pub(super) fn first_fact<T>(
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink: Sink<Outline> = Sink::default();
     let mut left = entries;
-    each_record(file, |record| {
+    each_record(&file.path, |record| {
         decoder.outline(record, &mut sink);
         let facts = sink.found.drain(..).flat_map(|outline| outline.facts);
         found = facts.into_iter().find_map(|fact| wanted(&fact));
@@ -251,7 +371,7 @@ pub(super) fn document(root: &Root, file: &FoundFile) -> Result<Sink<Entry>> {
 
 /// A document's bytes.
 pub(super) fn document_bytes(file: &FoundFile) -> Result<Vec<u8>> {
-    let handle = open(file)?;
+    let handle = open(&file.path)?;
     let mut bytes = Vec::new();
     let read = handle.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes);
     read.map_err(|error| Error::io("read", &file.path, error))?;
@@ -265,8 +385,8 @@ pub(super) fn document_bytes(file: &FoundFile) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(file: &FoundFile) -> Result<File> {
-    File::open(&file.path).map_err(|error| Error::io("read", &file.path, error))
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| Error::io("read", path, error))
 }
 
 impl LogScan {
@@ -303,10 +423,10 @@ pub(super) fn first_summaries(
     root: &Root,
     file: &FoundFile,
     reach: u64,
-) -> Result<Vec<(crate::model::Key, Box<str>)>> {
+) -> Result<Vec<(Key, Box<str>)>> {
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink: Sink<Outline> = Sink::default();
-    each_record(file, |record| {
+    each_record(&file.path, |record| {
         let near = record.span.offset < reach;
         if near {
             decoder.outline(record, &mut sink);

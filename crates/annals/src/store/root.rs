@@ -1,6 +1,7 @@
 //! Roots: directories that hold one layout's tree.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::layout::{self, Env, LAYOUTS, Layout};
@@ -66,6 +67,36 @@ impl Root {
                 path.display()
             ))),
         }
+    }
+
+    /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down
+    /// from it, and through no symbolic link. The root itself may be one.
+    pub(super) fn guard(&self, path: &Path) -> Result<()> {
+        let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
+        let Ok(relative) = path.strip_prefix(&self.path) else {
+            return refuse(&format!("is outside of {}", self.path.display()));
+        };
+        let down = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if !relative.components().all(down) {
+            return refuse("leads out of its root");
+        }
+        let mut step = self.path.clone();
+        for part in relative.components() {
+            step.push(part);
+            match step.symlink_metadata() {
+                Ok(metadata) if metadata.is_symlink() => {
+                    return refuse(&format!(
+                        "is reached through the symbolic link {}, behind which nothing is written",
+                        step.display()
+                    ));
+                }
+                Ok(_) => {}
+                // What is not there yet is made by us.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(Error::io("stat", &step, error)),
+            }
+        }
+        Ok(())
     }
 
     /// Every layout's default places that exist, each directory once.

@@ -1,10 +1,10 @@
 //! A session in memory: the outlines of its logs, their trees, its agents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Todo};
-use crate::tree::{Conversation, Scope, Title, Titles, Tree};
+use crate::tree::{Conversation, Title, Titles, Tree};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::log::{self, LogScan};
@@ -44,30 +44,18 @@ impl Session {
         let Some(file) = &files.log else {
             return Session::read(files);
         };
-        let mut bytes = 64 << 10;
-        loop {
-            let scan = log::outline_tail(&files.root, file, bytes)?;
-            let tree = Tree::build(&scan.outlines, Scope::Main);
+        let window = log::window(&files.root, file, |tree| {
             let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-            let enough = resumed.is_some_and(|conversation| conversation.messages > messages);
-            if scan.whole || enough {
-                return Ok(Session::assemble(files, vec![scan]));
-            }
-            bytes *= 4;
-        }
+            resumed.is_some_and(|conversation| tree.settled_messages(conversation) >= messages)
+        })?;
+        Ok(Session::assemble(files, vec![window.scan]))
     }
 
     fn assemble(files: SessionFiles, logs: Vec<LogScan>) -> Self {
         let trees: Vec<Tree> = files
             .logs()
             .zip(&logs)
-            .map(|(file, scan)| {
-                let scope = match file.artifact.kind {
-                    ArtifactKind::SessionLog => Scope::Main,
-                    _ => Scope::Agent,
-                };
-                Tree::build(&scan.outlines, scope)
-            })
+            .map(|(file, scan)| Tree::build(&scan.outlines, log::scope(&file.artifact)))
             .collect();
         let agents = super::agent::of(&files, &logs, &trees);
         Session {
@@ -226,15 +214,13 @@ impl Session {
         let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
         // Leaves name conversations, so they come first where several entries fit.
         if found.len() > 1 {
-            let leaves: Vec<usize> = found
+            let ends: HashSet<usize> = tree
+                .conversations
                 .iter()
-                .copied()
-                .filter(|at| {
-                    tree.conversations
-                        .iter()
-                        .any(|conversation| conversation.leaf == *at)
-                })
+                .map(|conversation| conversation.leaf)
                 .collect();
+            let mut leaves = found.clone();
+            leaves.retain(|at| ends.contains(at));
             if leaves.len() == 1 {
                 found = leaves;
             }
@@ -310,19 +296,20 @@ impl Session {
 
     /// The working directories that the main log names, oldest first, each once.
     pub fn directories(&self) -> Vec<&str> {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
         let logs = self
             .logs
             .iter()
             .flat_map(|scan| &scan.outlines)
             .flat_map(|outline| &outline.facts);
-        for fact in logs {
+        for (at, fact) in logs.enumerate() {
             if let Fact::Cwd(path) = fact {
                 // The newest mention counts.
-                seen.retain(|other| *other != &**path);
-                seen.push(path);
+                seen.insert(path, at);
             }
         }
-        seen
+        let mut seen: Vec<(&str, usize)> = seen.into_iter().collect();
+        seen.sort_by_key(|(_, at)| *at);
+        seen.into_iter().map(|(path, _)| path).collect()
     }
 }

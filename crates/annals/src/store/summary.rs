@@ -1,5 +1,6 @@
 //! Rows: what lists say about sessions, conversations and projects.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -206,9 +207,7 @@ impl Session {
         };
         let titles = Titles::of(&scan.outlines, tree, &self.elsewhere);
         let id_of = |at: usize| scan.outlines.get(at).and_then(|outline| outline.id());
-        // Paths share their beginnings: only the last turns of branches would be worth remembering,
-        // so totals are taken along each path, as long as there are few.
-        let few = tree.conversations.len() <= 1_000;
+        let usages = path_totals(&scan.outlines, tree);
         let rows = tree.conversations.iter().enumerate();
         rows.map(|(at, conversation)| {
             let leaf = id_of(conversation.leaf)
@@ -218,12 +217,6 @@ impl Session {
                 let outline = scan.outlines.get(at)?;
                 outline.prompt().map(crate::tree::shorten)
             });
-            let usage = if few {
-                let path = tree.path(conversation);
-                total(path.iter().filter_map(|&at| scan.outlines.get(at)))
-            } else {
-                Usage::default()
-            };
             ConversationInfo {
                 id: format!("{}@{leaf}", self.files.id),
                 session: self.files.id.clone(),
@@ -233,7 +226,7 @@ impl Session {
                 started: conversation.started,
                 updated: conversation.updated,
                 resumes: tree.resume == Some(at),
-                usage,
+                usage: usages.get(at).copied().unwrap_or_default(),
                 leaf,
             }
         })
@@ -241,15 +234,47 @@ impl Session {
     }
 }
 
-/// Tokens of some entries, each response counted once, at its largest.
-fn total<'a>(outlines: impl Iterator<Item = &'a crate::model::Outline>) -> Usage {
-    let mut responses = Responses::default();
-    outlines.for_each(|outline| responses.add(outline));
-    let mut sum = Usage::default();
-    for response in responses.all() {
-        let _ = sum.add(&response.usage);
-    }
-    sum
+/// Tokens of each conversation, each response counted once, at its largest.
+fn path_totals(outlines: &[crate::model::Outline], tree: &crate::tree::Tree) -> Vec<Usage> {
+    // What each response amounts to on the path that is being walked, and what it was before each
+    // turn that changed it.
+    let known: RefCell<HashMap<Key, Usage>> = RefCell::default();
+    type Before = Vec<(Key, Option<Usage>)>;
+    let changed: RefCell<Vec<Before>> = RefCell::default();
+    let enter = |mut sum: Usage, entries: &[usize]| {
+        let mut before = Vec::new();
+        for outline in entries.iter().filter_map(|&at| outlines.get(at)) {
+            let Some(reply) = &outline.reply else {
+                continue;
+            };
+            let Some(mut usage) = reply.usage else {
+                continue;
+            };
+            let Some(key) = reply.response else {
+                let _ = sum.add(&usage);
+                continue;
+            };
+            let mut known = known.borrow_mut();
+            let old = known.get(&key).copied();
+            usage.grow(&old.unwrap_or_default());
+            let _ = sum.add(&usage.beyond(&old.unwrap_or_default()));
+            known.insert(key, usage);
+            before.push((key, old));
+        }
+        changed.borrow_mut().push(before);
+        sum
+    };
+    let leave = || {
+        let undone = changed.borrow_mut().pop().unwrap_or_default();
+        let mut known = known.borrow_mut();
+        for (key, old) in undone.into_iter().rev() {
+            match old {
+                Some(old) => known.insert(key, old),
+                None => known.remove(&key),
+            };
+        }
+    };
+    tree.fold_paths(Usage::default(), enter, leave)
 }
 
 /// One response of a model, put together from the lines that repeat it.

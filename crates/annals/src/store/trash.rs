@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -80,8 +82,19 @@ impl Store {
 
     /// Moves a session to the trash.
     pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
-        let plan = self.deletion(files, now)?;
-        let folder = self.trash()?.join(&plan.id);
+        let mut plan = self.deletion(files, now)?;
+        for file in &plan.files {
+            files.root.guard(&plan.root.join(&file.path))?;
+        }
+        let trash = self.trash()?;
+        let first = plan.id.clone();
+        let mut copy = 1;
+        // Two logs of one session may go within a second.
+        while trash.join(&plan.id).symlink_metadata().is_ok() {
+            copy += 1;
+            plan.id = format!("{first}-{copy}");
+        }
+        let folder = trash.join(&plan.id);
         jsonl::ensure_dir(&folder)?;
         let manifest =
             serde_json::to_vec_pretty(&plan).map_err(|error| Error::refused(error.to_string()))?;
@@ -104,7 +117,11 @@ impl Store {
             Err(error) => return Err(Error::io("read", &trash, error)),
         };
         let read = |path: PathBuf| -> Option<Trashed> {
-            serde_json::from_slice(&fs::read(path.join(MANIFEST)).ok()?).ok()
+            let manifest = fs::read(path.join(MANIFEST)).ok()?;
+            let mut trashed: Trashed = serde_json::from_slice(&manifest).ok()?;
+            // The folder's name is what counts: it cannot lead out of the trash.
+            trashed.id = path.file_name()?.to_str()?.to_owned();
+            Some(trashed)
         };
         let mut found: Vec<Trashed> = dir
             .flatten()
@@ -117,8 +134,13 @@ impl Store {
     /// Puts a deleted session back where it was. A file that is there again stays as it is, and so
     /// does its copy in the trash.
     pub fn undelete(&self, id: &str) -> Result<Trashed> {
-        let fits = |trashed: &Trashed| trashed.id == id || trashed.session.starts_with(id);
+        let fits = |trashed: &Trashed| {
+            trashed.id == id || (!id.is_empty() && trashed.session.starts_with(id))
+        };
         let mut found: Vec<Trashed> = self.trashed()?.into_iter().filter(fits).collect();
+        if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
+            found = vec![found.swap_remove(exact)];
+        }
         if found.len() > 1 {
             return Err(Error::Ambiguous {
                 what: "deleted session",
@@ -139,11 +161,12 @@ impl Store {
             let sound = root.layout.classify(&file.path).is_some();
             let from = folder.join("files").join(&file.path);
             let to = root.path.join(&file.path);
-            if !sound || to.exists() {
+            if !sound || to.symlink_metadata().is_ok() {
                 kept.push(to);
                 continue;
             }
-            if from.exists() {
+            if from.symlink_metadata().is_ok() {
+                root.guard(&to)?;
                 relocate(&from, &to)?;
             }
         }
@@ -174,22 +197,34 @@ impl Store {
 fn relocate(from: &Path, to: &Path) -> Result<()> {
     let parent = to.parent().unwrap_or(to);
     jsonl::ensure_dir(parent)?;
-    match fs::rename(from, to) {
+    let cwd = rustix::fs::CWD;
+    // Never over a file that came there meanwhile.
+    let moved = rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE);
+    match moved {
         Ok(()) => sync_dir(parent),
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+        // Another device, or a file system that knows no such rename.
+        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => {
             copy(from, to)?;
             sync_dir(parent)?;
             fs::remove_file(from).map_err(|error| Error::io("remove", from, error))
         }
-        Err(error) => Err(Error::io("move", from, error)),
+        Err(error) => Err(Error::io("move", from, error.into())),
     }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let failed = |error| Error::io("copy", from, error);
     let metadata = fs::metadata(from).map_err(failed)?;
-    let copied = fs::copy(from, to).map_err(failed)?;
-    let target = File::options().write(true).open(to).map_err(failed)?;
+    let mut source = File::open(from).map_err(failed)?;
+    let mut target = File::options()
+        .write(true)
+        .create_new(true)
+        .open(to)
+        .map_err(failed)?;
+    let copied = io::copy(&mut source, &mut target).map_err(failed)?;
+    target
+        .set_permissions(metadata.permissions())
+        .map_err(failed)?;
     let times = metadata
         .modified()
         .map(|time| fs::FileTimes::new().set_modified(time));

@@ -13,21 +13,20 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Create, Durability, Ending, Log, Options, Scanner, TailReader};
+use crate::jsonl::{self, Create, Durability, Ending, Log, Options, Scanner};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Record, Sink, Spawn, Stamp,
     Writer,
 };
 use crate::model::{
-    Artifact, Block, Body, Draft, Entry, EntryId, Kind, SessionId, Span, TitleSource, Todo,
+    Artifact, Block, Body, Draft, Entry, EntryId, Fact, Kind, Outline, SessionId, Span,
+    TitleSource, Todo,
 };
 
 use super::inventory::{FoundFile, SessionFiles};
+use super::log::Window;
 use super::session::Session;
 use super::{Root, Store, log};
-
-/// How far back from its end a log is searched for the leaf.
-const REACH: u64 = 1 << 20;
 
 /// A log that another program wrote to so recently is being written to.
 const LIVE: Duration = Duration::from_secs(60);
@@ -62,7 +61,8 @@ struct Tail {
     head: Head,
     /// The log is known up to here.
     end: u64,
-    lines: u64,
+    /// The file of which this is known.
+    file: Option<(u64, u64)>,
 }
 
 impl Store {
@@ -99,7 +99,7 @@ impl Store {
             tail: Mutex::new(Tail {
                 head,
                 end: 0,
-                lines: 0,
+                file: None,
             }),
         };
         session.change(&Change::Begin)?;
@@ -130,7 +130,16 @@ impl Store {
                 .as_ref()
                 .is_some_and(|id| id.as_str().starts_with(agent))
         };
-        let found: Vec<&FoundFile> = files.agents.iter().filter(fits).collect();
+        let mut found: Vec<&FoundFile> = files.agents.iter().filter(fits).collect();
+        let exact = |file: &&FoundFile| {
+            let id = file.artifact.agent.as_ref();
+            id.is_some_and(|id| id.as_str() == agent)
+        };
+        if agent.is_empty() {
+            found.clear();
+        } else if let Some(whole) = found.iter().copied().find(|file| exact(file)) {
+            found = vec![whole];
+        }
         match found.as_slice() {
             [only] => self.write_log(files, only, options),
             [] => Err(Error::NotFound {
@@ -155,6 +164,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         writer_of(&files.root)?;
+        files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
         let mut tail = Tail {
             head: Head {
@@ -175,9 +185,15 @@ impl Store {
                     .collect(),
             },
             end: 0,
-            lines: 0,
+            file: None,
         };
-        log.locked(|handle| tail.find(&files.root, &file.path, handle, options.live))?;
+        log.locked(|handle| {
+            let newest = tail.find(&files.root, &file.path, handle)?;
+            if options.live {
+                return Ok(());
+            }
+            refuse_live(&file.path, handle, newest.as_ref())
+        })?;
         Ok(SessionWriter {
             root: files.root.clone(),
             options,
@@ -266,6 +282,7 @@ impl Store {
             // A log outside of any tree is forked beside itself.
             None => file.path.with_file_name(format!("{to}.jsonl")),
         };
+        root.guard(&path)?;
         jsonl::create_new(&path, &bytes)?;
         Ok(path)
     }
@@ -344,6 +361,7 @@ impl SessionWriter {
         }
         let artifact = writer_of(&self.root)?.agent(&head, &spawn.agent)?;
         let log_path = self.root.path.join(self.root.layout.place(&artifact));
+        self.root.guard(&log_path)?;
         if log_path.exists() {
             return Err(Error::refused(format!(
                 "{} exists already",
@@ -369,7 +387,7 @@ impl SessionWriter {
             tail: Mutex::new(Tail {
                 head,
                 end: 0,
-                lines: 0,
+                file: None,
             }),
         })
     }
@@ -387,11 +405,13 @@ impl SessionWriter {
             places = log
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
-                    tail.catch_up(&self.root, &self.log_path, handle, end, self.options.live)?;
+                    tail.catch_up(&self.root, &self.log_path, handle, end)?;
+                    self.check_parents(&tail.head, change)?;
                     let plan = plan(writer, &tail.head, change, self.options.now)?;
                     let (lines, others) = self.split(plan.edits)?;
                     documents = others;
                     tail.advance(&self.root, end, &lines, plan.leaf);
+                    tail.file = identity(handle);
                     log_is = Some(tail.head.log.clone());
                     written.clone_from(&lines);
                     Ok(lines)
@@ -411,8 +431,32 @@ impl SessionWriter {
             .map(|place| (place.offset, place.end - place.offset));
         let records = written.iter().zip(places);
         let mut entries = log_is.map_or_else(Vec::new, |log| decode(&self.root, &log, records));
-        entries.retain(|entry| !matches!(entry.body, Body::Resume { .. }));
+        // What the layout adds for its own program's sake was not asked for.
+        entries.retain(|entry| !matches!(entry.body, Body::Resume { .. } | Body::Opaque { .. }));
         Ok(entries)
+    }
+
+    /// Refuses to hang an entry from one that is not there: readers would lose all that is above.
+    fn check_parents(&self, head: &Head, change: &Change) -> Result<()> {
+        let Change::Append(drafts) = change else {
+            return Ok(());
+        };
+        let mut known: Vec<&EntryId> = head.leaf.iter().collect();
+        for draft in drafts {
+            if let Some(parent) = &draft.parent
+                && !known.contains(&parent)
+            {
+                if !log::has_entry(&self.root, &head.log, &self.log_path, parent.key())? {
+                    return Err(Error::NotFound {
+                        what: "message",
+                        id: parent.to_string(),
+                    });
+                }
+                known.push(parent);
+            }
+            known.extend(&draft.id);
+        }
+        Ok(())
     }
 
     /// Tells the lines for this log from documents to be replaced.
@@ -460,68 +504,68 @@ impl SessionWriter {
 }
 
 impl Tail {
-    /// Finds the leaf in the last kilobytes of the log.
-    fn find(&mut self, root: &Root, path: &Path, handle: &File, live: bool) -> Result<()> {
-        let failed = |error| Error::io("read", path, error);
-        let metadata = handle.metadata().map_err(failed)?;
-        let mut tail = TailReader::new(handle).map_err(failed)?;
-        let mut seen = Backwards::default();
-        let mut read = 0;
-        let mut decoder = root.layout.decoder(&self.head.log);
-        while let Some(line) = tail.prev().map_err(failed)? {
-            read += line.len;
-            let span = Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            };
-            let terminated = line.ending != Ending::None;
-            let record = Record {
-                span,
-                bytes: line.bytes,
-                terminated,
-                oversize: line.oversize,
-            };
-            let mut sink = Sink::default();
-            decoder.decode(&record, &mut sink);
-            seen.add(sink.found, self.head.agent.is_some());
-            if seen.enough() || read > REACH {
-                break;
-            }
+    /// Finds where the log goes on, in its last kilobytes.
+    fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<Option<Entry>> {
+        let log = self.head.log.clone();
+        let end = handle
+            .metadata()
+            .map_err(|error| Error::io("read", path, error))?
+            .len();
+        let window = Window::read(root, &log, path, handle, |_| true)?;
+        let outlines = &window.scan.outlines;
+        for outline in outlines {
+            self.head.note(outline);
         }
-        if !live {
-            refuse_live(path, &metadata, seen.entries.first())?;
-        }
-        seen.settle(&mut self.head, tail_is_whole(read, metadata.len()));
-        self.end = metadata.len();
-        Ok(())
+        let tree = &window.tree;
+        let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+        let mut ends = resumed.map_or_else(
+            || (0..outlines.len()).collect(),
+            |conversation| tree.last_turn(conversation).to_vec(),
+        );
+        ends.sort_unstable();
+        // The last that the agent program knows: it would not follow a link to any other.
+        let entry = |at| window.entry(root, &log, at);
+        let leaf = ends.into_iter().rev().filter_map(entry).find(in_tree);
+        self.head.leaf = leaf.and_then(|leaf| leaf.id);
+        self.head.anchored = window.scan.whole || window.named;
+        self.end = end;
+        self.file = identity(handle);
+        let last = outlines.len().checked_sub(1);
+        Ok(last.and_then(|at| window.entry(root, &log, at)))
     }
 
     /// Reads what others appended since.
-    fn catch_up(
-        &mut self,
-        root: &Root,
-        path: &Path,
-        handle: &File,
-        end: u64,
-        live: bool,
-    ) -> Result<()> {
-        if end == self.end {
+    fn catch_up(&mut self, root: &Root, path: &Path, handle: &File, end: u64) -> Result<()> {
+        let same = self.file.is_none() || self.file == identity(handle);
+        if end == self.end && same {
             return Ok(());
         }
-        if end < self.end {
-            // Cut or replaced: what we knew is gone.
-            self.head.leaf = None;
-            return self.find(root, path, handle, live);
-        }
-        let bytes = jsonl::read_span(handle, self.end, end - self.end)
-            .map_err(|error| Error::io("read", path, error))?;
-        let mut scanner = Scanner::from_offset(bytes.as_slice(), self.end, self.lines + 1);
-        let mut decoder = root.layout.decoder(&self.head.log);
-        while let Some(line) = scanner
-            .next()
-            .map_err(|error| Error::io("read", path, error))?
+        if !same
+            || end < self.end
+            || end - self.end > log::REACH
+            || !self.follow(root, path, handle, end)?
         {
+            self.find(root, path, handle)?;
+        }
+        self.end = end;
+        Ok(())
+    }
+
+    /// Follows what was added to the log, as long as it goes on where the log did before.
+    fn follow(&mut self, root: &Root, path: &Path, handle: &File, end: u64) -> Result<bool> {
+        let failed = |error| Error::io("read", path, error);
+        let from = self.end.saturating_sub(1);
+        let bytes = jsonl::read_span(handle, from, end - from).map_err(failed)?;
+        let added = match bytes.split_first() {
+            Some((b'\n', added)) if self.end > 0 => added,
+            _ if self.end == 0 => bytes.as_slice(),
+            // Our last line does not end where it ended.
+            _ => return Ok(false),
+        };
+        let mut scanner = Scanner::from_offset(added, self.end, 1);
+        let mut decoder = root.layout.decoder(&self.head.log);
+        let mut sink = Sink::default();
+        while let Some(line) = scanner.next().map_err(failed)? {
             let span = Span {
                 offset: line.offset,
                 len: line.len,
@@ -534,14 +578,19 @@ impl Tail {
                 terminated,
                 oversize: line.oversize,
             };
-            let mut sink = Sink::default();
             decoder.decode(&record, &mut sink);
-            for entry in sink.found {
-                self.head.observe(&entry);
-            }
         }
-        self.end = end;
-        Ok(())
+        for entry in sink.found {
+            let moves = match &entry.body {
+                Body::Resume { leaf } => Some(leaf) != self.head.leaf.as_ref(),
+                _ => self.head.takes(&entry) && entry.parent != self.head.leaf,
+            };
+            if moves {
+                return Ok(false);
+            }
+            self.head.observe(&entry);
+        }
+        Ok(true)
     }
 
     fn advance(&mut self, root: &Root, end: u64, lines: &[Vec<u8>], leaf: Option<EntryId>) {
@@ -560,90 +609,48 @@ impl Tail {
 }
 
 impl Head {
-    /// Takes in an entry that was appended to the log.
+    /// Takes in what an outline tells about the writer's place.
+    fn note(&mut self, outline: &Outline) {
+        self.time = self.time.max(outline.time);
+        for fact in &outline.facts {
+            let (slot, text) = match fact {
+                Fact::Cwd(text) => (&mut self.cwd, text),
+                Fact::GitBranch(text) => (&mut self.git_branch, text),
+                Fact::Version(text) => (&mut self.version, text),
+                Fact::Prompt(text) => (&mut self.prompt, text),
+                _ => continue,
+            };
+            *slot = Some(text.to_string());
+        }
+    }
+
+    /// Takes in an entry that goes on where the log did before.
     fn observe(&mut self, entry: &Entry) {
         self.time = self.time.max(entry.time);
-        if let Body::Resume { leaf } = &entry.body {
-            self.leaf = Some(leaf.clone());
+        if let Body::Resume { .. } = &entry.body {
             self.anchored = true;
         }
         if let Some(prompt) = prompt(entry) {
             self.prompt = Some(prompt);
         }
-        if let Some(id) = &entry.id
-            && (self.agent.is_some() || !entry.sidechain)
-            && in_tree(entry)
-        {
-            self.leaf = Some(id.clone());
+        if self.takes(entry) {
+            self.leaf.clone_from(&entry.id);
         }
-        self.cwd = entry.place.cwd.clone().or(self.cwd.take());
-        self.git_branch = entry.place.git_branch.clone().or(self.git_branch.take());
-        self.version = entry.place.version.clone().or(self.version.take());
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        self.cwd = filled(&entry.place.cwd).or(self.cwd.take());
+        self.git_branch = filled(&entry.place.git_branch).or(self.git_branch.take());
+        self.version = filled(&entry.place.version).or(self.version.take());
+    }
+
+    /// The entry is one that the next could hang from.
+    fn takes(&self, entry: &Entry) -> bool {
+        entry.id.is_some() && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
     }
 }
 
-/// The end of a log, read backwards.
-#[derive(Default)]
-struct Backwards {
-    /// Newest first.
-    entries: Vec<Entry>,
-    resume: Option<EntryId>,
-    /// The named leaf itself was seen.
-    resolved: bool,
-}
-
-impl Backwards {
-    fn add(&mut self, found: Vec<Entry>, agent: bool) {
-        for entry in found.into_iter().rev() {
-            if let Body::Resume { leaf } = &entry.body
-                && self.resume.is_none()
-            {
-                self.resume = Some(leaf.clone());
-            }
-            if agent || !entry.sidechain {
-                self.entries.push(entry);
-            }
-        }
-        self.resolved = self.resume.is_some()
-            && self
-                .entries
-                .iter()
-                .any(|entry| entry.id.is_some() && entry.id == self.resume);
-    }
-
-    fn enough(&self) -> bool {
-        let placed = self.entries.iter().any(|entry| entry.place.cwd.is_some());
-        let asked = self.entries.iter().any(|entry| prompt(entry).is_some());
-        self.resolved && placed && asked
-    }
-
-    fn settle(&self, head: &mut Head, whole: bool) {
-        for entry in self.entries.iter().rev() {
-            head.observe(entry);
-        }
-        let mut nodes = self
-            .entries
-            .iter()
-            .rev()
-            .filter(|entry| entry.id.is_some() && in_tree(entry));
-        head.leaf = nodes.clone().next_back().and_then(|entry| entry.id.clone());
-        // A leaf that is nowhere in the log is ignored, as the client does.
-        head.anchored = whole || self.resume.is_some();
-        let Some(named) = self.resume.clone().filter(|_| self.resolved || !whole) else {
-            return;
-        };
-        let mut line = vec![named.clone()];
-        for entry in nodes.by_ref() {
-            let below = entry
-                .parent
-                .as_ref()
-                .is_some_and(|parent| line.contains(parent));
-            if let Some(id) = entry.id.clone().filter(|_| below) {
-                line.push(id);
-            }
-        }
-        head.leaf = line.pop();
-    }
+fn identity(handle: &File) -> Option<(u64, u64)> {
+    let id = jsonl::FileId::from(&handle.metadata().ok()?);
+    Some((id.dev, id.ino))
 }
 
 fn in_tree(entry: &Entry) -> bool {
@@ -667,11 +674,7 @@ fn prompt(entry: &Entry) -> Option<String> {
         })
 }
 
-fn tail_is_whole(read: u64, len: u64) -> bool {
-    read >= len
-}
-
-/// The messages and notes among some records.
+/// The entries of some records.
 fn decode<'a>(
     root: &Root,
     log: &Artifact,
@@ -695,22 +698,17 @@ fn decode<'a>(
             &mut sink,
         );
     }
-    let wanted = |entry: &Entry| {
-        matches!(
-            entry.body,
-            Body::Message(_) | Body::Compaction { .. } | Body::Note { .. }
-        )
-    };
-    sink.found.into_iter().filter(wanted).collect()
+    sink.found
 }
 
 /// Two programs on one session make two branches; that must be asked for.
-fn refuse_live(path: &Path, metadata: &std::fs::Metadata, newest: Option<&Entry>) -> Result<()> {
+fn refuse_live(path: &Path, handle: &File, newest: Option<&Entry>) -> Result<()> {
     let Some(newest) = newest.filter(|entry| entry.program.as_deref() != Some(PROGRAM)) else {
         return Ok(());
     };
-    let age = metadata
-        .modified()
+    let age = handle
+        .metadata()
+        .and_then(|metadata| metadata.modified())
         .ok()
         .and_then(|time| SystemTime::now().duration_since(time).ok());
     let entry_age = newest
@@ -754,14 +752,7 @@ fn make_parent(root: &Root, path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else {
         return Ok(());
     };
-    let inside = parent.strip_prefix(&root.path).is_ok();
-    if !inside {
-        return Err(Error::refused(format!(
-            "{} is outside of {}",
-            path.display(),
-            root.path.display()
-        )));
-    }
+    root.guard(path)?;
     jsonl::ensure_dir(parent)
 }
 

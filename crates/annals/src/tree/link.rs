@@ -1,6 +1,6 @@
 //! Parents: every entry of the tree gets at most one, which exists and is no descendant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::{Flaw, FlawKind, Key, Link, Outline};
 
@@ -40,8 +40,12 @@ impl Links {
         matches!(self.places.get(at), Some(Place::Node { .. })).then_some(at)
     }
 
-    /// The last of `entry` and its descendants in file order.
-    pub(super) fn last_descendant(&self, entry: usize) -> Option<usize> {
+    /// The last in file order of `entry` and those of its descendants that count.
+    pub(super) fn last_descendant(
+        &self,
+        entry: usize,
+        counts: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut below = vec![false; self.places.len()];
         *below.get_mut(entry)? = true;
         let mut last = entry;
@@ -53,14 +57,16 @@ impl Links {
                 if let Some(mark) = below.get_mut(at) {
                     *mark = true;
                 }
-                last = last.max(at);
+                if counts(at) {
+                    last = last.max(at);
+                }
             }
         }
         Some(last)
     }
 
-    pub(super) fn last_in_file(&self) -> Option<usize> {
-        self.order.iter().copied().max()
+    pub(super) fn last_in_file(&self, counts: impl Fn(usize) -> bool) -> Option<usize> {
+        self.order.iter().copied().filter(|&at| counts(at)).max()
     }
 
     pub(super) fn strands(&self) -> Vec<Vec<usize>> {
@@ -78,7 +84,7 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
         let key = outlines.get(at).and_then(|outline| outline.key);
         key.and_then(|key| by_key.get(&key)) == Some(&at)
     };
-    cut_cycles(outlines, &mut parents, &in_tree, flaws);
+    let cut = cut_cycles(outlines, &mut parents, &in_tree, flaws);
     let order = parents_first(&parents, &in_tree);
     let mut links = Links {
         places: vec![Place::Aside; outlines.len()],
@@ -91,18 +97,10 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
         let Some(outline) = outlines.get(at) else {
             continue;
         };
-        if let (Link::Parent(_), None) = (outline.link, parents.get(at).copied().flatten()) {
-            let cut = flaws
-                .iter()
-                .any(|flaw| flaw.kind == FlawKind::Cycle && flaw.span == outline.span);
-            if !cut {
-                flaw(
-                    flaws,
-                    FlawKind::Orphan,
-                    outline,
-                    "its parent is not in this file",
-                );
-            }
+        let hangs = parents.get(at).copied().flatten().is_some();
+        if outline.link != Link::None && !hangs && !cut.contains(&at) {
+            let detail = "its parent is not in this file";
+            flaw(flaws, FlawKind::Orphan, outline, detail);
         }
     }
     links
@@ -129,13 +127,15 @@ fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> HashMap<Key, usize> {
     by_key
 }
 
-/// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent.
+/// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent. Tells
+/// whose links are gone.
 fn cut_cycles(
     outlines: &[Outline],
     parents: &mut [Option<usize>],
     in_tree: &impl Fn(usize) -> bool,
     flaws: &mut Vec<Flaw>,
-) {
+) -> HashSet<usize> {
+    let mut cut = HashSet::new();
     // 0: not seen. Otherwise the number of the walk that saw it.
     let mut seen = vec![0u32; parents.len()];
     for start in 0..parents.len() {
@@ -156,10 +156,7 @@ fn cut_cycles(
         let mut child = met;
         let mut newest = (met, met);
         let mut length = 0;
-        loop {
-            let Some(parent) = parents.get(child).copied().flatten() else {
-                break;
-            };
+        while let Some(parent) = parents.get(child).copied().flatten() {
             length += 1;
             if parent >= newest.0 {
                 newest = (parent, child);
@@ -172,6 +169,7 @@ fn cut_cycles(
         if let Some(link) = parents.get_mut(newest.1) {
             *link = None;
         }
+        cut.insert(newest.1);
         if let Some(outline) = outlines.get(newest.1) {
             let detail = format!(
                 "{length} entries are each other's ancestors; its link to a parent is ignored"
@@ -179,6 +177,7 @@ fn cut_cycles(
             flaw(flaws, FlawKind::Cycle, outline, &detail);
         }
     }
+    cut
 }
 
 /// All entries of the tree, parents before children, otherwise in file order.

@@ -15,7 +15,7 @@ mod turn;
 
 use jiff::Timestamp;
 
-use crate::model::{AgentId, Fact, Flaw, Key, Outline};
+use crate::model::{AgentId, Fact, Flaw, Key, Kind, Outline};
 
 pub use title::{Title, Titles, shorten};
 use turn::Turns;
@@ -78,10 +78,10 @@ impl Tree {
         let mut flaws = Vec::new();
         let links = link::resolve(outlines, scope, &mut flaws);
         let turns = turn::group(outlines, &links);
-        let conversations = conversations(outlines, &turns);
-        let tip = resume_tip(outlines, &links);
+        let conversations = conversations(&turns);
+        let tip = resume_tip(outlines, scope, &links);
         let resume = tip.and_then(|tip| {
-            let turn = turns.leaf_turn(turns.of(tip)?, tip);
+            let turn = turns.leaf_turn(turns.of(tip)?);
             conversations
                 .iter()
                 .position(|conversation| conversation.turn == turn)
@@ -118,16 +118,61 @@ impl Tree {
         if let Some(found) = self.conversations.iter().position(ends) {
             return Some(found);
         }
-        let turn = self.turns.of(entry)?;
+        let below = self.turns.below(self.turns.of(entry)?);
         let mut through = self
             .conversations
             .iter()
             .enumerate()
-            .filter(|(_, conversation)| self.turns.is_ancestor(turn, conversation.turn));
+            .filter(|(_, conversation)| below.get(conversation.turn) == Some(&true));
         match (through.next(), through.next()) {
             (Some((only, _)), None) => Some(only),
             _ => None,
         }
+    }
+
+    /// How many of a conversation's messages come after its first turn.
+    ///
+    /// The first turn of a window on a log may be cut in two; what comes after it is whole.
+    pub(crate) fn settled_messages(&self, conversation: &Conversation) -> usize {
+        let about = self.turns.about(conversation.turn);
+        conversation.messages.saturating_sub(about.opening)
+    }
+
+    /// The entries of a conversation's last turn.
+    pub(crate) fn last_turn(&self, conversation: &Conversation) -> &[usize] {
+        self.turns.entries(conversation.turn)
+    }
+
+    /// Folds over the path of each conversation at once: `enter` takes in a turn's entries on top
+    /// of what came before them. Paths share their beginnings, so this is linear in the entries.
+    pub(crate) fn fold_paths<T: Copy>(
+        &self,
+        start: T,
+        mut enter: impl FnMut(T, &[usize]) -> T,
+        mut leave: impl FnMut(),
+    ) -> Vec<T> {
+        let ends: std::collections::HashMap<usize, usize> = self
+            .conversations
+            .iter()
+            .enumerate()
+            .map(|(at, conversation)| (conversation.turn, at))
+            .collect();
+        let mut totals = vec![start; self.conversations.len()];
+        let mut above = vec![start];
+        self.turns.walk(|step| match step {
+            turn::Step::Enter(turn, entries) => {
+                let total = enter(above.last().copied().unwrap_or(start), entries);
+                if let Some(slot) = ends.get(&turn).and_then(|&at| totals.get_mut(at)) {
+                    *slot = total;
+                }
+                above.push(total);
+            }
+            turn::Step::Leave => {
+                above.pop();
+                leave();
+            }
+        });
+        totals
     }
 
     /// The shape of the tree for drawing: runs of turns between the places where paths part.
@@ -147,7 +192,7 @@ pub struct Limb {
     pub conversation: Option<usize>,
 }
 
-fn conversations(outlines: &[Outline], turns: &Turns) -> Vec<Conversation> {
+fn conversations(turns: &Turns) -> Vec<Conversation> {
     let mut found: Vec<Conversation> = turns
         .leaves()
         .filter_map(|turn| {
@@ -157,7 +202,7 @@ fn conversations(outlines: &[Outline], turns: &Turns) -> Vec<Conversation> {
                 tip: turns.tip(turn)?,
                 messages: about.messages,
                 started: about.started,
-                updated: turns.updated(turn, outlines),
+                updated: about.updated,
                 branch: about.branch,
                 turn,
             })
@@ -168,8 +213,9 @@ fn conversations(outlines: &[Outline], turns: &Turns) -> Vec<Conversation> {
 }
 
 /// The entry at which the agent program goes on: the newest descendant of the leaf that the log
-/// names last, else the last entry of the tree in file order.
-fn resume_tip(outlines: &[Outline], links: &link::Links) -> Option<usize> {
+/// names last, else the last message of the tree in file order. Side chains count only if there is
+/// nothing else.
+fn resume_tip(outlines: &[Outline], scope: Scope, links: &link::Links) -> Option<usize> {
     let named = outlines.iter().rev().find_map(|outline| {
         outline.facts.iter().find_map(|fact| match fact {
             Fact::Resume(leaf) => Some(*leaf),
@@ -177,9 +223,20 @@ fn resume_tip(outlines: &[Outline], links: &link::Links) -> Option<usize> {
         })
     });
     let leaf = named.and_then(|leaf| links.find(leaf));
+    let main = |at: usize| {
+        let outline = outlines.get(at);
+        outline.is_some_and(|outline| scope == Scope::Agent || !outline.sidechain)
+    };
+    let said = |at: usize| {
+        let outline = outlines.get(at);
+        outline.is_some_and(|outline| outline.kind != Kind::Other)
+    };
     match leaf {
-        Some(leaf) => links.last_descendant(leaf),
-        None => links.last_in_file(),
+        Some(leaf) => links.last_descendant(leaf, main),
+        None => links
+            .last_in_file(|at| main(at) && said(at))
+            .or_else(|| links.last_in_file(said))
+            .or_else(|| links.last_in_file(|_| true)),
     }
 }
 

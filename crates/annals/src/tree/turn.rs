@@ -24,9 +24,19 @@ struct Turn {
     entries: Vec<usize>,
     children: usize,
     response: Option<Key>,
+    /// Its last entry in file order.
+    tip: Option<usize>,
     /// Holds or leads to something that a person typed or a model answered.
     real: bool,
     about: About,
+}
+
+/// A step of a walk through all turns.
+pub(super) enum Step<'a> {
+    /// A turn and its entries.
+    Enter(usize, &'a [usize]),
+    /// The turn that was entered last and not left yet is done.
+    Leave,
 }
 
 /// What is known of the path from the root to a turn.
@@ -35,7 +45,11 @@ pub(super) struct About {
     pub(super) leaf: Option<usize>,
     pub(super) messages: usize,
     pub(super) started: Option<Timestamp>,
+    /// The newest time of the last turn that has one.
+    pub(super) updated: Option<Timestamp>,
     pub(super) branch: Option<usize>,
+    /// How many of the messages are in the first turn.
+    pub(super) opening: usize,
     /// The first prompt of the path.
     pub(super) prompt: Option<usize>,
 }
@@ -101,23 +115,12 @@ impl Turns {
 
     /// The last entry of a turn in file order.
     pub(super) fn tip(&self, turn: usize) -> Option<usize> {
-        self.turns.get(turn)?.entries.iter().copied().max()
+        self.turns.get(turn)?.tip
     }
 
-    pub(super) fn updated(&self, turn: usize, outlines: &[Outline]) -> Option<Timestamp> {
-        let mut at = Some(turn);
-        // A last turn without a time takes the one before it.
-        while let Some(turn) = at.and_then(|at| self.turns.get(at)) {
-            let times = turn
-                .entries
-                .iter()
-                .filter_map(|&entry| outlines.get(entry)?.time);
-            if let Some(newest) = times.max() {
-                return Some(newest);
-            }
-            at = turn.parent;
-        }
-        None
+    /// The entries of a turn, in the order in which they are read.
+    pub(super) fn entries(&self, turn: usize) -> &[usize] {
+        self.turns.get(turn).map_or(&[], |turn| &turn.entries)
     }
 
     pub(super) fn path(&self, turn: usize) -> Vec<usize> {
@@ -134,19 +137,59 @@ impl Turns {
             .collect()
     }
 
-    pub(super) fn is_ancestor(&self, ancestor: usize, turn: usize) -> bool {
-        let mut at = Some(turn);
-        while let Some(turn) = at {
-            if turn == ancestor {
-                return true;
-            }
-            at = self.turns.get(turn).and_then(|turn| turn.parent);
+    /// For each turn whether it is `turn` or comes after it.
+    pub(super) fn below(&self, turn: usize) -> Vec<bool> {
+        let mut below: Vec<bool> = Vec::with_capacity(self.turns.len());
+        // Children have larger numbers than their parents.
+        for (at, this) in self.turns.iter().enumerate() {
+            let inherited = this.parent.and_then(|parent| below.get(parent).copied());
+            below.push(at == turn || inherited == Some(true));
         }
-        false
+        below
+    }
+
+    /// Walks through all turns, each after its parent, and tells when one and all below it are done.
+    pub(super) fn walk(&self, mut visit: impl FnMut(Step<'_>)) {
+        const NONE: usize = usize::MAX;
+        let mut first = vec![NONE; self.turns.len()];
+        let mut next = vec![NONE; self.turns.len()];
+        let mut roots = Vec::new();
+        for (at, turn) in self.turns.iter().enumerate().rev() {
+            match turn.parent.and_then(|parent| first.get_mut(parent)) {
+                Some(slot) => {
+                    if let Some(next) = next.get_mut(at) {
+                        *next = *slot;
+                    }
+                    *slot = at;
+                }
+                None => roots.push(at),
+            }
+        }
+        let mut stack: Vec<usize> = Vec::new();
+        while let Some(root) = roots.pop() {
+            let mut at = root;
+            loop {
+                visit(Step::Enter(at, self.entries(at)));
+                stack.push(at);
+                let mut child = first.get(at).copied().unwrap_or(NONE);
+                while child == NONE {
+                    let Some(done) = stack.pop() else { break };
+                    visit(Step::Leave);
+                    if stack.is_empty() {
+                        break;
+                    }
+                    child = next.get(done).copied().unwrap_or(NONE);
+                }
+                if child == NONE {
+                    break;
+                }
+                at = child;
+            }
+        }
     }
 
     /// The leaf reached from `turn`: itself, or the leaf below it that ends last in the file.
-    pub(super) fn leaf_turn(&self, turn: usize, _tip: usize) -> usize {
+    pub(super) fn leaf_turn(&self, turn: usize) -> usize {
         if self.turns.get(turn).is_none_or(|turn| turn.children == 0) {
             return turn;
         }
@@ -227,6 +270,7 @@ impl Turns {
             entries: Vec::new(),
             children: 0,
             response,
+            tip: None,
             real: false,
             about: About::default(),
         });
@@ -245,39 +289,38 @@ impl Turns {
     /// Turns that lead to nothing a person typed or a model answered are no branches: what is in
     /// them goes to the turn above.
     fn fold_unreal(&mut self, outlines: &[Outline]) {
+        let counts = |&entry: &usize| {
+            outlines.get(entry).is_some_and(|outline| {
+                outline.human || matches!(outline.kind, Kind::Assistant | Kind::Compaction)
+            })
+        };
         for at in (0..self.turns.len()).rev() {
-            let Some(turn) = self.turns.get(at) else {
+            let Some(turn) = self.turns.get_mut(at) else {
                 continue;
             };
-            let says = |&entry: &usize| {
-                outlines
-                    .get(entry)
-                    .is_some_and(|outline| outline.human || outline.kind == Kind::Assistant)
-            };
-            let compacts = |&entry: &usize| {
-                outlines
-                    .get(entry)
-                    .is_some_and(|outline| outline.kind == Kind::Compaction)
-            };
-            let real = turn.real
-                || turn
-                    .entries
-                    .iter()
-                    .any(|entry| says(entry) || compacts(entry));
-            let Some(parent) = turn.parent else { continue };
-            if real {
-                if let Some(parent) = self.turns.get_mut(parent) {
-                    parent.real = true;
-                    parent.children += 1;
-                }
-                continue;
+            turn.real |= turn.entries.iter().any(counts);
+            let (real, parent) = (turn.real, turn.parent);
+            if let Some(parent) = parent.and_then(|parent| self.turns.get_mut(parent))
+                && real
+            {
+                parent.real = true;
+                parent.children += 1;
             }
-            let entries = self
-                .turns
-                .get_mut(at)
-                .map(|turn| std::mem::take(&mut turn.entries));
-            for entry in entries.into_iter().flatten() {
-                self.join(parent, entry);
+        }
+        // Where each turn's entries end up: straight there, because many may be folded in a row.
+        let mut home: Vec<usize> = Vec::with_capacity(self.turns.len());
+        for at in 0..self.turns.len() {
+            let Some(turn) = self.turns.get_mut(at) else {
+                continue;
+            };
+            let folded = turn.parent.filter(|_| !turn.real);
+            let Some(into) = folded.and_then(|parent| home.get(parent).copied()) else {
+                home.push(at);
+                continue;
+            };
+            home.push(into);
+            for entry in std::mem::take(&mut turn.entries) {
+                self.join(into, entry);
             }
         }
     }
@@ -309,6 +352,7 @@ impl Turns {
                         .is_some_and(|outline| outline.kind == Kind::User);
                 (late, place.get(at).copied())
             });
+            turn.tip = turn.entries.iter().copied().max();
         }
     }
 
@@ -338,9 +382,13 @@ impl Turns {
             about.messages += entries()
                 .filter(|(_, outline)| outline.kind.is_message())
                 .count();
-            let last = entries()
-                .filter(|(_, outline)| outline.kind.is_message())
-                .next_back();
+            let last = entries().rfind(|(_, outline)| outline.kind.is_message());
+            if turn.parent.is_none() {
+                about.opening = about.messages;
+            }
+            // A last turn without a time takes the one before it.
+            let newest = entries().filter_map(|(_, outline)| outline.time).max();
+            about.updated = newest.or(about.updated);
             about.leaf = last.map(|(entry, _)| entry).or(about.leaf);
             about.started = about
                 .started

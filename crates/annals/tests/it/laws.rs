@@ -127,10 +127,11 @@ mod law_1_bytes_are_the_truth {
 
     /// What a fork may change of a record.
     fn unlike(original: &[u8], copied: &[u8]) -> Option<String> {
-        const MAY: [&[u8]; 4] = [
+        const MAY: [&[u8]; 5] = [
             br#""sessionId""#,
             br#""forkedFrom""#,
             br#""parentUuid""#,
+            br#""logicalParentUuid""#,
             br#""isSidechain""#,
         ];
         let own = |object: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -719,7 +720,7 @@ mod law_7_one_answer_by_every_route {
         fs::create_dir_all(&folder).unwrap();
         let id = |n: usize| format!("{n:08x}-0000-4000-8000-000000000000");
         let line = |n: usize, parent: usize| {
-            let pad = "x".repeat(900);
+            let pad = "x".repeat(700);
             let kind = if n % 2 == 1 { "user" } else { "assistant" };
             let parent = if parent == 0 {
                 "null".to_owned()

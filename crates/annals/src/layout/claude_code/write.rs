@@ -97,6 +97,9 @@ impl Writer for ClaudeCode {
             ("forkedFrom", origin.as_str()),
         ];
         members.extend(parent.as_deref().map(|parent| ("parentUuid", parent)));
+        if graft.parent == Parent::None && line.logical_parent.filled().is_some() {
+            members.push(("logicalParentUuid", "null"));
+        }
         // The client skips side chains, and here it is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
         json::set_members(record, &members).unwrap_or_else(|| record.to_owned())
