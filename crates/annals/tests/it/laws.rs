@@ -161,7 +161,8 @@ mod law_1_bytes_are_the_truth {
                 let original = fs::read(&log.path).unwrap();
                 for (at, conversation) in tree.conversations.iter().enumerate() {
                     let path = tree.path(conversation);
-                    let to = SessionId::new(&format!("fork-{forked}")).unwrap();
+                    let to = SessionId::new(&format!("{forked:08x}-ffff-4000-8000-000000000000"))
+                        .unwrap();
                     let made = copy
                         .store()
                         .fork(&session, &path, to.clone(), None)
@@ -749,7 +750,8 @@ mod law_7_one_answer_by_every_route {
             ("c", format!("{chain}{branch}{named}")),
             ("d", format!("{named}{chain}{branch}")),
         ] {
-            fs::write(folder.join(format!("{name}.jsonl")), log).unwrap();
+            let name = format!("{}-ffff-4000-8000-000000000000.jsonl", name.repeat(8));
+            fs::write(folder.join(name), log).unwrap();
         }
         for files in Store::new(vec![root]).inventory().sessions {
             let full = Session::read(files.clone()).unwrap();
