@@ -1,6 +1,6 @@
 //! Sub-agents: where their entries are and which tool call they came from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::model::{AgentId, ArtifactKind, Body, Fact, Key, Outline};
 use crate::tree::Tree;
@@ -39,8 +39,16 @@ pub struct Call {
 }
 
 pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
-    let calls = Calls::of(logs);
     let mut metas = metas(files);
+    let mut calls = Calls::of(logs);
+    // A call that names its agent, or is named by it, cannot have spawned another.
+    calls
+        .taken
+        .extend(metas.values().filter_map(|meta| meta.call));
+    let strands = trees.iter().flat_map(|tree| &tree.strands);
+    calls.taken.extend(strands.filter_map(|strand| strand.call));
+    let spawned: Vec<Key> = calls.by_agent.values().copied().collect();
+    calls.taken.extend(spawned);
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
         if file.artifact.kind == ArtifactKind::AgentLog {
@@ -92,7 +100,8 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
 struct Calls {
     made: HashMap<Key, (usize, usize)>,
     by_agent: HashMap<AgentId, Key>,
-    by_prompt: HashMap<Key, Key>,
+    by_prompt: HashMap<Key, VecDeque<Key>>,
+    taken: HashSet<Key>,
 }
 
 impl Calls {
@@ -101,6 +110,7 @@ impl Calls {
             made: HashMap::new(),
             by_agent: HashMap::new(),
             by_prompt: HashMap::new(),
+            taken: HashSet::new(),
         };
         for (log, scan) in logs.iter().enumerate() {
             for (entry, outline) in scan.outlines.iter().enumerate() {
@@ -108,7 +118,7 @@ impl Calls {
                     match fact {
                         Fact::Delegates { call, prompt } => {
                             calls.made.insert(*call, (log, entry));
-                            calls.by_prompt.entry(*prompt).or_insert(*call);
+                            calls.by_prompt.entry(*prompt).or_default().push_back(*call);
                         }
                         Fact::Spawned(agent) => {
                             let result = outline.results.first();
@@ -124,9 +134,18 @@ impl Calls {
         calls
     }
 
-    fn for_agent(&self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
-        let named = id.and_then(|id| self.by_agent.get(id));
-        named.or_else(|| self.by_prompt.get(&asked?)).copied()
+    /// The call that names the agent, else the first with its prompt that is no other agent's.
+    fn for_agent(&mut self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
+        if let Some(named) = id.and_then(|id| self.by_agent.get(id)) {
+            return Some(*named);
+        }
+        let waiting = self.by_prompt.get_mut(&asked?)?;
+        while let Some(call) = waiting.pop_front() {
+            if self.taken.insert(call) {
+                return Some(call);
+            }
+        }
+        None
     }
 
     fn locate(&self, key: Key) -> Option<Call> {
