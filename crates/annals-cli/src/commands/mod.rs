@@ -7,6 +7,7 @@ mod completions;
 mod conversations;
 mod delete;
 mod draft;
+mod files;
 mod filter;
 mod fork;
 mod history;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
+    /// List the files that a session changed, and give back earlier versions
+    Files(files::FilesArgs),
     /// List what agents still have to do
     Todos(todos::TodosArgs),
     /// List the remarks that people made on sessions
@@ -94,6 +97,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
+        Some(Command::Files(args)) => files::run(&args, context),
         Some(Command::Todos(args)) => todos::run(&args, context),
         Some(Command::Notes(args)) => notes::run(&args, context),
         Some(Command::Plans(args)) => plans::run(&args, context),
