@@ -6,6 +6,7 @@ mod compact;
 mod completions;
 mod conversations;
 mod delete;
+mod demo;
 mod draft;
 mod files;
 mod filter;
@@ -84,6 +85,8 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
+    /// Make a sample history and show what can be done with it
+    Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
     Completions(completions::CompletionsArgs),
 }
@@ -112,6 +115,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Compact(args)) => compact::run(&args, context),
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
+        Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }
 }
