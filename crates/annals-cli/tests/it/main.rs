@@ -1,0 +1,11 @@
+//! The program from outside: what it prints, what it writes, how it fails.
+
+mod bad_input;
+mod delete;
+mod demo;
+mod files;
+mod harness;
+mod help;
+mod look;
+mod todo;
+mod write;
