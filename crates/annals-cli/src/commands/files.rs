@@ -330,9 +330,10 @@ fn diff_one(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<
         Some(number) => side(choose(file, Some(*number))?)?,
         None => on_disk(Path::new(&file.path))?,
     };
-    let text = diff::unified(&file.path, &old, &new, context.out.width());
+    let shown = file.path.trim_start_matches('/');
+    let text = diff::unified(shown, &old, &new, context.out.width());
     if context.json {
-        let text = diff::unified(&file.path, &old, &new, None);
+        let text = diff::unified(shown, &old, &new, None);
         let plain = anstream::adapter::strip_str(&text).to_string();
         context
             .out

@@ -40,7 +40,9 @@ impl Stage {
     /// A copy of a fixture.
     pub(crate) fn of(fixture: &str) -> Self {
         let stage = Stage::empty();
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/claude-code").join(fixture);
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/claude-code")
+            .join(fixture);
         copy(&from, &stage.root);
         stage.settle();
         stage
@@ -59,7 +61,13 @@ impl Stage {
     /// Runs the program on the root with something on its standard input.
     pub(crate) fn with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Run {
         let root = format!("claude-code:{}", self.root.display());
-        let output = self.command().args(["--root", &root]).args(args).write_stdin(stdin).output().unwrap();
+        let output = self
+            .command()
+            .args(["--root", &root])
+            .args(args)
+            .write_stdin(stdin)
+            .output()
+            .unwrap();
         self.run_of(&output)
     }
 
@@ -72,7 +80,10 @@ impl Stage {
     /// The program, with its surroundings fixed.
     pub(crate) fn command(&self) -> assert_cmd::Command {
         let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("annals"));
-        command.env_clear().envs(self.env()).current_dir(self.work());
+        command
+            .env_clear()
+            .envs(self.env())
+            .current_dir(self.work());
         command
     }
 
@@ -132,13 +143,18 @@ impl Stage {
     pub(crate) fn log(&self, session: &str) -> Vec<serde_json::Value> {
         let text = fs::read_to_string(self.log_path(session)).unwrap();
         assert!(text.ends_with('\n'), "{text}");
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Where a session's log lies.
     pub(crate) fn log_path(&self, session: &str) -> PathBuf {
         let name = format!("{session}.jsonl");
-        let found = self.tree().into_keys().find(|path| path.file_name().is_some_and(|file| file == name.as_str()));
+        let found = self
+            .tree()
+            .into_keys()
+            .find(|path| path.file_name().is_some_and(|file| file == name.as_str()));
         found.unwrap_or_else(|| panic!("no log of {session}"))
     }
 
@@ -146,14 +162,27 @@ impl Stage {
     pub(crate) fn settle(&self) {
         let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SETTLED);
         for path in self.tree().into_keys() {
-            File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+            File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_times(times)
+                .unwrap();
         }
     }
 
     fn mask(&self, text: &str) -> String {
         let base = self.root.parent().unwrap().display().to_string();
         let linked = self.dir.path().display().to_string();
-        mask_ids(&text.replace(&base, "[DIR]").replace(&linked, "[DIR]"))
+        // Folders are named after paths.
+        let encoded = |path: &str| path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let mut masked = text.to_owned();
+        for path in [&base, &linked] {
+            masked = masked
+                .replace(path, "[DIR]")
+                .replace(&encoded(path), "[DIR-]");
+        }
+        mask_ids(&masked)
     }
 }
 
