@@ -1,6 +1,5 @@
 //! `annals files`
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use annals::jsonl;
@@ -413,7 +412,7 @@ fn told(
 
 /// Bytes as they are for a program; for a terminal, nothing it would obey.
 fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
-    if std::io::stdout().is_terminal() {
+    if context.out.is_terminal() {
         let text = prose(&String::from_utf8_lossy(bytes), None);
         context.out.text(text)?;
     } else {

@@ -188,7 +188,7 @@ impl Stage {
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "exit code {}\n", self.code)?;
+        writeln!(f, "exit code {}", self.code)?;
         for (name, text) in [("stdout", &self.out), ("stderr", &self.err)] {
             if !text.is_empty() {
                 write!(f, "--- {name}\n{text}")?;
