@@ -56,6 +56,8 @@ fn the_demo_has_what_it_promises() {
         .json();
     assert_eq!(made["sessions"].as_array().unwrap().len(), 5);
     let root = format!("claude-code:{}", dir.display());
+    // How old a file is decides whether its session is marked as expired.
+    stage.settle();
     let rows = stage.bare(&["--root", &root, "sessions", "--json"]).json();
     let rows = rows["sessions"].as_array().unwrap();
     let sum = |key: &str| {
