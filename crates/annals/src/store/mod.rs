@@ -113,7 +113,7 @@ impl Store {
         }
         let mut decoder = root.layout.decoder(&file.artifact);
         let mut sink = Sink::default();
-        log::each_record(file, |record| {
+        log::each_record(&file.path, |record| {
             decoder.decode(record, &mut sink);
             Ok(true)
         })?;
