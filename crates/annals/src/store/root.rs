@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::{self, Env, LAYOUTS, Layout};
+use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
 /// A directory that holds one layout's tree.
@@ -34,6 +34,14 @@ impl Root {
                 what: "layout",
                 id: layout.to_owned(),
             }),
+        }
+    }
+
+    /// A root of Claude Code, such as `~/.claude`. The directory need not exist yet.
+    pub fn claude_code(path: impl Into<PathBuf>) -> Self {
+        Root {
+            layout: &ClaudeCode,
+            path: path.into(),
         }
     }
 
