@@ -6,6 +6,7 @@
 mod agent;
 mod file;
 mod find;
+mod handy;
 mod inventory;
 mod log;
 mod query;

@@ -19,7 +19,7 @@ use crate::layout::{
     Writer,
 };
 use crate::model::{
-    Artifact, Block, Body, Draft, Entry, EntryId, Fact, Kind, Outline, SessionId, Span,
+    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, Fact, Kind, Outline, SessionId, Span,
     TitleSource, Todo,
 };
 
@@ -292,6 +292,11 @@ impl SessionWriter {
     /// The session.
     pub fn session(&self) -> SessionId {
         self.tail().head.session.clone()
+    }
+
+    /// The sub-agent whose log this is; `None` means the main agent.
+    pub fn agent(&self) -> Option<AgentId> {
+        self.tail().head.agent.clone()
     }
 
     /// The log.
