@@ -1,6 +1,6 @@
 //! Sub-agents: where their entries are and which tool call they came from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::{AgentId, ArtifactKind, Body, Fact, Key, Outline};
 use crate::tree::Tree;
@@ -39,8 +39,8 @@ pub struct Call {
 }
 
 pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
-    let calls = Calls::of(logs);
     let mut metas = metas(files);
+    let calls = Calls::of(logs, metas.values().filter_map(|meta| meta.call));
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
         if file.artifact.kind == ArtifactKind::AgentLog {
@@ -96,7 +96,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn of(logs: &[LogScan]) -> Self {
+    fn of(logs: &[LogScan], named: impl Iterator<Item = Key>) -> Self {
         let mut calls = Calls {
             made: HashMap::new(),
             by_agent: HashMap::new(),
@@ -119,6 +119,15 @@ impl Calls {
                         _ => {}
                     }
                 }
+            }
+        }
+        // Any tool may spawn a sub-agent, not only those whose calls say so.
+        let mut missing: HashSet<Key> = named.chain(calls.by_agent.values().copied()).collect();
+        missing.retain(|call| !calls.made.contains_key(call));
+        for (log, scan) in logs.iter().enumerate().filter(|_| !missing.is_empty()) {
+            for (entry, outline) in scan.outlines.iter().enumerate() {
+                let made = outline.calls().iter().filter(|call| missing.contains(call));
+                calls.made.extend(made.map(|call| (*call, (log, entry))));
             }
         }
         calls
