@@ -81,13 +81,12 @@ fn context_tokens(files: &SessionFiles) -> Result<Option<u64>> {
     }
     let session = Session::read_tail(files.clone(), LOOKED_AT)?;
     let used = |entry: &Entry| match &entry.body {
-        Body::Message(message) => message.usage.map(|usage| usage.context()),
+        Body::Message(message) => message
+            .usage
+            .map(|usage| usage.context())
+            .filter(|tokens| *tokens > 0),
         _ => None,
     };
     let messages = session.last_messages(LOOKED_AT)?;
-    Ok(messages
-        .iter()
-        .rev()
-        .find_map(used)
-        .filter(|tokens| *tokens > 0))
+    Ok(messages.iter().rev().find_map(used))
 }

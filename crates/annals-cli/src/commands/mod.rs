@@ -6,8 +6,10 @@ mod compact;
 mod completions;
 mod conversations;
 mod delete;
+mod demo;
 mod draft;
 mod entry;
+mod files;
 mod filter;
 mod fork;
 mod history;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
+    /// List the files that a session changed, and give back earlier versions
+    Files(files::FilesArgs),
     /// List what agents still have to do
     Todos(todos::TodosArgs),
     /// List the remarks that people made on sessions
@@ -82,6 +86,8 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
+    /// Make a sample history and show what can be done with it
+    Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
     Completions(completions::CompletionsArgs),
 }
@@ -95,6 +101,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
+        Some(Command::Files(args)) => files::run(&args, context),
         Some(Command::Todos(args)) => todos::run(&args, context),
         Some(Command::Notes(args)) => notes::run(&args, context),
         Some(Command::Plans(args)) => plans::run(&args, context),
@@ -109,6 +116,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Compact(args)) => compact::run(&args, context),
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
+        Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }
 }

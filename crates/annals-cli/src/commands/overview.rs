@@ -15,6 +15,7 @@ use super::row::short_len;
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
 
 /// How many projects and sessions the overview shows.
 const SHOWN: usize = 5;
@@ -229,21 +230,33 @@ fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     let counts: Vec<u64> = days
         .map(|day| by_day.get(&day).copied().unwrap_or(0))
         .collect();
+    let mut table = Table::new([
+        Column::new("").style(DIM),
+        Column::new("SESSIONS").right(),
+        Column::new("MESSAGES").right(),
+        Column::new("TOKENS OUT").right(),
+        Column::new("TOKENS IN").right().priority(60),
+        Column::new("").priority(50),
+    ]);
     for length in [7, 30] {
         let recent = recent(context, sessions, length);
-        let mut line = format!(
-            "{} {}, {}, {} tokens out, {} read and written",
-            paint(DIM, &format!("last {length:>2} days")),
-            plural(recent.sessions as u64, "session"),
-            plural(recent.messages, "message"),
-            size::compact(recent.usage.output),
-            size::compact(recent.usage.context()),
-        );
-        if length == 30 {
-            line.push_str(&format!("  {}", size::spark(&counts)));
-        }
-        context.out.line(line)?;
+        let spark = if length == 30 {
+            size::spark(&counts)
+        } else {
+            String::new()
+        };
+        table.row([
+            Cell::new(format!("last {length} days")),
+            Cell::new(size::count(recent.sessions as u64)),
+            Cell::new(size::count(recent.messages)),
+            Cell::new(size::compact(recent.usage.output)),
+            Cell::new(size::compact(recent.usage.context())),
+            Cell::new(spark),
+        ]);
     }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    context.out.blank()?;
     Ok(())
 }
 

@@ -8,6 +8,9 @@ use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::context::Context;
+use crate::render::width::truncate_end;
+
 /// A session as JSON.
 #[derive(Serialize)]
 pub(crate) struct SessionRow<'a> {
@@ -104,6 +107,14 @@ pub(crate) fn short_len<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
             heads.len() == ids.len()
         })
         .unwrap_or(longest)
+}
+
+/// A line of facts, cut where the terminal ends.
+pub(crate) fn fit(text: &str, context: &Context) -> String {
+    match context.out.width() {
+        Some(width) => truncate_end(text, width),
+        None => text.to_owned(),
+    }
 }
 
 /// The first `len` bytes of an id, or all of it.

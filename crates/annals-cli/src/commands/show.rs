@@ -425,7 +425,8 @@ fn header(
         facts.push(format!("{} tokens", size::compact(info.usage.total())));
     }
     facts.extend(info.models.iter().cloned());
-    context.out.line(paint(DIM, &facts.join(" · ")))?;
+    let facts = super::row::fit(&facts.join(" · "), context);
+    context.out.line(paint(DIM, &facts))?;
     let conversations = session.conversations();
     if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
         && conversations.len() > 1

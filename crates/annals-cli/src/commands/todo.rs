@@ -1,7 +1,9 @@
 //! `annals todo`
 
+use std::collections::BTreeMap;
+
 use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
-use annals::store::{Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::store::{FoundFile, Session, SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 
@@ -84,6 +86,9 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
         );
     }
     let mut list = present(&files, agent.as_ref())?;
+    if !matches!(args.action, Action::Clear | Action::Set { .. }) {
+        check_known(&files, agent.as_ref())?;
+    }
     match &args.action {
         Action::Add { text } => {
             for text in text {
@@ -157,6 +162,47 @@ fn present(files: &SessionFiles, agent: Option<&AgentId>) -> Result<Vec<Todo>> {
     let lists = Session::read(beside)?.todos()?;
     let own = lists.into_iter().find(|(agent, _)| agent == owner);
     Ok(own.map(|(_, list)| list).unwrap_or_default())
+}
+
+/// A list is written anew, so what the model has no word for would be lost.
+fn check_known(files: &SessionFiles, agent: Option<&AgentId>) -> Result<()> {
+    const KNOWN: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
+    let owner = agent.map_or(files.id.as_str(), AgentId::as_str);
+    let own = |file: &&FoundFile| {
+        let agent = file.artifact.agent.as_ref();
+        file.artifact.kind == ArtifactKind::Todos
+            && agent.is_some_and(|agent| agent.as_str() == owner)
+    };
+    let Some(file) = files.beside.iter().find(own) else {
+        return Ok(());
+    };
+    let bytes =
+        std::fs::read(&file.path).map_err(|error| annals::Error::io("read", &file.path, error))?;
+    let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
+        serde_json::from_slice(&bytes).ok();
+    let strange = match &items {
+        None if bytes.trim_ascii().is_empty() => None,
+        None => Some("something that is no list of todos".to_owned()),
+        Some(items) => items.iter().find_map(|item| {
+            let member = item.keys().find(|key| !KNOWN.contains(&key.as_str()));
+            let status = item.get("status").and_then(|status| status.as_str());
+            match (member, status) {
+                (Some(member), _) => Some(format!("the member `{}`", member.escape_debug())),
+                (_, Some("pending" | "in_progress" | "completed")) => None,
+                (_, status) => Some(format!(
+                    "the status `{}`",
+                    status.unwrap_or("(none)").escape_debug()
+                )),
+            }
+        }),
+    };
+    match strange {
+        Some(what) => bail!(
+            "{} holds {what}, which would be lost; `annals todo SESSION set -` replaces the whole list",
+            file.path.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 fn writer(

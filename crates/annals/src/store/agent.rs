@@ -1,6 +1,6 @@
 //! Sub-agents: where their entries are and which tool call they came from.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::model::{AgentId, ArtifactKind, Body, Fact, Key, Outline};
 use crate::tree::Tree;
@@ -40,7 +40,16 @@ pub struct Call {
 
 pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
     let mut metas = metas(files);
-    let calls = Calls::of(logs, metas.values().filter_map(|meta| meta.call));
+    let mut calls = Calls::of(logs);
+    // A call that names its agent, or is named by it, cannot have spawned another.
+    calls
+        .taken
+        .extend(metas.values().filter_map(|meta| meta.call));
+    let strands = trees.iter().flat_map(|tree| &tree.strands);
+    calls.taken.extend(strands.filter_map(|strand| strand.call));
+    let spawned: Vec<Key> = calls.by_agent.values().copied().collect();
+    calls.taken.extend(spawned);
+    calls.find_taken(logs);
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
         if file.artifact.kind == ArtifactKind::AgentLog {
@@ -92,15 +101,17 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
 struct Calls {
     made: HashMap<Key, (usize, usize)>,
     by_agent: HashMap<AgentId, Key>,
-    by_prompt: HashMap<Key, Key>,
+    by_prompt: HashMap<Key, VecDeque<Key>>,
+    taken: HashSet<Key>,
 }
 
 impl Calls {
-    fn of(logs: &[LogScan], named: impl Iterator<Item = Key>) -> Self {
+    fn of(logs: &[LogScan]) -> Self {
         let mut calls = Calls {
             made: HashMap::new(),
             by_agent: HashMap::new(),
             by_prompt: HashMap::new(),
+            taken: HashSet::new(),
         };
         for (log, scan) in logs.iter().enumerate() {
             for (entry, outline) in scan.outlines.iter().enumerate() {
@@ -108,7 +119,7 @@ impl Calls {
                     match fact {
                         Fact::Delegates { call, prompt } => {
                             calls.made.insert(*call, (log, entry));
-                            calls.by_prompt.entry(*prompt).or_insert(*call);
+                            calls.by_prompt.entry(*prompt).or_default().push_back(*call);
                         }
                         Fact::Spawned(agent) => {
                             let result = outline.results.first();
@@ -121,21 +132,33 @@ impl Calls {
                 }
             }
         }
-        // Any tool may spawn a sub-agent, not only those whose calls say so.
-        let mut missing: HashSet<Key> = named.chain(calls.by_agent.values().copied()).collect();
-        missing.retain(|call| !calls.made.contains_key(call));
-        for (log, scan) in logs.iter().enumerate().filter(|_| !missing.is_empty()) {
-            for (entry, outline) in scan.outlines.iter().enumerate() {
-                let made = outline.calls().iter().filter(|call| missing.contains(call));
-                calls.made.extend(made.map(|call| (*call, (log, entry))));
-            }
-        }
         calls
     }
 
-    fn for_agent(&self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
-        let named = id.and_then(|id| self.by_agent.get(id));
-        named.or_else(|| self.by_prompt.get(&asked?)).copied()
+    /// Looks for calls that are known to have spawned a sub-agent but do not say so: any tool may.
+    fn find_taken(&mut self, logs: &[LogScan]) {
+        let unknown = |call: &&Key| !self.made.contains_key(call);
+        let missing: HashSet<Key> = self.taken.iter().filter(unknown).copied().collect();
+        for (log, scan) in logs.iter().enumerate().filter(|_| !missing.is_empty()) {
+            for (entry, outline) in scan.outlines.iter().enumerate() {
+                let made = outline.calls().iter().filter(|call| missing.contains(call));
+                self.made.extend(made.map(|call| (*call, (log, entry))));
+            }
+        }
+    }
+
+    /// The call that names the agent, else the first with its prompt that is no other agent's.
+    fn for_agent(&mut self, id: Option<&AgentId>, asked: Option<Key>) -> Option<Key> {
+        if let Some(named) = id.and_then(|id| self.by_agent.get(id)) {
+            return Some(*named);
+        }
+        let waiting = self.by_prompt.get_mut(&asked?)?;
+        while let Some(call) = waiting.pop_front() {
+            if self.taken.insert(call) {
+                return Some(call);
+            }
+        }
+        None
     }
 
     fn locate(&self, key: Key) -> Option<Call> {

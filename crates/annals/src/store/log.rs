@@ -418,26 +418,49 @@ impl LogScan {
     }
 }
 
-/// The summaries at the beginning of a log, by the leaf they name.
-pub(super) fn first_summaries(
-    root: &Root,
-    file: &FoundFile,
-    reach: u64,
-) -> Result<Vec<(Key, Box<str>)>> {
-    let mut decoder = root.layout.decoder(&file.artifact);
-    let mut sink: Sink<Outline> = Sink::default();
-    each_record(&file.path, |record| {
-        let near = record.span.offset < reach;
-        if near {
-            decoder.outline(record, &mut sink);
+/// What the beginning of a log tells about other logs of its folder: the client writes summaries of
+/// their conversations there, and a session that says nothing of its own shares its directory.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    /// Summaries, by the leaf they name.
+    pub(super) summaries: Vec<(Key, Box<str>)>,
+    /// Directories.
+    pub(super) directories: Vec<Box<str>>,
+}
+
+impl Opening {
+    /// How far a log's beginning goes.
+    const REACH: u64 = 64 << 10;
+
+    /// What some outlines of a log tell.
+    pub(super) fn of<'a>(outlines: impl IntoIterator<Item = &'a Outline>) -> Self {
+        let mut opening = Opening::default();
+        let near = |outline: &&Outline| outline.span.offset < Opening::REACH;
+        for outline in outlines.into_iter().take_while(near) {
+            for fact in &outline.facts {
+                match fact {
+                    Fact::Summary(text, Some(leaf)) => {
+                        opening.summaries.push((*leaf, text.clone()));
+                    }
+                    Fact::Cwd(path) => opening.directories.push(path.clone()),
+                    _ => {}
+                }
+            }
         }
-        Ok(near)
-    })?;
-    let facts = sink.found.into_iter().flat_map(|outline| outline.facts);
-    Ok(facts
-        .filter_map(|fact| match fact {
-            Fact::Summary(text, Some(leaf)) => Some((leaf, text)),
-            _ => None,
-        })
-        .collect())
+        opening
+    }
+
+    /// Reads the beginning of a log.
+    pub(super) fn read(root: &Root, file: &FoundFile) -> Result<Self> {
+        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut sink: Sink<Outline> = Sink::default();
+        each_record(&file.path, |record| {
+            let near = record.span.offset < Opening::REACH;
+            if near {
+                decoder.outline(record, &mut sink);
+            }
+            Ok(near)
+        })?;
+        Ok(Opening::of(&sink.found))
+    }
 }

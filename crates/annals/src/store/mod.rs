@@ -99,7 +99,7 @@ impl Store {
             .collect();
         read.sort_by_key(|(at, _)| *at);
         let mut rows: Vec<Result<summary::Draft>> = read.into_iter().map(|(_, row)| row).collect();
-        summary::settle_titles(&mut rows);
+        summary::settle(&mut rows);
         let keep = self.keep_days(inventory);
         rows.into_iter()
             .map(|row| row.map(|draft| draft.finish(keep.get(&draft.root()).copied().flatten())))

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
+use crate::model::{Artifact, ArtifactKind};
 
 /// A directory that holds one layout's tree.
 #[derive(Clone)]
@@ -73,6 +74,26 @@ impl Root {
             None => Err(Error::refused(format!(
                 "{} does not look like any known layout; say which one: LAYOUT:PATH",
                 path.display()
+            ))),
+        }
+    }
+
+    /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
+    pub(super) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
+        let relative = self.layout.place(artifact);
+        if self.layout.classify(&relative).as_ref() == Some(artifact) {
+            return Ok(self.path.join(relative));
+        }
+        match &artifact.session {
+            Some(id) if artifact.kind == ArtifactKind::SessionLog => Err(Error::BadId {
+                what: "a session id of this layout",
+                id: id.to_string(),
+                why: "its program would not find such a session",
+            }),
+            _ => Err(Error::refused(format!(
+                "{} is no place for a file of the layout {}",
+                relative.display(),
+                self.layout.name()
             ))),
         }
     }

@@ -10,9 +10,6 @@ use super::inventory::{FoundFile, SessionFiles};
 use super::log::{self, LogScan};
 use super::{Agent, Root};
 
-/// How far from its beginning another file's summaries are looked for. The client writes them first.
-const SUMMARY_REACH: u64 = 64 << 10;
-
 /// A session that was read.
 #[derive(Debug)]
 pub struct Session {
@@ -26,6 +23,8 @@ pub struct Session {
     pub agents: Vec<Agent>,
     /// Summaries that other files hold for conversations, by the leaf they name.
     pub elsewhere: HashMap<Key, Box<str>>,
+    /// The directory of the folder's other sessions, where this one names none.
+    pub neighbourhood: Option<String>,
 }
 
 impl Session {
@@ -64,26 +63,39 @@ impl Session {
             trees,
             agents,
             elsewhere: HashMap::new(),
+            neighbourhood: None,
         }
     }
 
-    /// Looks into the other logs of the folder for summaries of this session's conversations.
+    /// Looks into the other logs of the folder for what this one leaves open: summaries of its
+    /// conversations, and its directory.
     ///
     /// Only the beginning of each is read, where the client puts them.
     pub fn find_summaries<'a>(&mut self, neighbours: impl Iterator<Item = &'a SessionFiles>) {
         let titled = self
             .title()
             .is_some_and(|title| title.source > crate::model::TitleSource::Prompt);
-        if titled {
+        let placed = !self.directories().is_empty();
+        if titled && placed {
             return;
         }
+        let mut homes = super::summary::Homes::default();
         for files in neighbours {
-            if files.folder() != self.files.folder() || files.id == self.files.id {
+            if files.folder() != self.files.folder()
+                || files.root.path != self.files.root.path
+                || files.id == self.files.id
+            {
                 continue;
             }
             let Some(file) = &files.log else { continue };
-            let found = log::first_summaries(&files.root, file, SUMMARY_REACH);
-            self.elsewhere.extend(found.unwrap_or_default());
+            let opening = log::Opening::read(&files.root, file).unwrap_or_default();
+            if !titled {
+                self.elsewhere.extend(opening.summaries);
+            }
+            homes.add(files.folder(), &opening.directories);
+        }
+        if !placed {
+            self.neighbourhood = homes.only();
         }
     }
 

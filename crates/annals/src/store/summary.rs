@@ -8,16 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::model::{Fact, FlawKind, Key, Project, SessionId, TitleSource, Usage};
+use crate::model::{FlawKind, Key, Project, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
+use super::log::Opening;
 use super::session::Session;
 
 /// How long Claude Code and its kin keep sessions unless told otherwise.
 const KEEP_DAYS: u64 = 30;
-
-/// How far into a file its summaries of other files' conversations count.
-const SUMMARY_REACH: u64 = 64 << 10;
 
 /// What lists say about a session.
 #[derive(Clone, Debug)]
@@ -327,8 +325,8 @@ pub(super) struct Draft {
     folder: Option<String>,
     /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
     wants: Vec<Key>,
-    /// Summaries of conversations that are not in this session.
-    gives: Vec<(Key, Box<str>)>,
+    /// What its log tells about others of its folder.
+    gives: Opening,
 }
 
 impl Draft {
@@ -424,7 +422,10 @@ pub(super) fn draft(session: &Session) -> Draft {
         } else {
             Vec::new()
         },
-        gives: foreign_summaries(session),
+        gives: session
+            .main()
+            .map(|(_, scan, _)| Opening::of(&scan.outlines))
+            .unwrap_or_default(),
         folder: files.folder().map(str::to_owned),
         modified,
         info: SessionInfo {
@@ -459,28 +460,71 @@ pub(super) fn draft(session: &Session) -> Draft {
     }
 }
 
-/// Gives summaries to the sessions of the same folder whose conversation they name.
-pub(super) fn settle_titles(rows: &mut [Result<Draft>]) {
-    let mut given: HashMap<(PathBuf, Option<String>), HashMap<Key, Box<str>>> = HashMap::new();
-    for draft in rows.iter_mut().flatten() {
-        if !draft.gives.is_empty() {
-            let key = (draft.root(), draft.folder.clone());
-            given.entry(key).or_default().extend(draft.gives.drain(..));
+/// The directories after which a folder may be named.
+#[derive(Default)]
+pub(super) struct Homes(BTreeSet<Box<str>>);
+
+impl Homes {
+    /// Takes those of some directories that the folder can be named after.
+    pub(super) fn add(&mut self, folder: Option<&str>, directories: &[Box<str>]) {
+        for path in directories {
+            if Some(crate::layout::encode_path(path).as_str()) == folder {
+                self.0.insert(path.clone());
+            }
         }
     }
+
+    /// The directory, if there is no doubt: different ones may share a folder.
+    pub(super) fn only(&self) -> Option<String> {
+        let mut homes = self.0.iter();
+        match (homes.next(), homes.next()) {
+            (Some(only), None) => Some(only.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// Gives each session what others of its folder know: summaries of its conversation, its directory.
+pub(super) fn settle(rows: &mut [Result<Draft>]) {
+    #[derive(Default)]
+    struct Folder {
+        summaries: HashMap<Key, Box<str>>,
+        homes: Homes,
+    }
+    let mut folders: HashMap<(PathBuf, Option<String>), Folder> = HashMap::new();
     for draft in rows.iter_mut().flatten() {
-        let Some(found) = given.get(&(draft.root(), draft.folder.clone())) else {
+        let given = std::mem::take(&mut draft.gives);
+        let key = (draft.root(), draft.folder.clone());
+        let folder = folders.entry(key).or_default();
+        folder.summaries.extend(given.summaries);
+        folder
+            .homes
+            .add(draft.folder.as_deref(), &given.directories);
+    }
+    for draft in rows.iter_mut().flatten() {
+        let Some(folder) = folders.get(&(draft.root(), draft.folder.clone())) else {
             continue;
         };
+        let wants = std::mem::take(&mut draft.wants);
         // The summary nearest to the leaf wins.
-        if let Some(text) = draft.wants.iter().rev().find_map(|key| found.get(key)) {
-            let text = text.replace(['\r', '\n'], " ").trim().to_owned();
+        let mut found = wants
+            .iter()
+            .rev()
+            .filter_map(|key| folder.summaries.get(key));
+        if let Some(text) = found.find(|text| !text.trim().is_empty()) {
             draft.info.title = Some(Title {
-                text,
+                text: crate::tree::one_line(text),
                 source: TitleSource::Summary,
             });
         }
-        draft.wants = Vec::new();
+        if draft.info.project.guessed
+            && let Some(path) = folder.homes.only()
+        {
+            draft.info.project = Project {
+                path,
+                guessed: false,
+            };
+        }
     }
 }
 
@@ -497,28 +541,16 @@ fn resumed_keys(session: &Session) -> Vec<Key> {
         .collect()
 }
 
-fn foreign_summaries(session: &Session) -> Vec<(Key, Box<str>)> {
-    let Some((_, scan, _)) = session.main() else {
-        return Vec::new();
-    };
-    let near = scan
-        .outlines
-        .iter()
-        .take_while(|outline| outline.span.offset < SUMMARY_REACH);
-    near.flat_map(|outline| &outline.facts)
-        .filter_map(|fact| match fact {
-            Fact::Summary(text, Some(leaf)) => Some((*leaf, text.clone())),
-            _ => None,
-        })
-        .collect()
-}
-
 /// The session's directory: the newest that its entries name. Going into a directory below the one
 /// that the folder is named after is no move.
 fn project(session: &Session) -> (Project, Vec<String>) {
     let directories = session.directories();
     let folder = session.files.folder();
     let Some(newest) = directories.last().copied() else {
+        if let Some(path) = session.neighbourhood.clone() {
+            let guessed = false;
+            return (Project { path, guessed }, Vec::new());
+        }
         let path = folder.unwrap_or("(unknown)").to_owned();
         return (
             Project {

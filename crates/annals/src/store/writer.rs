@@ -75,7 +75,7 @@ impl Store {
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
         let artifact = writer.session(new)?;
-        let log_path = root.path.join(root.layout.place(&artifact));
+        let log_path = root.locate(&artifact)?;
         make_parent(root, &log_path)?;
         let head = Head {
             session: new.id.clone(),
@@ -278,7 +278,7 @@ impl Store {
             }
         }
         let path = match file.artifact.folder {
-            Some(_) => root.path.join(root.layout.place(&artifact)),
+            Some(_) => root.locate(&artifact)?,
             // A log outside of any tree is forked beside itself.
             None => file.path.with_file_name(format!("{to}.jsonl")),
         };
@@ -365,7 +365,7 @@ impl SessionWriter {
             ));
         }
         let artifact = writer_of(&self.root)?.agent(&head, &spawn.agent)?;
-        let log_path = self.root.path.join(self.root.layout.place(&artifact));
+        let log_path = self.root.locate(&artifact)?;
         self.root.guard(&log_path)?;
         if log_path.exists() {
             return Err(Error::refused(format!(

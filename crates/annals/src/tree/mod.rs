@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use crate::model::{AgentId, Fact, Flaw, Key, Kind, Outline};
 
+pub(crate) use title::one_line;
 pub use title::{Title, Titles, shorten};
 use turn::Turns;
 

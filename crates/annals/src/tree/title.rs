@@ -128,12 +128,16 @@ impl<'a> Titles<'a> {
 pub fn shorten(text: &str) -> String {
     let line = one_line(text);
     match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or(&line).trim_end()),
+        Some((end, _)) => {
+            let head = line.get(..end).unwrap_or(&line);
+            // A joiner joins nothing there.
+            format!("{}…", head.trim_end_matches('\u{200d}').trim_end())
+        }
         None => line,
     }
 }
 
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.replace("\r\n", " ").replace(['\r', '\n'], " ");
     line.trim().to_owned()
 }

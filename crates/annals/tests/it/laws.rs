@@ -161,7 +161,8 @@ mod law_1_bytes_are_the_truth {
                 let original = fs::read(&log.path).unwrap();
                 for (at, conversation) in tree.conversations.iter().enumerate() {
                     let path = tree.path(conversation);
-                    let to = SessionId::new(&format!("fork-{forked}")).unwrap();
+                    let to = SessionId::new(&format!("{forked:08x}-ffff-4000-8000-000000000000"))
+                        .unwrap();
                     let made = copy
                         .store()
                         .fork(&session, &path, to.clone(), None)
@@ -749,7 +750,8 @@ mod law_7_one_answer_by_every_route {
             ("c", format!("{chain}{branch}{named}")),
             ("d", format!("{named}{chain}{branch}")),
         ] {
-            fs::write(folder.join(format!("{name}.jsonl")), log).unwrap();
+            let name = format!("{}-ffff-4000-8000-000000000000.jsonl", name.repeat(8));
+            fs::write(folder.join(name), log).unwrap();
         }
         for files in Store::new(vec![root]).inventory().sessions {
             let full = Session::read(files.clone()).unwrap();
@@ -765,5 +767,633 @@ mod law_7_one_answer_by_every_route {
                 assert_eq!(ids(&tail), ids(&full), "{} {n}", files.id);
             }
         }
+    }
+}
+
+mod law_4_what_is_written_is_read {
+    use super::*;
+    use annals::layout::{NewSession, Spawn};
+    use annals::model::{Block, Draft, Message, TitleSource, Todo, TodoStatus, Usage};
+    use annals::store::SessionWriter;
+
+    fn writable() -> Vec<&'static dyn Layout> {
+        let layouts = LAYOUTS.iter().copied();
+        layouts.filter(|layout| layout.writer().is_some()).collect()
+    }
+
+    fn begin(layout: &dyn Layout) -> (tempfile::TempDir, Store, SessionWriter) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root.clone()]);
+        let new = NewSession {
+            id: SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap(),
+            cwd: "/home/dev/new".to_owned(),
+            git_branch: Some("main".to_owned()),
+        };
+        let writer = store.create(&root, &new, QUICK).unwrap();
+        (dir, store, writer)
+    }
+
+    fn read(store: &Store) -> Session {
+        Session::read(store.inventory().sessions.remove(0)).unwrap()
+    }
+
+    fn call(id: &str, input: &str) -> Block {
+        Block::ToolUse {
+            id: id.to_owned(),
+            name: "Bash".to_owned(),
+            input: input.to_owned(),
+        }
+    }
+
+    fn result(call: &str, output: Vec<Block>, is_error: bool) -> Block {
+        Block::ToolResult {
+            call: call.to_owned(),
+            output,
+            is_error,
+        }
+    }
+
+    fn text(text: &str) -> Block {
+        Block::Text(text.to_owned())
+    }
+
+    /// Messages of every shape, with texts that are hard to write.
+    fn drafts() -> Vec<Draft> {
+        let image = Block::Image {
+            media_type: "image/png".to_owned(),
+            data: "iVBORw0KGgo=".to_owned(),
+        };
+        let user = |blocks| Draft::new(Body::Message(Message::new(Role::User, blocks)));
+        let usage = Usage {
+            input: 1,
+            output: 2,
+            cache_write_5m: 3,
+            cache_write_1h: 4,
+            cache_read: 5,
+            web_searches: 6,
+        };
+        let thinking = |signature: &str| Block::Thinking {
+            text: "hm".to_owned(),
+            signature: Some(signature.to_owned()),
+        };
+        vec![
+            Draft::user("plain"),
+            Draft::user(
+                "line\nbreak\r\n\ttab \u{0} \u{1b}[31m \u{2028} \"quote\" \\ / é 😀 \u{fffd}",
+            ),
+            Draft::user(" "),
+            Draft::user("x".repeat(100_000)),
+            Draft::assistant(vec![text("answer")])
+                .model("claude-test")
+                .usage(usage),
+            Draft::assistant(vec![
+                thinking("sig=="),
+                text("before"),
+                call(
+                    "toolu_1",
+                    r#"{"command":"ls","n":1e5,"u":"\u00e9\/","n":2}"#,
+                ),
+                call("toolu_2", "{}"),
+                text("after"),
+            ])
+            .model("claude-test"),
+            user(vec![
+                result("toolu_1", vec![text("out")], false),
+                result("toolu_2", vec![text("bad")], true),
+            ]),
+            user(vec![result(
+                "toolu_3",
+                vec![text("a"), image.clone()],
+                false,
+            )]),
+            user(vec![result("toolu_4", vec![], false)]),
+            user(vec![text("look"), image.clone(), text("at this")]),
+            Draft::assistant(vec![
+                thinking(""),
+                Block::Opaque {
+                    kind: "server_tool_use".to_owned(),
+                    json: r#"{"type":"server_tool_use","id":"x"}"#.to_owned(),
+                },
+            ]),
+        ]
+    }
+
+    fn blocks_of(body: &Body) -> Vec<Block> {
+        match body {
+            Body::Message(message) => message.blocks.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_message_comes_back() {
+        for layout in writable() {
+            let (_dir, store, writer) = begin(layout);
+            let mut told: Vec<Entry> = Vec::new();
+            for draft in drafts() {
+                told.extend(writer.append_all(vec![draft]).unwrap());
+            }
+            let session = read(&store);
+            assert_eq!(session.flaws().count(), 0);
+            let (_, _, tree) = session.main().unwrap();
+            assert_eq!(tree.conversations.len(), 1);
+            let found = session.messages(&Default::default()).unwrap();
+            // What an append tells is what a reader finds, byte for byte.
+            let mut told: Vec<Entry> = told
+                .into_iter()
+                .filter(|entry| matches!(entry.body, Body::Message(_)))
+                .collect();
+            for (told, found) in told.iter_mut().zip(&found) {
+                told.span.line = found.span.line;
+            }
+            assert_eq!(told, found);
+            // A reply may be several entries, but its parts are all there, once and in order.
+            let mut left = found.iter().peekable();
+            for draft in drafts() {
+                let wanted = blocks_of(&draft.body);
+                let mut got = Vec::new();
+                while got.len() < wanted.len() {
+                    let entry = left.next().unwrap();
+                    let (Body::Message(entry), Body::Message(draft)) = (&entry.body, &draft.body)
+                    else {
+                        panic!()
+                    };
+                    assert_eq!(entry.role, draft.role);
+                    // Blanks are nothing that a person said.
+                    let blank = wanted == [text(" ")];
+                    assert!(!draft.human || entry.human != blank);
+                    if draft.role == Role::Assistant {
+                        assert_eq!(entry.usage, Some(draft.usage.unwrap_or_default()));
+                    }
+                    if draft.model.is_some() {
+                        assert_eq!(entry.model, draft.model);
+                    }
+                    got.extend(entry.blocks.clone());
+                }
+                assert_eq!(got, wanted);
+            }
+            assert!(left.next().is_none());
+            // Tokens of a reply on several lines count once.
+            assert_eq!(session.info(None).usage.output, 2);
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_the_messages_comes_back() {
+        for layout in writable() {
+            let (_dir, store, writer) = begin(layout);
+            writer.append(Draft::user("ask")).unwrap();
+            let answer = writer.append(Draft::assistant(vec![text("say")])).unwrap();
+            writer.retitle("  A title\nof two lines ").unwrap();
+            writer.tag("important").unwrap();
+            let note = writer.append(Draft::note("remember\nthis")).unwrap();
+            assert_eq!(
+                note.body,
+                Body::Note {
+                    author: None,
+                    text: "remember\nthis".to_owned()
+                }
+            );
+            let todos = [
+                Todo::pending("first"),
+                Todo {
+                    status: TodoStatus::Completed,
+                    active_form: Some("Doing".to_owned()),
+                    ..Todo::pending("second 😀")
+                },
+            ];
+            writer.set_todos(&[Todo::pending("replaced")]).unwrap();
+            writer.set_todos(&todos).unwrap();
+            let session = read(&store);
+            assert_eq!(session.title().unwrap().text, "A title of two lines");
+            assert_eq!(session.title().unwrap().source, TitleSource::Custom);
+            assert_eq!(session.tag().as_deref(), Some("important"));
+            assert_eq!(
+                session.todos().unwrap(),
+                [(session.files.id.to_string(), todos.to_vec())]
+            );
+            writer.tag("").unwrap();
+            assert_eq!(read(&store).tag(), None);
+            // None of that moved the leaf.
+            assert_eq!(writer.leaf(), answer.id);
+            let last = session.last_messages(1).unwrap();
+            assert_eq!(last[0].id, answer.id);
+            for empty in ["", "  \n"] {
+                assert!(writer.retitle(empty).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_compaction_continues_the_conversation() {
+        for layout in writable() {
+            let (_dir, store, writer) = begin(layout);
+            assert!(writer.compact("nothing yet", None).is_err());
+            writer.append(Draft::user("one")).unwrap();
+            writer.append(Draft::assistant(vec![text("two")])).unwrap();
+            let written = writer.compact("what was said", Some(1_000)).unwrap();
+            assert_eq!(written.len(), 2);
+            assert!(matches!(written[0].body, Body::Compaction { .. }));
+            writer.append(Draft::user("three")).unwrap();
+            let session = read(&store);
+            assert_eq!(
+                crate::support::conversations(&session),
+                [["one", "two", "what was said", "three"]]
+            );
+            assert_eq!(session.flaws().count(), 0);
+            assert_eq!(session.title().unwrap().text, "one");
+        }
+    }
+
+    #[test]
+    fn a_spawned_agent_is_tied_to_its_call() {
+        for layout in writable() {
+            let (_dir, store, writer) = begin(layout);
+            writer.append(Draft::user("delegate")).unwrap();
+            let task = Block::ToolUse {
+                id: "toolu_t".to_owned(),
+                name: "Task".to_owned(),
+                input: r#"{"prompt":"find it"}"#.to_owned(),
+            };
+            writer.append(Draft::assistant(vec![task])).unwrap();
+            let spawn = Spawn {
+                agent: AgentId::new("a0123456789abcdef").unwrap(),
+                kind: "Explore".to_owned(),
+                description: "Finds it".to_owned(),
+                call: Some("toolu_t".to_owned()),
+            };
+            let agent = writer.spawn(&spawn).unwrap();
+            agent.append(Draft::user("find it")).unwrap();
+            agent.append(Draft::assistant(vec![text("found")])).unwrap();
+            assert!(writer.spawn(&spawn).is_err(), "it is there already");
+            let mut done = Message::new(
+                Role::User,
+                vec![result("toolu_t", vec![text("found")], false)],
+            );
+            done.spawned = Some(spawn.agent.clone());
+            let back = writer.append(Draft::new(Body::Message(done))).unwrap();
+            assert!(
+                matches!(&back.body, Body::Message(message) if message.spawned.as_ref() == Some(&spawn.agent))
+            );
+            let session = read(&store);
+            assert_eq!(session.agents.len(), 1);
+            let read_back = &session.agents[0];
+            assert_eq!(read_back.id.as_ref(), Some(&spawn.agent));
+            assert_eq!(read_back.kind.as_deref(), Some("Explore"));
+            assert_eq!(read_back.description.as_deref(), Some("Finds it"));
+            assert_eq!(read_back.messages, 2);
+            assert_eq!(read_back.call.unwrap().key, Key::of("toolu_t"));
+            assert_eq!(session.tree().unwrap().conversations.len(), 1);
+            assert_eq!(session.trees[1].conversations.len(), 1);
+            assert_eq!(session.flaws().count(), 0);
+        }
+    }
+
+    /// The heart of it: whatever is in a log, a new entry goes on where its program would.
+    #[test]
+    fn an_entry_added_to_any_fixture_is_the_new_leaf_and_nothing_else_changes() {
+        let mut extended = 0;
+        for case in cases()
+            .into_iter()
+            .filter(|case| case.layout.writer().is_some())
+        {
+            let copy = case.copy();
+            for files in copy
+                .sessions()
+                .into_iter()
+                .filter(|files| files.log.is_some())
+            {
+                let before = Session::read(files.clone()).unwrap();
+                let (old, resumed) = paths(&before);
+                let flaws = |session: &Session| -> Vec<String> {
+                    let mut kinds: Vec<String> = session
+                        .flaws()
+                        .map(|(_, flaw)| format!("{:?} {}", flaw.kind, flaw.span.offset))
+                        .collect();
+                    kinds.sort();
+                    kinds
+                };
+                let writer = copy.store().write(&files, QUICK).unwrap();
+                let asked = writer.append(Draft::user("and now?")).unwrap();
+                let answered = writer
+                    .append(Draft::assistant(vec![
+                        text("now this"),
+                        call("toolu_x", "{}"),
+                    ]))
+                    .unwrap();
+                let after = Session::read(files).unwrap();
+                let place = || format!("{} {}", case.name, before.files.main_path().display());
+                let (new, now) = paths(&after);
+                let now = &new[now.unwrap_or_else(|| panic!("{}: nothing to resume", place()))];
+                let id = |entry: &Entry| entry.id.as_ref().unwrap().to_string();
+                assert_eq!(now.last(), Some(&id(&answered)), "{}", place());
+                assert!(now.contains(&id(&asked)), "{}", place());
+                // The conversation that was resumed has grown, the others are as they were.
+                let others =
+                    |paths: &[Vec<String>], but: Option<&Vec<String>>| -> BTreeSet<Vec<String>> {
+                        paths
+                            .iter()
+                            .filter(|path| Some(*path) != but)
+                            .cloned()
+                            .collect()
+                    };
+                let grown = resumed.map(|at| &old[at]);
+                assert_eq!(others(&new, Some(now)), others(&old, grown), "{}", place());
+                if let Some(grown) = grown {
+                    assert_eq!(now[..grown.len()], grown[..], "{}", place());
+                    extended += 1;
+                }
+                // A torn tail became a line of its own; that is all.
+                let torn = |list: Vec<String>| -> Vec<String> {
+                    list.into_iter()
+                        .filter(|flaw| {
+                            !flaw.starts_with("TornTail") && !flaw.starts_with("BadJson")
+                        })
+                        .collect()
+                };
+                assert_eq!(torn(flaws(&after)), torn(flaws(&before)), "{}", place());
+            }
+        }
+        assert!(extended > 120, "{extended}");
+    }
+}
+
+mod law_8_nothing_outside {
+    use super::*;
+    use annals::layout::{NewSession, Spawn};
+    use annals::model::{Draft, Todo};
+    use std::os::unix::fs::symlink;
+
+    const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
+
+    fn hostile() -> Vec<String> {
+        let mut ids: Vec<String> = [
+            "..",
+            "../x",
+            "../../etc/passwd",
+            "/etc/passwd",
+            "a/b",
+            "a\\b",
+            "a\0b",
+            "%2e%2e%2f",
+            "",
+            ".",
+            "-rf",
+            "CON",
+            "a\nb",
+            "\u{202e}x",
+            "~",
+            "$(id)",
+            "*",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        ids.push("x".repeat(10_000));
+        ids.push("../".repeat(3_000));
+        ids
+    }
+
+    #[test]
+    fn hostile_ids_change_nothing() {
+        for case in cases()
+            .into_iter()
+            .filter(|case| case.name == "subagents-every-placement" || case.name == "todos")
+        {
+            let copy = case.copy();
+            let store = copy.store();
+            let inventory = store.inventory();
+            let files = inventory.sessions[0].clone();
+            let session = Session::read(files.clone()).unwrap();
+            let before = picture(copy.dir.path());
+            for id in hostile() {
+                assert!(
+                    store.find(&inventory, &id).is_err()
+                        || id.is_empty()
+                        || Path::new(&id).is_file(),
+                    "{id:?}"
+                );
+                let _ = store.find(&inventory, &format!("{}@{id}", files.id));
+                assert!(store.write_agent(&files, &id, QUICK).is_err(), "{id:?}");
+                assert!(store.undelete(&id).is_err(), "{id:?}");
+                assert!(session.message(&id).is_err(), "{id:?}");
+                assert!(session.ancestry(&id).is_err(), "{id:?}");
+                assert!(session.find_entry(&id).is_err(), "{id:?}");
+                assert!(AgentId::new(&id).is_err() || id == "CON", "{id:?}");
+                if let Ok(to) = SessionId::new(&id) {
+                    let new = NewSession {
+                        id: to.clone(),
+                        cwd: "/w".to_owned(),
+                        git_branch: None,
+                    };
+                    assert!(store.create(&copy.root, &new, QUICK).is_err(), "{id:?}");
+                    assert!(store.fork(&session, &[0], to, None).is_err(), "{id:?}");
+                }
+            }
+            assert_eq!(picture(copy.dir.path()), before);
+        }
+    }
+
+    #[test]
+    fn hostile_directories_stay_in_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new("claude-code", dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root.clone()]);
+        for (at, id) in hostile().into_iter().enumerate() {
+            let session = SessionId::new(&format!("{at:08x}-0000-4000-8000-000000000000")).unwrap();
+            for cwd in [id.clone(), format!("/{id}"), format!("C:\\{id}")] {
+                let new = NewSession {
+                    id: session.clone(),
+                    cwd,
+                    git_branch: None,
+                };
+                let _ = store.create(&root, &new, QUICK);
+            }
+        }
+        let made = picture(dir.path());
+        assert!(
+            made.keys().all(|path| path.starts_with("root")),
+            "{made:#?}"
+        );
+        assert!(made.keys().any(|path| path.starts_with("root/projects")));
+        for path in made
+            .keys()
+            .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+        {
+            let relative = path.strip_prefix("root").unwrap();
+            assert!(
+                root.layout.classify(relative).is_some(),
+                "{}",
+                path.display()
+            );
+        }
+    }
+
+    /// A sandbox: a root in which a project's folder, a log and `todos` are links to the outside.
+    struct Sandbox {
+        dir: tempfile::TempDir,
+        root: Root,
+    }
+
+    fn sandbox() -> Sandbox {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let line = |n: u32| {
+            format!(
+                "{{\"type\":\"user\",\"uuid\":\"{n:08x}-0000-4000-8000-000000000000\",\"parentUuid\":null,\"sessionId\":\"s\",\"cwd\":\"/w\",\"timestamp\":\"2026-03-01T10:00:00.000Z\",\"message\":{{\"role\":\"user\",\"content\":\"hi\"}}}}\n"
+            )
+        };
+        for folder in [
+            "root/projects/-plain",
+            "outside/project",
+            "outside/todos",
+            "outside/session/subagents",
+            "decoy",
+        ] {
+            fs::create_dir_all(path.join(folder)).unwrap();
+        }
+        let log = |name: &str| format!("{name}-0000-4000-8000-000000000000.jsonl");
+        fs::write(
+            path.join("root/projects/-plain").join(log("aaaaaaaa")),
+            line(1),
+        )
+        .unwrap();
+        fs::write(path.join("outside/project").join(log("bbbbbbbb")), line(2)).unwrap();
+        fs::write(path.join("outside/log.jsonl"), line(3)).unwrap();
+        fs::write(path.join("outside/todos/secret.json"), "[]").unwrap();
+        fs::write(
+            path.join("outside/session/subagents/agent-a1.jsonl"),
+            line(4),
+        )
+        .unwrap();
+        fs::write(path.join("decoy/keep.txt"), "keep").unwrap();
+        symlink(
+            path.join("outside/project"),
+            path.join("root/projects/-linked"),
+        )
+        .unwrap();
+        symlink(
+            path.join("outside/log.jsonl"),
+            path.join("root/projects/-plain").join(log("cccccccc")),
+        )
+        .unwrap();
+        symlink(path.join("outside/todos"), path.join("root/todos")).unwrap();
+        symlink(
+            path.join("outside/session"),
+            path.join("root/projects/-plain").join(ID),
+        )
+        .unwrap();
+        let root = Root::new("claude-code", path.join("root")).unwrap();
+        Sandbox { dir, root }
+    }
+
+    fn outside(dir: &Path) -> Vec<(std::path::PathBuf, String)> {
+        let all = picture(dir).into_iter();
+        all.filter(|(path, _)| !path.starts_with("root") && !path.starts_with("state"))
+            .collect()
+    }
+
+    #[test]
+    fn links_lead_readers_but_no_writer_outside() {
+        let sandbox = sandbox();
+        let dir = sandbox.dir.path();
+        let store = Store::new(vec![sandbox.root.clone()]).with_state(dir.join("state"));
+        let before = outside(dir);
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let inventory = store.inventory();
+        assert_eq!(inventory.sessions.len(), 3, "links are followed to read");
+        let new = |cwd: &str, id: &str| NewSession {
+            id: SessionId::new(id).unwrap(),
+            cwd: cwd.to_owned(),
+            git_branch: None,
+        };
+        let other = "dddddddd-0000-4000-8000-000000000000";
+        // `-linked` is the folder of the directory `/linked`.
+        let created = store.create(&sandbox.root, &new("/linked", other), QUICK);
+        assert!(created.is_err());
+        assert_eq!(outside(dir), before, "creating");
+        for files in &inventory.sessions {
+            let linked = files.id.as_str() != ID;
+            let opened = store.write(files, QUICK);
+            assert_eq!(opened.is_err(), linked, "{}", files.id);
+            if let Ok(writer) = opened {
+                writer.append(Draft::user("more")).unwrap();
+                assert!(
+                    writer.set_todos(&[Todo::pending("x")]).is_err(),
+                    "todos is a link"
+                );
+                let spawn = Spawn {
+                    agent: AgentId::new("a2").unwrap(),
+                    kind: "k".to_owned(),
+                    description: "d".to_owned(),
+                    call: None,
+                };
+                assert!(
+                    writer.spawn(&spawn).is_err(),
+                    "the session's folder is a link"
+                );
+                assert!(store.write_agent(files, "a1", QUICK).is_err());
+            }
+            assert_eq!(outside(dir), before, "writing {}", files.id);
+            let session = Session::read(files.clone()).unwrap();
+            let to = SessionId::new(&other.replace('d', "e")).unwrap();
+            let _ = store.fork(&session, &[0], to, Some("t"));
+            assert_eq!(outside(dir), before, "forking {}", files.id);
+            let _ = store.delete(files, now);
+            assert_eq!(outside(dir), before, "deleting {}", files.id);
+        }
+        for trashed in store.trashed().unwrap() {
+            let _ = store.undelete(&trashed.id);
+        }
+        assert_eq!(outside(dir), before, "undeleting");
+    }
+
+    /// What was deleted comes back to its place, not to where a link has come to lead meanwhile.
+    #[test]
+    fn what_was_deleted_does_not_come_back_outside() {
+        let sandbox = sandbox();
+        let dir = sandbox.dir.path();
+        let store = Store::new(vec![sandbox.root.clone()]).with_state(dir.join("state"));
+        fs::remove_file(dir.join("root/projects/-plain").join(ID)).unwrap();
+        let files = store
+            .inventory()
+            .sessions
+            .into_iter()
+            .find(|files| files.id.as_str() == ID)
+            .unwrap();
+        store.delete(&files, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        fs::remove_dir_all(dir.join("root/projects/-plain")).unwrap();
+        symlink(
+            dir.join("outside/project"),
+            dir.join("root/projects/-plain"),
+        )
+        .unwrap();
+        let before = outside(dir);
+        assert!(store.undelete(ID).is_err());
+        assert_eq!(outside(dir), before);
+        assert_eq!(store.trashed().unwrap().len(), 1, "it is still there");
+        // A manifest that was tampered with leads nowhere either.
+        let trash = dir.join("state/trash");
+        let name = store.trashed().unwrap().remove(0).id;
+        let manifest = trash.join(&name).join("manifest.json");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let evil = text.replace(
+            &format!("projects/-plain/{ID}.jsonl"),
+            "projects/-x/../../../evil.jsonl",
+        );
+        assert_ne!(text, evil);
+        fs::write(&manifest, evil).unwrap();
+        assert!(store.undelete(&name).is_err());
+        assert_eq!(outside(dir), before);
+    }
+
+    /// The check itself sees a write outside.
+    #[test]
+    fn control_a_write_outside_is_seen() {
+        let sandbox = sandbox();
+        let before = outside(sandbox.dir.path());
+        let through = sandbox.root.path.join("todos/new.json");
+        fs::write(through, "[]").unwrap();
+        assert_ne!(outside(sandbox.dir.path()), before);
     }
 }

@@ -7,3 +7,4 @@ mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
 mod support;
+mod tree;

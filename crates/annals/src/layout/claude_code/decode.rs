@@ -7,7 +7,7 @@ use crate::model::{
     TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, timestamp};
+use super::line::{Line, Lines, is_error_summary, timestamp, usage};
 
 object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
@@ -217,10 +217,13 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
         response: said.id.owned(),
         request: line.request.owned(),
         stop_reason: said.stop_reason.owned(),
-        usage: said.usage.read().unwrap_or_else(|detail| {
-            *bad_usage = Some(detail);
-            None
-        }),
+        usage: (role == Role::Assistant)
+            .then(|| {
+                let (usage, fault) = usage(said.usage);
+                *bad_usage = fault;
+                usage
+            })
+            .flatten(),
         spawned: line.spawned(),
         stored: line.result.stored.owned(),
     }

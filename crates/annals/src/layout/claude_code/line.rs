@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::model::{AgentId, Artifact, EntryId, Usage};
+use crate::model::{AgentId, Artifact, EntryId, Key, Usage};
 
 object! {
     struct Line<'a> {
@@ -52,7 +52,7 @@ object! {
         "role" => role: Text<'a>,
         "model" => model: Text<'a>,
         "stop_reason" => stop_reason: Text<'a>,
-        "usage" => usage: Tokens<'a>,
+        "usage" => usage: Raw<'a>,
         "content" => content: Content,
     }
 }
@@ -100,6 +100,8 @@ pub(super) struct Lines {
     pub(super) version: Repeated,
     pub(super) session: Repeated,
     pub(super) model: Option<Arc<str>>,
+    /// The response of the line before: its message's id, its request's, and both as a key.
+    reply: Option<(Box<str>, Box<str>, Key)>,
 }
 
 /// A text that most lines repeat.
@@ -127,7 +129,27 @@ impl Lines {
             version: Repeated::default(),
             session: Repeated::default(),
             model: None,
+            reply: None,
         }
+    }
+
+    /// The response that an answer is part of. The request's id tells apart responses of clients
+    /// that reuse message ids; a line without one belongs to the line before.
+    pub(super) fn response(&mut self, line: &Line<'_>) -> Option<Key> {
+        let id = line.message.id.filled()?;
+        let request = line.request.or_empty();
+        if let Some((last, of, key)) = &mut self.reply
+            && **last == *id
+            && (request.is_empty() || of.is_empty() || **of == *request)
+        {
+            if of.is_empty() {
+                *of = request.into();
+            }
+            return Some(*key);
+        }
+        let key = Key::of_pair(id, request);
+        self.reply = Some((id.into(), request.into(), key));
+        Some(key)
     }
 
     /// One model name serves thousands of lines.
@@ -178,41 +200,50 @@ impl Line<'_> {
     }
 }
 
-impl Tokens<'_> {
-    /// The tokens; `Err` says which count is impossible.
-    pub(super) fn read(&self) -> Result<Option<Usage>, String> {
-        let count = |name: &str, raw: Raw<'_>| match raw.count() {
-            Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => Ok(count),
-            Ok(Some(count)) => Err(format!("{name} is {count}")),
-            _ => {
-                let shown: String = raw.0.unwrap_or_default().chars().take(40).collect();
-                Err(format!("{name} is {shown}"))
-            }
-        };
-        let input = count("input_tokens", self.input)?;
-        let output = count("output_tokens", self.output)?;
-        let read = count("cache_read_input_tokens", self.cache_read)?;
-        let write = count("cache_creation_input_tokens", self.cache_write)?;
-        let short = count("ephemeral_5m_input_tokens", self.split.five_minutes)?;
-        let long = count("ephemeral_1h_input_tokens", self.split.one_hour)?;
-        let searches = count("web_search_requests", self.server.web_searches)?;
-        if [input, output, read, write].iter().all(Option::is_none) {
-            return Ok(None);
-        }
-        let (short, long) = match (short, long) {
-            // Old lines do not split: all cache writes lived for five minutes then.
-            (None, None) => (write, None),
-            split => split,
-        };
-        Ok(Some(Usage {
-            input: input.unwrap_or_default(),
-            output: output.unwrap_or_default(),
-            cache_write_5m: short.unwrap_or_default(),
-            cache_write_1h: long.unwrap_or_default(),
-            cache_read: read.unwrap_or_default(),
-            web_searches: searches.unwrap_or_default(),
-        }))
+/// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
+pub(super) fn usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
+    if raw.is_some() && !raw.0.is_some_and(|raw| raw.starts_with('{')) {
+        return (None, Some(format!("usage is {}", shown(raw))));
     }
+    let tokens: Tokens<'_> = raw.read();
+    let mut faults: Vec<String> = Vec::new();
+    let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
+        Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
+        _ => {
+            faults.push(format!("{name} is {}", shown(raw)));
+            None
+        }
+    };
+    let input = count("input_tokens", tokens.input);
+    let output = count("output_tokens", tokens.output);
+    let read = count("cache_read_input_tokens", tokens.cache_read);
+    let write = count("cache_creation_input_tokens", tokens.cache_write);
+    let short = count("ephemeral_5m_input_tokens", tokens.split.five_minutes);
+    let long = count("ephemeral_1h_input_tokens", tokens.split.one_hour);
+    let searches = count("web_search_requests", tokens.server.web_searches);
+    let fault = (!faults.is_empty()).then(|| faults.join("; "));
+    let counts = [input, output, read, write, short, long, searches];
+    if counts.iter().all(Option::is_none) {
+        return (None, fault);
+    }
+    let (short, long) = match (short.unwrap_or_default(), long.unwrap_or_default()) {
+        // Old lines do not split: all cache writes lived for five minutes then.
+        (0, 0) => (write.unwrap_or_default(), 0),
+        split => split,
+    };
+    let usage = Usage {
+        input: input.unwrap_or_default(),
+        output: output.unwrap_or_default(),
+        cache_write_5m: short,
+        cache_write_1h: long,
+        cache_read: read.unwrap_or_default(),
+        web_searches: searches.unwrap_or_default(),
+    };
+    (Some(usage), fault)
+}
+
+fn shown(raw: Raw<'_>) -> String {
+    raw.0.unwrap_or_default().chars().take(40).collect()
 }
 
 /// A time as RFC 3339 text or as milliseconds since 1970.

@@ -80,12 +80,10 @@ impl Lines {
                 outline
                     .facts
                     .extend(delegations.map(|&(call, prompt)| Fact::Delegates { call, prompt }));
-                let usage = line.message.usage.read().unwrap_or_else(|detail| {
-                    bad_usage = Some(detail);
-                    None
-                });
+                let usage;
+                (usage, bad_usage) = super::line::usage(line.message.usage);
                 outline.reply = Some(Box::new(Reply {
-                    response: line.response(),
+                    response: self.response(line),
                     model: line
                         .message
                         .model
@@ -117,13 +115,6 @@ impl Line<'_> {
             (None, Some(logical)) => Link::Continues(Key::of(logical)),
             (None, None) => Link::None,
         }
-    }
-
-    /// The response that an answer is part of. The request's id tells apart responses of clients
-    /// that reuse message ids.
-    fn response(&self) -> Option<Key> {
-        let id = self.message.id.filled()?;
-        Some(Key::of_pair(id, self.request.or_empty()))
     }
 
     /// The sub-agent that a tool result speaks of.

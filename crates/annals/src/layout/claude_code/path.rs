@@ -94,13 +94,13 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
             if is_dated(folder, stem) {
                 return None;
             }
-            let session = Some(SessionId::new(stem).ok()?);
+            let session = Some(session_id(stem)?);
             return Some(Artifact {
                 session,
                 ..Artifact::of(K::SessionLog)
             });
         }
-        [session, ref inner @ ..] => (SessionId::new(session).ok()?, inner),
+        [session, ref inner @ ..] => (session_id(session)?, inner),
         [] => return None,
     };
     let mut artifact = match *inner {
@@ -123,6 +123,17 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
     };
     artifact.session = Some(session);
     Some(artifact)
+}
+
+/// The client names sessions by UUIDs. Other names among the projects are somebody else's files.
+fn session_id(name: &str) -> Option<SessionId> {
+    let dashed = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+    let fits = |(at, byte): (usize, u8)| match byte {
+        b'-' => dashed(at),
+        byte => !dashed(at) && byte.is_ascii_hexdigit(),
+    };
+    let uuid = name.len() == 36 && name.bytes().enumerate().all(fits);
+    uuid.then(|| SessionId::new(name).ok()).flatten()
 }
 
 fn named(kind: ArtifactKind, name: &str) -> Artifact {
@@ -254,6 +265,9 @@ mod tests {
             "projects/v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl",
             "projects/-w/notes.txt",
             "projects/-w/..jsonl",
+            "projects/-w/notes.jsonl",
+            "projects/-w/memory/MEMORY.md",
+            "projects/../8c549c46-16ca-47dd-b731-f4c264becc53.jsonl",
             "todos/x.json",
             "statsig/cache.jsonl",
             "plans/a/b.md",

@@ -1,0 +1,984 @@
+//! Conversations, titles, flaws, agents: what readers must make of each fixture, as its NOTES.md says.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use annals::layout::LAYOUTS;
+use annals::model::{Body, Entry, FlawKind, TitleSource};
+use annals::store::{ProjectInfo, Session, SessionInfo, Store};
+
+use crate::support::{Case, case, cases, conversations, fixtures};
+
+/// All that a reader makes of a fixture, in a few lines.
+fn dump(case: &Case) -> String {
+    let mut out = format!("## {}\n", case.name);
+    let store = Store::new(vec![case.root()]);
+    let inventory = store.inventory();
+    let rows: Vec<SessionInfo> = store
+        .sessions(&inventory, &|_, _| {})
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    for project in ProjectInfo::of(rows.iter()) {
+        let guessed = if project.guessed { " (guessed)" } else { "" };
+        let path: String = project.path.chars().take(60).collect();
+        writeln!(
+            out,
+            "project {path}{guessed}: {} sessions",
+            project.sessions
+        )
+        .unwrap();
+    }
+    for (row, files) in rows.iter().zip(&inventory.sessions) {
+        let mut session = Session::read(files.clone()).unwrap();
+        session.find_summaries(inventory.sessions.iter());
+        describe(&mut out, row, &session);
+    }
+    for (_, file) in &inventory.others {
+        let path = file.path.strip_prefix(&case.path).unwrap();
+        writeln!(out, "other {:?} {}", file.artifact.kind, path.display()).unwrap();
+    }
+    for report in annals::check::all(&inventory, &|_, _| {}) {
+        let report = report.unwrap();
+        let path = report.path.strip_prefix(&case.path).unwrap();
+        for flaw in report.flaws {
+            let (kind, line) = (flaw.kind.as_str(), flaw.span.line);
+            let detail: String = flaw.detail.chars().take(90).collect();
+            writeln!(
+                out,
+                "flaw {kind} line {line}: {detail} [{}]",
+                path.display()
+            )
+            .unwrap();
+        }
+    }
+    out
+}
+
+fn describe(out: &mut String, row: &SessionInfo, session: &Session) {
+    let title = row.title.as_ref();
+    let title = title.map_or("–".to_owned(), |title| {
+        format!("{:?} ({:?})", title.text, title.source)
+    });
+    let id: String = row.id.as_str().chars().take(8).collect();
+    let usage = row.usage;
+    writeln!(
+        out,
+        "session {id} {title}: {} entries, {} messages, {} in {} out",
+        row.entries, row.messages, usage.input, usage.output
+    )
+    .unwrap();
+    if let Some(tag) = &row.tag {
+        writeln!(out, "  tag {tag:?}").unwrap();
+    }
+    if !row.other_directories.is_empty() {
+        writeln!(out, "  also {:?}", row.other_directories).unwrap();
+    }
+    let infos = session.conversations();
+    for (said, info) in conversations(session).iter().zip(infos) {
+        let mark = if info.resumes { "*" } else { "-" };
+        let title = info.title.map(|title| title.text).unwrap_or_default();
+        let said: Vec<String> = said
+            .iter()
+            .map(|text| text.chars().take(28).collect())
+            .collect();
+        writeln!(out, "  {mark} {title:?} {said:?}").unwrap();
+    }
+    for agent in &session.agents {
+        let call = agent.call.map(|call| {
+            let outline = &session.logs[call.log].outlines[call.entry];
+            outline
+                .calls()
+                .iter()
+                .position(|key| *key == call.key)
+                .expect("a call of that entry")
+        });
+        let place = agent
+            .strand
+            .map_or("log".to_owned(), |strand| format!("strand {strand}"));
+        writeln!(
+            out,
+            "  agent {:?} {place} {:?} {:?}: {} messages, call {}",
+            agent.id,
+            agent.kind,
+            agent.description,
+            agent.messages,
+            call.map_or("–".to_owned(), |at| format!("{at} of its entry"))
+        )
+        .unwrap();
+    }
+    for (agent, todos) in session.todos().unwrap() {
+        let agent: String = agent.chars().take(8).collect();
+        for todo in todos {
+            writeln!(out, "  todo {agent} {:?} {:?}", todo.status, todo.content).unwrap();
+        }
+    }
+    for file in session.saved_files().unwrap() {
+        let versions: Vec<String> = file
+            .versions
+            .iter()
+            .map(
+                |version| match (&version.stored, version.absent, &version.operation) {
+                    (Some(_), ..) => {
+                        format!("{}: {} bytes", version.version, version.bytes.unwrap())
+                    }
+                    (None, true, _) => format!("{}: absent", version.version),
+                    (None, false, Some(operation)) => format!("{}: {operation}", version.version),
+                    (None, false, None) => format!("{}: gone", version.version),
+                },
+            )
+            .collect();
+        writeln!(out, "  saved {} {versions:?}", file.path).unwrap();
+    }
+    for file in &session.files.beside {
+        let name = file.path.file_name().unwrap().to_string_lossy();
+        writeln!(out, "  beside {:?} {name}", file.artifact.kind).unwrap();
+    }
+}
+
+#[test]
+fn every_fixture_as_a_reader_sees_it() {
+    for layout in LAYOUTS {
+        let of_layout = cases()
+            .into_iter()
+            .filter(|case| case.layout.name() == layout.name());
+        let dumps: Vec<String> = of_layout.map(|case| dump(&case)).collect();
+        insta::assert_snapshot!(layout.name(), dumps.join("\n"));
+    }
+}
+
+/// What NOTES.md says of a fixture's only session, or of the one that is named.
+struct Expected {
+    case: &'static str,
+    session: &'static str,
+    conversations: &'static [&'static [&'static str]],
+    flaws: &'static [(FlawKind, u64)],
+    agents: usize,
+}
+
+const TURN: &[&str] = &["question 1", "answer 1"];
+const TWO: &[&str] = &["question 1", "answer 1", "question 2", "answer 2"];
+const THREE: &[&str] = &[
+    "question 1",
+    "answer 1",
+    "question 2",
+    "answer 2",
+    "question 3",
+    "answer 3",
+];
+
+#[test]
+fn each_fixture_has_the_conversations_and_flaws_of_its_notes() {
+    use FlawKind as F;
+    let plain = |case, conversations| Expected {
+        case,
+        session: "",
+        conversations,
+        flaws: &[],
+        agents: 0,
+    };
+    let flawed = |case, conversations, flaws| Expected {
+        case,
+        session: "",
+        conversations,
+        flaws,
+        agents: 0,
+    };
+    let table = [
+        plain("attachments-in-chain", &[TURN]),
+        plain("blank-lines", &[TWO]),
+        plain("bom", &[TWO]),
+        plain(
+            "branch-edited-prompt",
+            &[
+                TWO,
+                &[
+                    "question 1",
+                    "answer 1",
+                    "question 2, edited",
+                    "answer to the edited question",
+                ],
+            ],
+        ),
+        plain(
+            "branch-nested",
+            &[
+                TWO,
+                &[
+                    "question 1",
+                    "answer 1",
+                    "question 2, edited",
+                    "answer to the edited question",
+                    "go left",
+                    "deep left",
+                ],
+                &[
+                    "question 1",
+                    "answer 1",
+                    "question 2, edited",
+                    "answer to the edited question",
+                    "go right",
+                    "deep right",
+                ],
+            ],
+        ),
+        plain(
+            "branch-retried-reply",
+            &[&["question 1", "first try"], &["question 1", "[thinking]"]],
+        ),
+        plain(
+            "branch-three-way",
+            &[
+                &["question 1", "answer 1", "turn left", "went left"],
+                &["question 1", "answer 1", "turn middle", "went middle"],
+                &["question 1", "answer 1", "turn right", "went right"],
+            ],
+        ),
+        plain(
+            "compaction",
+            &[&[
+                "question 1",
+                "answer 1",
+                "question 2",
+                "answer 2",
+                "This session is being continued from a previous conversation",
+                "question 3",
+                "answer 3",
+            ]],
+        ),
+        flawed(
+            "compaction-logical-parent-missing",
+            &[
+                TURN,
+                &["Continued from elsewhere.", "question 2", "answer 2"],
+            ],
+            &[(F::Orphan, 3)],
+        ),
+        plain(
+            "compaction-preserved-segment",
+            &[&[
+                "question 1",
+                "answer 1",
+                "question 2",
+                "answer 2",
+                "Summary of the first turn.",
+                "question 3",
+                "answer 3",
+            ]],
+        ),
+        plain(
+            "compaction-twice",
+            &[&[
+                "question 1",
+                "answer 1",
+                "question 2",
+                "answer 2",
+                "First summary.",
+                "Second summary, of the first.",
+                "question 3",
+                "answer 3",
+            ]],
+        ),
+        flawed(
+            "corrupt-parent",
+            &[
+                &["question 1"],
+                &["question 2", "answer 2", "question 3", "answer 3"],
+            ],
+            &[(F::BadJson, 2), (F::Orphan, 3)],
+        ),
+        plain("crlf", &[TWO]),
+        flawed("cycle-of-three", &[TWO], &[(F::Cycle, 1)]),
+        plain("dangling-tool-use", &[&["do it", "On it.", "[Bash]"]]),
+        plain("deep-nesting", &[TWO]),
+        plain(
+            "duplicate-keys",
+            &[&["second text", "answer 1", "question 2", "answer 2"]],
+        ),
+        flawed(
+            "duplicate-uuid",
+            &[&[
+                "question 1",
+                "answer 1",
+                "question 2, said again",
+                "answer 2",
+            ]],
+            &[(F::DuplicateId, 5)],
+        ),
+        plain(
+            "empty-contents",
+            &[&["", "[]", "[]", "", "[]", "[]", "[]", "at last", "answer 1"]],
+        ),
+        Expected {
+            session: "6e1c849f",
+            ..plain("empty-file", &[])
+        },
+        plain("final-newline-missing", &[TWO]),
+        plain("foreign-lines", &[TWO]),
+        Expected {
+            session: "2b334dc0",
+            ..plain("fork-by-sdk", &[TWO])
+        },
+        Expected {
+            session: "c41b5597",
+            ..plain("fork-by-sdk", &[TURN])
+        },
+        flawed(
+            "invalid-utf8",
+            &[&[
+                "question 1",
+                "caf\u{fffd} \u{fffd} \u{fffd}",
+                "question 2",
+                "answer 2",
+            ]],
+            &[(F::BadUtf8, 2)],
+        ),
+        plain("last-prompt-ancestor", &[THREE]),
+        plain(
+            "lone-surrogates",
+            &[&["cut \u{fffd} here", "answer 1", "question 2", "answer 2"]],
+        ),
+        flawed(
+            "not-objects",
+            &[TWO],
+            &[
+                (F::NotAnObject, 2),
+                (F::NotAnObject, 4),
+                (F::NotAnObject, 6),
+                (F::NotAnObject, 7),
+                (F::NotAnObject, 9),
+            ],
+        ),
+        flawed(
+            "number-spellings",
+            &[&[
+                "café http://example.org/ ABC",
+                "answer 1",
+                "question 2",
+                "answer 2",
+            ]],
+            &[(F::BadUsage, 4)],
+        ),
+        flawed(
+            "only-noise",
+            &[],
+            &[(F::BadJson, 1), (F::BadJson, 2), (F::BadJson, 3)],
+        ),
+        Expected {
+            session: "35204b54",
+            ..plain("only-summary", &[])
+        },
+        flawed(
+            "orphan",
+            &[TURN, &["question 2", "answer 2"]],
+            &[(F::Orphan, 3)],
+        ),
+        plain("out-of-order", &[THREE]),
+        plain(
+            "parallel-tools-dag",
+            &[&[
+                "do both",
+                "[thinking]",
+                "Running both.",
+                "[Bash]",
+                "[Bash]",
+                "[result of toolu_a]",
+                "[result of toolu_b]",
+                "Both done.",
+            ]],
+        ),
+        plain(
+            "parallel-tools-dag-swapped",
+            &[&[
+                "do both",
+                "[thinking]",
+                "Running both.",
+                "[Bash]",
+                "[Bash]",
+                "[result of toolu_b]",
+                "[result of toolu_a]",
+                "Both done.",
+            ]],
+        ),
+        plain(
+            "parallel-tools-linear",
+            &[&[
+                "do both",
+                "[thinking]",
+                "Running both.",
+                "[Bash]",
+                "[Bash]",
+                "[result of toolu_a]",
+                "[result of toolu_b]",
+                "Both done.",
+            ]],
+        ),
+        plain(
+            "parallel-tools-progress",
+            &[&[
+                "do both",
+                "[thinking]",
+                "Running both.",
+                "[Bash]",
+                "[Bash]",
+                "[result of toolu_a]",
+                "[result of toolu_b]",
+                "Both done.",
+            ]],
+        ),
+        plain("queue-operations", &[TURN]),
+        plain(
+            "result-without-call",
+            &[&[
+                "question 1",
+                "answer 1",
+                "[result of toolu_nowhere]",
+                "Odd.",
+            ]],
+        ),
+        flawed("self-parent", &[TURN], &[(F::Cycle, 1)]),
+        plain(
+            "sidechain-as-branch",
+            &[
+                TWO,
+                &[
+                    "question 1",
+                    "answer 1",
+                    "question 2, on a side branch",
+                    "answer on the side branch",
+                ],
+            ],
+        ),
+        Expected {
+            agents: 1,
+            ..plain("sidechain-first-line", &[TURN])
+        },
+        Expected {
+            agents: 2,
+            ..plain(
+                "sidechain-own-root",
+                &[&[
+                    "delegate this",
+                    "[Task]",
+                    "[Task]",
+                    "[result of toolu_one]",
+                    "[result of toolu_two]",
+                    "Both agents are done.",
+                ]],
+            )
+        },
+        Expected {
+            agents: 1,
+            ..plain(
+                "sidechain-with-agent-id",
+                &[&[
+                    "delegate this",
+                    "[Task]",
+                    "[result of toolu_task]",
+                    "The agent found two files.",
+                ]],
+            )
+        },
+        Expected {
+            agents: 1,
+            ..plain("subagents-without-session", &[])
+        },
+        plain("timestamps-equal", &[THREE]),
+        flawed(
+            "torn-tail",
+            &[&["question 1", "answer 1", "question 2"]],
+            &[(F::TornTail, 4)],
+        ),
+        plain(
+            "two-roots",
+            &[TURN, &["another beginning", "another answer"]],
+        ),
+        plain("unknown-files", &[TURN]),
+        plain("unknown-type-parent", &[TWO]),
+        plain(
+            "web-search",
+            &[&[
+                "look it up",
+                "[opaque]",
+                "[opaque]",
+                "Annals are yearly records.",
+            ]],
+        ),
+    ];
+    for expected in table {
+        let session = case(expected.case).session(expected.session);
+        assert_eq!(
+            conversations(&session),
+            expected.conversations,
+            "{}",
+            expected.case
+        );
+        let mut flaws: Vec<(FlawKind, u64)> = session
+            .flaws()
+            .map(|(_, flaw)| (flaw.kind, flaw.span.line))
+            .collect();
+        flaws.sort_by_key(|(_, line)| *line);
+        assert_eq!(flaws, expected.flaws, "{}", expected.case);
+        assert_eq!(session.agents.len(), expected.agents, "{}", expected.case);
+    }
+}
+
+/// The leaf at which the real client goes on, recorded by tools/verify/record_leaves.py.
+#[test]
+fn the_leaf_to_resume_is_the_clients() {
+    // Where we differ from client 2.1.325, and why.
+    const OTHERWISE: &[(&str, &str)] = &[
+        // It refuses a log with such times; we read what is there.
+        ("timestamps-odd", "00000008"),
+        // It goes on at the last line, the second copy of a prompt that was answered before it in
+        // the file; a conversation of ours ends where nothing follows.
+        ("duplicate-uuid", "00000004"),
+    ];
+    let leaves = fs::read(fixtures().join("client-leaves.json")).unwrap();
+    let leaves: BTreeMap<String, BTreeMap<String, BTreeMap<String, serde_json::Value>>> =
+        serde_json::from_slice(&leaves).unwrap();
+    let mut compared = 0;
+    for (name, sessions) in &leaves {
+        let with_log = case(name).sessions().into_iter();
+        for files in with_log.filter(|files| files.log.is_some()) {
+            // A log of which there are two is recorded under its path.
+            let twice = sessions.iter().find(|(key, _)| {
+                key.contains('/') && files.main_path().to_string_lossy().contains(key.as_str())
+            });
+            let Some(client) = twice
+                .map(|(_, client)| client)
+                .or(sessions.get(files.id.as_str()))
+            else {
+                panic!("{name} {} was not recorded", files.id);
+            };
+            let wanted = client["2.1.325"]["leaf"].as_str();
+            let session = Session::read(files).unwrap();
+            let tree = session.tree().unwrap();
+            let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+            // The client counts system lines and attachments in: it means the last entry, we name a
+            // conversation after its last message.
+            let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
+            let leaf = resumed.and_then(|conversation| id(conversation.leaf));
+            let tip = resumed.and_then(|conversation| id(conversation.tip));
+            compared += 1;
+            match OTHERWISE.iter().find(|(case, _)| case == name) {
+                Some((_, ours)) => assert!(leaf.unwrap().starts_with(ours), "{name}"),
+                None if name == "attachments-in-chain" => assert_eq!(tip.as_deref(), wanted),
+                None => assert_eq!(leaf.as_deref(), wanted, "{name}"),
+            }
+        }
+    }
+    assert!(compared > 90, "{compared}");
+}
+
+#[test]
+fn titles_by_precedence() {
+    use TitleSource as S;
+    for (name, session, title, source) in [
+        ("title-ai", "", "A title by a machine", S::Ai),
+        ("title-api-error-summary", "", "question 1", S::Prompt),
+        ("title-custom", "", "Second custom title", S::Custom),
+        (
+            "title-emoji-at-cut",
+            "d984d379",
+            "123456789 123456789 123456789 123456789😀…",
+            S::Prompt,
+        ),
+        (
+            "title-emoji-at-cut",
+            "180640ee",
+            "123456789 123456789 123456789 12345678👨…",
+            S::Prompt,
+        ),
+        (
+            "title-first-prompt-cut",
+            "",
+            "Please rename the module and then run th…",
+            S::Prompt,
+        ),
+        ("title-sidecar", "", "Title in the log", S::Custom),
+        (
+            "title-summary-other-file",
+            "dbdc94c8",
+            "From another file",
+            S::Summary,
+        ),
+        (
+            "title-summary-other-file",
+            "d4861df2",
+            "question 1",
+            S::Prompt,
+        ),
+        ("title-summary-per-branch", "", "The second way", S::Summary),
+        (
+            "title-summary-same-file",
+            "76abc93f",
+            "From the same file",
+            S::Summary,
+        ),
+        (
+            "only-summary",
+            "7e29369c",
+            "Asking the first question",
+            S::Summary,
+        ),
+        ("prompts-not-human", "", "the only human prompt", S::Prompt),
+        ("compaction", "", "question 1", S::Prompt),
+        (
+            "sessions-index-stale",
+            "2758c9ff",
+            "Title of today",
+            S::Custom,
+        ),
+    ] {
+        let case = case(name);
+        let mut read = case.session(session);
+        read.find_summaries(case.sessions().iter());
+        let found = read.title().unwrap();
+        assert_eq!(
+            (found.text.as_str(), found.source),
+            (title, source),
+            "{name} {session}"
+        );
+    }
+    let branches: Vec<String> = case("title-summary-per-branch")
+        .only()
+        .conversations()
+        .into_iter()
+        .map(|info| info.title.unwrap().text)
+        .collect();
+    assert_eq!(branches, ["The first way", "The second way"]);
+    assert_eq!(case("prompts-only-commands").only().title(), None);
+}
+
+#[test]
+fn sub_agents_are_tied_to_their_calls_in_every_placement() {
+    let calls = |name: &str| -> Vec<(String, Option<String>)> {
+        let session = case(name).only();
+        let mut found: Vec<_> = session
+            .agents
+            .iter()
+            .map(|agent| {
+                let id = agent
+                    .id
+                    .as_ref()
+                    .map_or("–".to_owned(), ToString::to_string);
+                let call = agent.call.map(|call| {
+                    let mut made = None;
+                    session
+                        .each_of(call.log, &[call.entry], |entry| {
+                            made = call_of(&entry);
+                            Ok(true)
+                        })
+                        .unwrap();
+                    made.unwrap()
+                });
+                (id, call)
+            })
+            .collect();
+        found.sort();
+        found
+    };
+    let tied = |id: &str, call: Option<&str>| (id.to_owned(), call.map(str::to_owned));
+    assert_eq!(
+        calls("subagents-every-placement"),
+        [
+            tied("a00000000deadbeef", None),
+            tied("a0123456789abcdef", Some("toolu_nested")),
+            tied("a1b2c3d", Some("toolu_flat")),
+            tied("a9999999", None),
+            tied("afedcba9876543210", Some("toolu_flow")),
+        ]
+    );
+    assert_eq!(
+        calls("sidechain-with-agent-id"),
+        [tied("a0b1c2d", Some("toolu_task"))]
+    );
+    assert_eq!(
+        calls("sidechain-own-root"),
+        [tied("–", Some("toolu_one")), tied("–", Some("toolu_two"))]
+    );
+}
+
+fn call_of(entry: &Entry) -> Option<String> {
+    use annals::model::Block;
+    let Body::Message(message) = &entry.body else {
+        return None;
+    };
+    message.blocks.iter().find_map(|block| match block {
+        Block::ToolUse { id, .. } => Some(id.clone()),
+        _ => None,
+    })
+}
+
+/// Walking each path anew is what the totals per conversation must equal.
+#[test]
+fn the_tokens_of_a_conversation_are_those_of_its_path() {
+    for case in cases() {
+        for files in case.sessions() {
+            let session = Session::read(files).unwrap();
+            let Some((_, scan, tree)) = session.main() else {
+                continue;
+            };
+            for (info, conversation) in session.conversations().iter().zip(&tree.conversations) {
+                let mut named = BTreeMap::new();
+                let mut sum = annals::model::Usage::default();
+                for at in tree.path(conversation) {
+                    let Some(reply) = &scan.outlines[at].reply else {
+                        continue;
+                    };
+                    let Some(usage) = reply.usage else { continue };
+                    match reply.response {
+                        Some(key) => named
+                            .entry(key)
+                            .or_insert_with(annals::model::Usage::default)
+                            .grow(&usage),
+                        None => sum.add(&usage).unwrap(),
+                    }
+                }
+                named.values().for_each(|usage| sum.add(usage).unwrap());
+                assert_eq!(info.usage, sum, "{}", case.name);
+            }
+        }
+    }
+}
+
+mod scale {
+    //! A million of anything, in memory: linear, no recursion.
+
+    use std::time::{Duration, Instant};
+
+    use annals::model::{Fact, Key, Kind, Link, Outline, Reply, Span, Usage};
+    use annals::tree::{Scope, Titles, Tree};
+
+    fn key(n: usize) -> Key {
+        Key::of(&format!("{n:08x}-0000-4000-8000-000000000000"))
+    }
+
+    fn message(n: usize, parent: Option<usize>) -> Outline {
+        let mut outline = Outline::at(Span {
+            offset: n as u64 * 100,
+            len: 100,
+            line: n as u64 + 1,
+        });
+        outline.key = Some(key(n));
+        outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
+        if n % 2 == 0 {
+            outline.kind = Kind::User;
+            outline.human = true;
+            outline.facts.push(Fact::Prompt("a prompt".into()));
+        } else {
+            outline.kind = Kind::Assistant;
+            outline.reply = Some(Box::new(Reply {
+                response: Some(Key::of_pair("msg", &n.to_string())),
+                usage: Some(Usage {
+                    output: 1,
+                    ..Usage::default()
+                }),
+                ..Reply::default()
+            }));
+        }
+        outline
+    }
+
+    /// Builds the tree and asks it everything that walks all of it.
+    fn everything(outlines: &[Outline]) -> (Tree, Duration) {
+        let begin = Instant::now();
+        let tree = Tree::build(outlines, Scope::Main);
+        let elsewhere = std::collections::HashMap::new();
+        let titles = Titles::of(outlines, &tree, &elsewhere);
+        for conversation in &tree.conversations {
+            titles.title(conversation);
+        }
+        titles.session();
+        tree.limbs();
+        tree.conversation_at(0);
+        tree.path_to(outlines.len() - 1);
+        let took = begin.elapsed();
+        (tree, took)
+    }
+
+    /// Twice as much may take twice as long, and as much again for a busy machine; four times as
+    /// long, which anything quadratic takes, is too long.
+    fn linear(
+        what: &str,
+        n: usize,
+        make: impl Fn(usize) -> Vec<Outline>,
+        check: impl Fn(&Tree, usize),
+    ) {
+        let time = |n: usize| {
+            let outlines = make(n);
+            let (tree, took) = everything(&outlines);
+            check(&tree, n);
+            took
+        };
+        // The best of a few runs: noise only ever adds.
+        let best = |n: usize| (0..2).map(|_| time(n)).min().unwrap();
+        let (small, large) = (best(n / 4), best(n));
+        assert!(
+            large < small * 12 + Duration::from_millis(300),
+            "{what}: {n} took {large:?}, a quarter {small:?}"
+        );
+        assert!(large < Duration::from_secs(20), "{what}: {large:?}");
+    }
+
+    #[test]
+    fn a_chain_of_a_million() {
+        let make = |n: usize| {
+            (0..n)
+                .map(|at| message(at, at.checked_sub(1)))
+                .collect::<Vec<_>>()
+        };
+        let outlines = make(1_000_000);
+        let (tree, took) = everything(&outlines);
+        assert_eq!(tree.conversations.len(), 1);
+        assert_eq!(tree.conversations[0].messages, 1_000_000);
+        assert_eq!(tree.path(&tree.conversations[0]).len(), 1_000_000);
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+
+    #[test]
+    fn a_hundred_thousand_leaves_under_one_parent() {
+        linear(
+            "leaves",
+            100_000,
+            |n| {
+                (0..=n)
+                    .map(|at| message(at * 2, (at > 0).then_some(0)))
+                    .collect()
+            },
+            |tree, n| assert_eq!(tree.conversations.len(), n),
+        );
+    }
+
+    #[test]
+    fn many_leaves_below_a_long_chain_without_times() {
+        // Each leaf's path is long, so whoever walks paths per leaf walks 10¹⁰ steps.
+        let make = |n: usize| {
+            let chain = (0..n).map(|at| message(at, at.checked_sub(1)));
+            chain
+                .chain((0..n).map(|at| message(n * 2 + at * 2, Some(n - 1))))
+                .collect()
+        };
+        linear("broom", 100_000, make, |tree, n| {
+            assert_eq!(tree.conversations.len(), n)
+        });
+    }
+
+    #[test]
+    fn cycles_of_any_length() {
+        for n in [10, 100_000] {
+            let ring: Vec<Outline> = (0..n)
+                .map(|at| message(at, Some((at + n - 1) % n)))
+                .collect();
+            let (tree, took) = everything(&ring);
+            assert_eq!(tree.flaws.len(), 1);
+            assert_eq!(tree.conversations.len(), 1);
+            assert_eq!(tree.conversations[0].messages, n);
+            assert!(took < Duration::from_secs(10), "{took:?}");
+        }
+    }
+
+    #[test]
+    fn many_small_cycles_beside_many_orphans() {
+        let make = |n: usize| {
+            let mut outlines: Vec<Outline> = Vec::new();
+            for at in (0..n).step_by(4) {
+                outlines.push(message(at, Some(at + 2)));
+                outlines.push(message(at + 2, Some(at)));
+                outlines.push(message(at + 1, Some(usize::MAX >> 40)));
+            }
+            outlines
+        };
+        linear("cycles", 100_000, make, |tree, n| {
+            assert_eq!(tree.flaws.len(), n / 2)
+        });
+    }
+
+    #[test]
+    fn many_turns_that_fold_into_one() {
+        // A chain of user lines that nobody typed: each is a turn, none is a branch.
+        let make = |n: usize| {
+            let mut outlines: Vec<Outline> = (0..n)
+                .map(|at| message(at * 2, at.checked_sub(1).map(|above| above * 2)))
+                .collect();
+            outlines
+                .iter_mut()
+                .skip(1)
+                .for_each(|outline| outline.human = false);
+            outlines
+        };
+        linear("folds", 100_000, make, |tree, n| {
+            assert_eq!(tree.conversations.len(), 1);
+            assert_eq!(tree.conversations[0].messages, n);
+        });
+    }
+
+    #[test]
+    fn a_parallel_graph_of_many_calls_is_one_turn() {
+        let make = |n: usize| {
+            let mut outlines = vec![message(0, None)];
+            for at in 0..n {
+                let mut call = message(at * 4 + 1, Some(if at == 0 { 0 } else { at * 4 - 3 }));
+                let reply = call.reply.as_mut().unwrap();
+                reply.response = Some(Key::of("one response"));
+                reply.calls = vec![Key::of_pair("call", &at.to_string())];
+                let mut result = message(at * 4 + 2, Some(at * 4 + 1));
+                result.human = false;
+                result.results = vec![Key::of_pair("call", &at.to_string())];
+                outlines.extend([call, result]);
+            }
+            outlines
+        };
+        linear("graph", 50_000, make, |tree, n| {
+            assert_eq!(tree.conversations.len(), 1);
+            assert_eq!(tree.conversations[0].messages, 2 * n + 1);
+        });
+    }
+
+    /// The same through a session on disk: rows, totals and entries by prefix.
+    #[test]
+    fn a_session_of_many_branches_is_listed_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("projects/-w");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut log = String::new();
+        let n: usize = 20_000;
+        for at in 0..n {
+            let kind = if at % 2 == 0 { "user" } else { "assistant" };
+            let parent = if at < n / 2 {
+                at.checked_sub(1)
+            } else {
+                Some(n / 2 - 1)
+            };
+            let parent = parent.map_or("null".to_owned(), |at| {
+                format!("\"{at:08x}-0000-4000-8000-000000000000\"")
+            });
+            log += &format!(
+                r#"{{"type":"{kind}","uuid":"{at:08x}-0000-4000-8000-000000000000","parentUuid":{parent},"cwd":"/d/{at}","message":{{"id":"m{at}","role":"{kind}","content":"x","usage":{{"output_tokens":1}}}}}}"#
+            );
+            log.push('\n');
+        }
+        std::fs::write(
+            folder.join("aaaaaaaa-0000-4000-8000-000000000000.jsonl"),
+            log,
+        )
+        .unwrap();
+        let root = annals::store::Root::new("claude-code", dir.path()).unwrap();
+        let begin = Instant::now();
+        let store = annals::store::Store::new(vec![root]);
+        let session = annals::store::Session::read(store.inventory().sessions.remove(0)).unwrap();
+        let infos = session.conversations();
+        assert_eq!(infos.len(), n / 2);
+        // The shared half has n / 4 answers; every second branch is one more.
+        assert_eq!(infos.last().unwrap().usage.output as usize, n / 4 + 1);
+        assert_eq!(session.info(None).conversations, n / 2);
+        assert!(session.find_entry("0000").is_err());
+        assert!(
+            begin.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            begin.elapsed()
+        );
+    }
+}
