@@ -49,6 +49,7 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
     calls.taken.extend(strands.filter_map(|strand| strand.call));
     let spawned: Vec<Key> = calls.by_agent.values().copied().collect();
     calls.taken.extend(spawned);
+    calls.find_taken(logs);
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
         if file.artifact.kind == ArtifactKind::AgentLog {
@@ -132,6 +133,18 @@ impl Calls {
             }
         }
         calls
+    }
+
+    /// Looks for calls that are known to have spawned a sub-agent but do not say so: any tool may.
+    fn find_taken(&mut self, logs: &[LogScan]) {
+        let unknown = |call: &&Key| !self.made.contains_key(call);
+        let missing: HashSet<Key> = self.taken.iter().filter(unknown).copied().collect();
+        for (log, scan) in logs.iter().enumerate().filter(|_| !missing.is_empty()) {
+            for (entry, outline) in scan.outlines.iter().enumerate() {
+                let made = outline.calls().iter().filter(|call| missing.contains(call));
+                self.made.extend(made.map(|call| (*call, (log, entry))));
+            }
+        }
     }
 
     /// The call that names the agent, else the first with its prompt that is no other agent's.

@@ -30,6 +30,42 @@ pub struct MessageFilter {
 }
 
 impl MessageFilter {
+    /// Only messages said by `role`.
+    pub fn role(mut self, role: Role) -> Self {
+        self.role = Some(role);
+        self
+    }
+
+    /// Only messages with a block of this kind.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// Only messages that are not older.
+    pub fn since(mut self, time: Timestamp) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Only messages that are not newer.
+    pub fn until(mut self, time: Timestamp) -> Self {
+        self.until = Some(time);
+        self
+    }
+
+    /// Only messages with this text somewhere, letter case aside.
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// Only messages of this sub-agent; `main` means the main agent.
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = Some(agent.into());
+        self
+    }
+
     /// Whether the filter lets an entry through. Only messages pass a filter that asks for any of
     /// their properties.
     pub fn accepts(&self, entry: &Entry) -> bool {
