@@ -56,12 +56,20 @@ impl<'a> Record<'a> {
                 return Some(object);
             }
             Ok(_) => (FlawKind::NotAnObject, "JSON, but not an object".to_owned()),
-            // A lone surrogate in a key or a text: JSON all the same.
-            Err(_) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
-                if let Ok(object) = read(&json::mend_surrogates(&text)) {
-                    return Some(object);
+            // A lone surrogate in a key or a text, a number beyond all bounds: JSON all the same.
+            Err(error) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
+                match read(&json::mend(&text)) {
+                    Ok(_) if !starts_object(&text) => {
+                        (FlawKind::NotAnObject, "JSON, but not an object".to_owned())
+                    }
+                    Ok(object) => {
+                        if let Cow::Owned(_) = text {
+                            sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
+                        }
+                        return Some(object);
+                    }
+                    Err(_) => (FlawKind::BadJson, format!("{error}")),
                 }
-                return None;
             }
             Err(error) => self.diagnose(&text, &error),
         };

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::jsonl;
 
-use super::inventory::SessionFiles;
+use super::inventory::{Inventory, SessionFiles};
+use super::summary::ProjectInfo;
 use super::{Root, Store};
 
 /// A deleted session.
@@ -108,6 +109,53 @@ impl Store {
         Ok(plan)
     }
 
+    /// What deleting all sessions of a project would move.
+    pub fn project_deletion(
+        &self,
+        inventory: &Inventory,
+        project: &ProjectInfo,
+        now: Timestamp,
+    ) -> Result<Vec<Trashed>> {
+        let of_project = self.in_project(inventory, project)?;
+        of_project
+            .into_iter()
+            .map(|files| self.deletion(files, now))
+            .collect()
+    }
+
+    /// Moves all sessions of a project to the trash, each by itself. What cannot be moved ends it;
+    /// what went before is in the trash.
+    pub fn delete_project(
+        &self,
+        inventory: &Inventory,
+        project: &ProjectInfo,
+        now: Timestamp,
+    ) -> Result<Vec<Trashed>> {
+        let of_project = self.in_project(inventory, project)?;
+        of_project
+            .into_iter()
+            .map(|files| self.delete(files, now))
+            .collect()
+    }
+
+    /// The sessions of a project. A session that cannot be read is not known to be of another one,
+    /// so nothing is told then.
+    fn in_project<'a>(
+        &self,
+        inventory: &'a Inventory,
+        project: &ProjectInfo,
+    ) -> Result<Vec<&'a SessionFiles>> {
+        let rows = self.sessions(inventory, &|_, _| {});
+        let mut found = Vec::new();
+        for (row, files) in rows.into_iter().zip(&inventory.sessions) {
+            let row = row?;
+            if row.root == project.root && row.project.path == project.path {
+                found.push(files);
+            }
+        }
+        Ok(found)
+    }
+
     /// What lies in the trash, the newest first.
     pub fn trashed(&self) -> Result<Vec<Trashed>> {
         let trash = self.trash()?;
@@ -161,18 +209,20 @@ impl Store {
             let sound = root.layout.classify(&file.path).is_some();
             let from = folder.join("files").join(&file.path);
             let to = root.path.join(&file.path);
+            if sound && from.symlink_metadata().is_err() {
+                // An earlier attempt brought it back.
+                continue;
+            }
             if !sound || to.symlink_metadata().is_ok() {
                 kept.push(to);
                 continue;
             }
-            if from.symlink_metadata().is_ok() {
-                root.guard(&to)?;
-                relocate(&from, &to)?;
-            }
+            root.guard(&to)?;
+            relocate(&from, &to)?;
         }
         if let Some(first) = kept.first() {
             return Err(Error::refused(format!(
-                "{} exists again, so its deleted version stays in {}",
+                "{} cannot be brought back: it exists again, or is no place for it; its deleted version stays in {}",
                 first.display(),
                 folder.display()
             )));

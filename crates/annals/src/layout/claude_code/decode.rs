@@ -225,7 +225,7 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
             })
             .flatten(),
         spawned: line.spawned(),
-        stored: line.result.stored.owned(),
+        stored: line.outcome().stored.owned(),
     }
 }
 

@@ -26,7 +26,7 @@ object! {
         "entrypoint" => entrypoint: Text<'a>,
         "requestId" => request: Text<'a>,
         "message" => message: Said<'a>,
-        "toolUseResult" => result: ToolOutcome<'a>,
+        "toolUseResult" => result: Raw<'a>,
         "leafUuid" => leaf: Text<'a>,
         "summary" => summary: Text<'a>,
         "customTitle" => custom_title: Text<'a>,
@@ -170,6 +170,20 @@ impl Line<'_> {
         self.uuid.filled().map(EntryId::new)
     }
 
+    /// What the client kept of a tool's result beside the result itself.
+    pub(super) fn outcome(&self) -> ToolOutcome<'_> {
+        // Most are long and say nothing that we look for.
+        let says = |name: &str| {
+            let raw = self.result.0.unwrap_or_default();
+            memchr::memmem::find(raw.as_bytes(), name.as_bytes()).is_some()
+        };
+        if says("agentId") || says("persistedOutputPath") {
+            self.result.read()
+        } else {
+            ToolOutcome::default()
+        }
+    }
+
     pub(super) fn is_compaction(&self) -> bool {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
@@ -186,7 +200,7 @@ impl Line<'_> {
             || self.sidechain.0
             || self.compact_summary.0
             || content.results
-            || self.result.agent.get().is_some();
+            || self.result.is_some();
         if other {
             None
         } else {

@@ -117,7 +117,7 @@ impl Line<'_> {
 
     /// The sub-agent that a tool result speaks of.
     pub(super) fn spawned(&self) -> Option<AgentId> {
-        AgentId::new(self.result.agent.filled()?).ok()
+        AgentId::new(self.outcome().agent.filled()?).ok()
     }
 
     /// What a line beside the tree says.

@@ -207,7 +207,9 @@ impl Pen<'_, '_> {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.fresh)()),
             };
-            let timestamp = self.tick(draft.time.filter(|_| at == 0));
+            let later = jiff::SignedDuration::from_millis(at as i64);
+            let given = draft.time.and_then(|time| time.checked_add(later).ok());
+            let timestamp = self.tick(given);
             self.part(
                 message,
                 part,
