@@ -77,6 +77,56 @@ impl<'a> Record<'a> {
         None
     }
 
+    /// The whole records within a damaged one: two that were glued together, one behind a torn one
+    /// or behind NULs. Each has a span of its own, so that it can be read alone.
+    ///
+    /// `is_record` tells a record from an object that is only a part of one.
+    pub(crate) fn pieces(&self, is_record: impl Fn(&str) -> bool) -> Vec<Record<'a>> {
+        /// More beginnings than this are noise, and trying each costs a pass over the line.
+        const ATTEMPTS: usize = 64;
+        let bytes: &'a [u8] = self.bytes;
+        let Ok(text) = str::from_utf8(bytes) else {
+            return Vec::new();
+        };
+        // A byte order mark is in the span but not in the bytes.
+        let beyond = self.span.len.saturating_sub(text.len() as u64);
+        let mark = if self.span.offset == 0 && beyond >= 3 {
+            3
+        } else {
+            0
+        };
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for _ in 0..ATTEMPTS {
+            let Some(rest) = text.get(at..) else { break };
+            let Some(start) = rest.find('{').map(|start| at + start) else {
+                break;
+            };
+            let candidate = text.get(start..).unwrap_or_default();
+            let mut values =
+                serde_json::Deserializer::from_str(candidate).into_iter::<IgnoredAny>();
+            let whole = matches!(values.next(), Some(Ok(_)));
+            let len = values.byte_offset();
+            match candidate.get(..len) {
+                Some(object) if whole && is_record(object) => {
+                    pieces.push(Record {
+                        span: Span {
+                            offset: self.span.offset + mark + start as u64,
+                            len: len as u64,
+                            line: self.span.line,
+                        },
+                        bytes: object.as_bytes(),
+                        terminated: true,
+                        oversize: false,
+                    });
+                    at = start + len;
+                }
+                _ => at = start + 1,
+            }
+        }
+        pieces
+    }
+
     fn diagnose(&self, text: &str, error: &serde_json::Error) -> (FlawKind, String) {
         if !self.terminated && error.is_eof() {
             let detail = format!("the last {} bytes are not a whole record", self.bytes.len());

@@ -516,12 +516,20 @@ impl Tail {
         }
         let tree = &window.tree;
         let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-        let mut ends = resumed.map_or_else(
-            || (0..outlines.len()).collect(),
-            |conversation| tree.last_turn(conversation).to_vec(),
-        );
-        ends.sort_unstable();
+        let mut ends = match resumed {
+            None => (0..outlines.len()).collect(),
+            // Upwards from the end; within the last turn it is the file's order that counts.
+            Some(conversation) => {
+                let mut path = tree.path(conversation);
+                let above = path
+                    .len()
+                    .saturating_sub(tree.last_turn(conversation).len());
+                path.get_mut(above..).unwrap_or_default().sort_unstable();
+                path
+            }
+        };
         // The last that the agent program knows: it would not follow a link to any other.
+        ends.retain(|&at| !window.salvaged(at));
         let entry = |at| window.entry(root, &log, at);
         let leaf = ends.into_iter().rev().filter_map(entry).find(in_tree);
         self.head.leaf = leaf.and_then(|leaf| leaf.id);
@@ -580,6 +588,8 @@ impl Tail {
         }
         for entry in sink.found {
             let moves = match &entry.body {
+                // Its program cannot read what we can salvage from it.
+                Body::Opaque { flaw: Some(_), .. } => true,
                 Body::Resume { leaf } => Some(leaf) != self.head.leaf.as_ref(),
                 _ => self.head.takes(&entry) && entry.parent != self.head.leaf,
             };

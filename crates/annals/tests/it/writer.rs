@@ -671,3 +671,26 @@ fn a_fork_can_be_titled_and_written_to() {
         .collect();
     assert_eq!(ids.len(), 2);
 }
+
+/// The real client drops a glued line whole: what hangs from it would hang from nothing.
+#[test]
+fn nothing_is_hung_from_what_only_we_can_read() {
+    let copy = case("glued-records").copy();
+    let files = copy.files("");
+    let path = files.main_path().to_owned();
+    let log = fs::read_to_string(&path).unwrap();
+    let two: String = log.split_inclusive('\n').take(2).collect();
+    fs::write(&path, two).unwrap();
+    let writer = copy.store().write(&files, QUICK).unwrap();
+    let written = writer.append(Draft::user("on")).unwrap();
+    assert!(written.parent.unwrap().as_str().starts_with("00000001"));
+    // The same for what comes while we are at it.
+    let fresh = fresh();
+    let first = fresh.writer.append(Draft::user("first")).unwrap();
+    let time = "2026-01-01T00:00:00.000Z";
+    let glued = foreign(1, first.id.as_ref(), time).trim_end().to_owned()
+        + &foreign(2, Some(&foreign_id(1)), time);
+    write_raw(fresh.writer.path(), glued.as_bytes());
+    let second = fresh.writer.append(Draft::user("second")).unwrap();
+    assert_eq!(second.parent, first.id);
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::model::{AgentId, Artifact, EntryId, Key, Usage};
+use crate::layout::Record;
+use crate::model::{AgentId, Artifact, EntryId, Flaw, FlawKind, Key, Usage};
 
 object! {
     struct Line<'a> {
@@ -261,6 +262,19 @@ pub(super) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
         Some(text) => text.parse().ok(),
         None => Timestamp::from_millisecond(raw.count().ok()??.try_into().ok()?).ok(),
     }
+}
+
+/// The records within a damaged line, by what is wrong with it.
+pub(super) fn salvage<'a>(record: &Record<'a>, flaw: Option<&Flaw>) -> Vec<Record<'a>> {
+    let holds = |flaw: &Flaw| matches!(flaw.kind, FlawKind::Glued | FlawKind::NulRun);
+    if !flaw.is_some_and(holds) {
+        return Vec::new();
+    }
+    record.pieces(|object| {
+        let line: Line<'_> = serde_json::from_str(object).unwrap_or_default();
+        let named = [&line.uuid, &line.session, &line.leaf];
+        line.kind.filled().is_some() && named.iter().any(|text| text.filled().is_some())
+    })
 }
 
 /// Texts that the client itself puts in the user's place.
