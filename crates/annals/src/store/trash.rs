@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
+use crate::jsonl::{self, FileId};
 
 use super::inventory::{Inventory, SessionFiles};
 use super::summary::ProjectInfo;
@@ -86,6 +86,16 @@ impl Store {
         let mut plan = self.deletion(files, now)?;
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
+        }
+        // Someone who wrote to it since it was looked at still wants it.
+        for file in files.logs() {
+            let metadata = fs::symlink_metadata(&file.path);
+            let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
+            if FileId::from(&metadata) != file.id {
+                return Err(Error::Changed {
+                    path: file.path.clone(),
+                });
+            }
         }
         let trash = self.trash()?;
         let first = plan.id.clone();

@@ -395,3 +395,70 @@ fn resetting_a_project_touches_nothing_else() {
         }
     }
 }
+
+#[test]
+fn a_session_is_found_by_what_a_person_types() {
+    let case = case("same-session-two-projects");
+    let store = Store::new(vec![case.root()]);
+    let inventory = store.inventory();
+    let id = inventory.sessions[0].id.to_string();
+    // One id, two logs: both are told, by their paths.
+    match store.find(&inventory, &id) {
+        Err(annals::Error::Ambiguous { candidates, .. }) => {
+            assert_eq!(candidates.len(), 2);
+            for path in candidates {
+                let target = store.find(&inventory, &path).unwrap();
+                assert_eq!(target.files.main_path().display().to_string(), path);
+                let target = store.find(&inventory, &format!("{path}@00000001")).unwrap();
+                assert_eq!(target.message.as_deref(), Some("00000001"));
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    let case = crate::support::case("todos");
+    let store = Store::new(vec![case.root()]);
+    let inventory = store.inventory();
+    assert_eq!(
+        store.find(&inventory, "5e63").unwrap().files.id.as_str(),
+        "5e634e57-d60d-43ba-829e-692d6938947f"
+    );
+    assert_eq!(
+        store
+            .find(&inventory, "5e63@abc")
+            .unwrap()
+            .message
+            .as_deref(),
+        Some("abc")
+    );
+    assert!(matches!(
+        store.find(&inventory, "ffff"),
+        Err(annals::Error::NotFound { .. })
+    ));
+    // A log in a root that was not named, and one in no root at all.
+    let path = case.sessions()[0].main_path().to_owned();
+    let nothing = Store::new(Vec::new());
+    let found = nothing
+        .find(&nothing.inventory(), path.to_str().unwrap())
+        .unwrap();
+    assert_eq!(
+        found.files.root.path.canonicalize().unwrap(),
+        case.path.canonicalize().unwrap()
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let alone = dir.path().join("some-log.jsonl");
+    std::fs::copy(&path, &alone).unwrap();
+    let found = nothing
+        .find(&nothing.inventory(), alone.to_str().unwrap())
+        .unwrap();
+    assert_eq!(found.files.id.as_str(), "some-log");
+    let before = picture(dir.path());
+    let writer = nothing.write(&found.files, crate::support::QUICK).unwrap();
+    writer.append(annals::model::Draft::user("on")).unwrap();
+    assert!(
+        writer.set_todos(&[]).is_err(),
+        "nothing can be kept beside it"
+    );
+    let after = picture(dir.path());
+    assert_eq!(after.len(), before.len());
+    assert_ne!(after, before);
+}

@@ -286,6 +286,20 @@ fn a_session_that_another_program_is_writing_is_refused() {
         .append(Draft::user("live"))
         .unwrap();
     assert_eq!(written.parent, Some(foreign_id(1)));
+    // Lines without a time after it do not hide it.
+    let hidden = self::fresh();
+    let leaf = id(&hidden.writer.append(Draft::user("ours")).unwrap());
+    hidden
+        .writer
+        .append(Draft::note("a note is ours too"))
+        .unwrap();
+    drop(hidden.second());
+    write_raw(
+        hidden.writer.path(),
+        foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
+    );
+    write_raw(hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
+    assert!(hidden.store.write(&hidden.files(), QUICK).is_err());
     // Long ago is not live, however new the file is.
     let old = self::fresh();
     let leaf = id(&old.writer.append(Draft::user("ours")).unwrap());
@@ -595,6 +609,17 @@ fn what_is_deleted_comes_back_byte_for_byte() {
     ] {
         assert!(moved.contains_key(&kind), "{kind:?}");
     }
+}
+
+#[test]
+fn what_has_changed_since_it_was_looked_at_is_not_deleted() {
+    let fresh = fresh();
+    let files = fresh.files();
+    fresh.writer.append(Draft::user("wait")).unwrap();
+    let refused = fresh.store.delete(&files, Timestamp::now());
+    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    assert_eq!(conversations(&fresh.read()), [["wait"]]);
+    assert!(fresh.store.trashed().unwrap().is_empty());
 }
 
 #[test]

@@ -166,6 +166,7 @@ impl Pen<'_, '_> {
                     id: id.as_str(),
                     timestamp: time,
                     session,
+                    entrypoint: PROGRAM,
                     author: author.as_deref(),
                     text,
                 })?;
@@ -616,6 +617,7 @@ struct Note<'a> {
     timestamp: Timestamp,
     #[serde(rename = "sessionId")]
     session: &'a str,
+    entrypoint: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<&'a str>,
     text: &'a str,
