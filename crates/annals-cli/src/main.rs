@@ -1,5 +1,40 @@
-//! The program `annals`.
-#[allow(dead_code, reason = "the commands that call it are not written yet")]
+//! The program `annals`: find, read, write and keep the conversations of coding agents.
+//!
+//! Arguments are parsed first, then a [`Context`] is built from them and the environment, then one
+//! command runs. Commands stand in `commands/`, one file per verb; everything that goes to a
+//! terminal passes through `render/`.
+
+mod cli;
+mod commands;
+mod context;
+mod failure;
 mod render;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+use crate::context::Context;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let color = cli.global.color;
+    let outcome = Context::new(&cli.global).and_then(|mut context| {
+        let found = commands::run(cli.command, &mut context);
+        // What was printed before a failure must come out before its message.
+        let finished = context.finish();
+        let found = found?;
+        finished?;
+        Ok(found)
+    });
+    match outcome {
+        Ok(commands::Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(commands::Outcome::Nothing) => ExitCode::from(1),
+        Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            failure::report(&error, color);
+            ExitCode::from(2)
+        }
+    }
+}

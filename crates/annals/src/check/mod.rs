@@ -83,7 +83,7 @@ pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<R
 }
 
 /// Files whose content we can be right or wrong about.
-fn has_schema(kind: ArtifactKind) -> bool {
+pub fn has_schema(kind: ArtifactKind) -> bool {
     kind.is_log()
         || matches!(
             kind,

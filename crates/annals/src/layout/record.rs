@@ -44,7 +44,7 @@ impl<'a> Record<'a> {
             sink.flaw(FlawKind::Oversize, self.span, detail);
             return None;
         }
-        let text = match str::from_utf8(self.bytes) {
+        let text = match simdutf8::basic::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(self.bytes),
         };

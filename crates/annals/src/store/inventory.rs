@@ -170,11 +170,13 @@ impl Inventory {
 
 /// The session that a log names itself, where its path does not.
 fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
-    let facts = log::first_facts(root, file, 1).ok()?;
-    facts.into_iter().find_map(|fact| match fact {
-        Fact::Session(id) => SessionId::new(&id).ok(),
+    // The first lines may be of kinds that name no session.
+    const LINES: usize = 20;
+    let named = |fact: &Fact| match fact {
+        Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,
-    })
+    };
+    log::first_fact(root, file, LINES, named).ok()?
 }
 
 /// Every file of a root that means something, in a stable order.

@@ -352,17 +352,25 @@ pub(super) fn has_entry(root: &Root, artifact: &Artifact, path: &Path, key: Key)
     Ok(found)
 }
 
-/// The facts of a log's first entries.
-pub(super) fn first_facts(root: &Root, file: &FoundFile, entries: usize) -> Result<Vec<Fact>> {
-    let mut facts = Vec::new();
+/// Looks for a fact among a log's first entries.
+pub(super) fn first_fact<T>(
+    root: &Root,
+    file: &FoundFile,
+    entries: usize,
+    wanted: impl Fn(&Fact) -> Option<T>,
+) -> Result<Option<T>> {
+    let mut found = None;
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink: Sink<Outline> = Sink::default();
+    let mut left = entries;
     each_record(&file.path, |record| {
         decoder.outline(record, &mut sink);
-        Ok(sink.found.len() < entries)
+        let facts = sink.found.drain(..).flat_map(|outline| outline.facts);
+        found = facts.into_iter().find_map(|fact| wanted(&fact));
+        left = left.saturating_sub(1);
+        Ok(found.is_none() && left > 0)
     })?;
-    facts.extend(sink.found.into_iter().flat_map(|outline| outline.facts));
-    Ok(facts)
+    Ok(found)
 }
 
 /// Reads a document: one record that is the whole file.

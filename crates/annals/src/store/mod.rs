@@ -6,6 +6,7 @@
 mod agent;
 mod file;
 mod find;
+mod handy;
 mod inventory;
 mod log;
 mod query;
@@ -22,7 +23,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::layout::Env;
+use crate::layout::{Env, Sink};
+use crate::model::Entry;
 
 pub use agent::{Agent, Call};
 pub use file::{SavedFile, SavedVersion};
@@ -102,6 +104,20 @@ impl Store {
         rows.into_iter()
             .map(|row| row.map(|draft| draft.finish(keep.get(&draft.root()).copied().flatten())))
             .collect()
+    }
+
+    /// Everything that one file says: what people typed, a plan, the todos of a session that is gone.
+    pub fn entries(&self, root: &Root, file: &FoundFile) -> Result<Vec<Entry>> {
+        if !file.artifact.kind.is_log() {
+            return log::document(root, file).map(|sink| sink.found);
+        }
+        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut sink = Sink::default();
+        log::each_record(&file.path, |record| {
+            decoder.decode(record, &mut sink);
+            Ok(true)
+        })?;
+        Ok(sink.found)
     }
 
     /// After how many days each root's own program deletes sessions, where its settings say so.

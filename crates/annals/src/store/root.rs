@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::layout::{self, Env, LAYOUTS, Layout};
+use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
 /// A directory that holds one layout's tree.
@@ -37,12 +37,32 @@ impl Root {
         }
     }
 
+    /// A root of Claude Code, such as `~/.claude`. The directory need not exist yet.
+    pub fn claude_code(path: impl Into<PathBuf>) -> Self {
+        Root {
+            layout: &ClaudeCode,
+            path: path.into(),
+        }
+    }
+
     /// Reads `[LAYOUT:]PATH`; without a layout, the directory's content decides.
     pub fn parse(text: &str) -> Result<Self> {
         if let Some((name, path)) = text.split_once(':')
             && layout::by_name(name).is_some()
         {
             return Root::new(name, path);
+        }
+        // `word:path` that is no path was meant to name a layout.
+        if let Some((name, _)) = text.split_once(':')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+            && !Path::new(text).exists()
+        {
+            return Err(Error::NotFound {
+                what: "layout",
+                id: name.to_owned(),
+            });
         }
         Root::sniff(Path::new(text))
     }

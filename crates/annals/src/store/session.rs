@@ -185,6 +185,25 @@ impl Session {
         log::entries_at(&self.files.root, file, spans, visit)
     }
 
+    /// The exact bytes of some records of one log, without their line endings.
+    pub fn raw_records<'a>(
+        &'a self,
+        log: usize,
+        entries: &'a [usize],
+    ) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
+        let missing = || Error::NotFound {
+            what: "log",
+            id: log.to_string(),
+        };
+        let (file, scan, _) = self.log(log).ok_or_else(missing)?;
+        let handle = std::fs::File::open(&file.path)
+            .map_err(|error| Error::io("read", &file.path, error))?;
+        let spans = entries
+            .iter()
+            .filter_map(|&at| Some(scan.outlines.get(at)?.span));
+        Ok(spans.map(move |span| log::record_bytes(&handle, file, span)))
+    }
+
     /// The index of an entry of the main log, by its id or a unique beginning of it.
     pub fn find_entry(&self, id: &str) -> Result<usize> {
         let missing = || Error::NotFound {

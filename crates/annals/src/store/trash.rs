@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId};
 
-use super::inventory::{Inventory, SessionFiles};
-use super::summary::ProjectInfo;
+use super::inventory::SessionFiles;
 use super::{Root, Store};
 
 /// A deleted session.
@@ -117,53 +116,6 @@ impl Store {
             remove_empty(from.parent(), &plan.root);
         }
         Ok(plan)
-    }
-
-    /// What deleting all sessions of a project would move.
-    pub fn project_deletion(
-        &self,
-        inventory: &Inventory,
-        project: &ProjectInfo,
-        now: Timestamp,
-    ) -> Result<Vec<Trashed>> {
-        let of_project = self.in_project(inventory, project)?;
-        of_project
-            .into_iter()
-            .map(|files| self.deletion(files, now))
-            .collect()
-    }
-
-    /// Moves all sessions of a project to the trash, each by itself. What cannot be moved ends it;
-    /// what went before is in the trash.
-    pub fn delete_project(
-        &self,
-        inventory: &Inventory,
-        project: &ProjectInfo,
-        now: Timestamp,
-    ) -> Result<Vec<Trashed>> {
-        let of_project = self.in_project(inventory, project)?;
-        of_project
-            .into_iter()
-            .map(|files| self.delete(files, now))
-            .collect()
-    }
-
-    /// The sessions of a project. A session that cannot be read is not known to be of another one,
-    /// so nothing is told then.
-    fn in_project<'a>(
-        &self,
-        inventory: &'a Inventory,
-        project: &ProjectInfo,
-    ) -> Result<Vec<&'a SessionFiles>> {
-        let rows = self.sessions(inventory, &|_, _| {});
-        let mut found = Vec::new();
-        for (row, files) in rows.into_iter().zip(&inventory.sessions) {
-            let row = row?;
-            if row.root == project.root && row.project.path == project.path {
-                found.push(files);
-            }
-        }
-        Ok(found)
     }
 
     /// What lies in the trash, the newest first.

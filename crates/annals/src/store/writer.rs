@@ -19,7 +19,7 @@ use crate::layout::{
     Writer,
 };
 use crate::model::{
-    Artifact, Block, Body, Draft, Entry, EntryId, Fact, Kind, Outline, SessionId, Span,
+    AgentId, Artifact, Block, Body, Draft, Entry, EntryId, Fact, Kind, Outline, SessionId, Span,
     TitleSource, Todo,
 };
 
@@ -40,6 +40,8 @@ pub struct WriteOptions {
     pub live: bool,
     /// Write even on a network file system.
     pub network: bool,
+    /// The time to write by instead of the system's: for histories written after the fact.
+    pub now: Option<Timestamp>,
 }
 
 /// A session open for writing. Threads may share it.
@@ -265,7 +267,7 @@ impl Store {
                 anchored: true,
                 beside: Vec::new(),
             };
-            let plan = plan(writer, &head, &Change::Append(vec![draft]))?;
+            let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
             for edit in plan.edits {
                 if let Edit::Append { lines, .. } = edit {
                     lines.iter().for_each(|line| {
@@ -290,6 +292,11 @@ impl SessionWriter {
     /// The session.
     pub fn session(&self) -> SessionId {
         self.tail().head.session.clone()
+    }
+
+    /// The sub-agent whose log this is; `None` means the main agent.
+    pub fn agent(&self) -> Option<AgentId> {
+        self.tail().head.agent.clone()
     }
 
     /// The log.
@@ -405,7 +412,7 @@ impl SessionWriter {
                     let mut tail = self.tail();
                     tail.catch_up(&self.root, &self.log_path, handle, end)?;
                     self.check_parents(&tail.head, change)?;
-                    let plan = plan(writer, &tail.head, change)?;
+                    let plan = plan(writer, &tail.head, change, self.options.now)?;
                     let (lines, others) = self.split(plan.edits)?;
                     documents = others;
                     tail.advance(&self.root, end, &lines, plan.leaf);
@@ -416,7 +423,7 @@ impl SessionWriter {
                 })
                 .inspect_err(|_| self.tail().forget())?;
         } else {
-            let plan = plan(writer, &self.tail().head, change)?;
+            let plan = plan(writer, &self.tail().head, change, self.options.now)?;
             documents = self.split(plan.edits)?.1;
         }
         // A crash before this leaves the derived documents behind, never the log.
@@ -739,13 +746,13 @@ fn refuse_live(root: &Root, file: &FoundFile, handle: &File, window: &Window) ->
     }
 }
 
-fn plan(writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+fn plan(writer: &dyn Writer, head: &Head, change: &Change, now: Option<Timestamp>) -> Result<Plan> {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     writer.plan(
         head,
         change,
         &mut Stamp {
-            now: Timestamp::now(),
+            now: now.unwrap_or_else(Timestamp::now),
             fresh: &mut fresh,
         },
     )

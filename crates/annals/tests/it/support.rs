@@ -140,6 +140,7 @@ pub(crate) const QUICK: WriteOptions = WriteOptions {
     durability: annals::jsonl::Durability::Os,
     live: false,
     network: false,
+    now: None,
 };
 
 pub(crate) fn copy_tree(from: &Path, to: &Path) {

@@ -36,6 +36,7 @@ object! {
         "content" => content: Raw<'a>,
         "text" => text: Text<'a>,
         "author" => author: Text<'a>,
+        "noteId" => note: Text<'a>,
         "attachment" => attachment: Raw<'a>,
         "messageId" => message_id: Text<'a>,
         "snapshot" => snapshot: Raw<'a>,
@@ -168,7 +169,11 @@ impl Lines {
 impl Line<'_> {
     /// The entry's id. A content replacement has one too, but takes no part in the tree.
     pub(super) fn id(&self) -> Option<EntryId> {
-        self.uuid.filled().map(EntryId::new)
+        // A note's id is kept apart, so that no reader takes it for part of the tree.
+        self.uuid
+            .filled()
+            .or_else(|| self.note.filled())
+            .map(EntryId::new)
     }
 
     /// What the client kept of a tool's result beside the result itself.
@@ -348,8 +353,8 @@ mod content {
         pub(crate) answers: Vec<Key>,
         /// There are tool results.
         pub(crate) results: bool,
-        /// The whole text, as a key by which a sub-agent's first message finds the call it came from.
-        pub(crate) asked: Option<Key>,
+        /// The whole text, by which a sub-agent's first message finds the call it came from.
+        pub(crate) asked: Option<Box<str>>,
         /// Calls that hand a prompt to a sub-agent.
         pub(crate) delegations: Vec<(Key, Key)>,
     }
@@ -371,7 +376,7 @@ mod content {
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
             let prompt = (!is_client_text(text)).then(|| opening(text));
-            let asked = (text.len() < LONGEST_TASK).then(|| Key::of(text));
+            let asked = (text.len() < LONGEST_TASK).then(|| text.into());
             Ok(Content {
                 prompt,
                 asked,

@@ -69,8 +69,10 @@ impl Lines {
                 outline.facts.extend(line.spawned().map(Fact::Spawned));
                 // Only a sub-agent's first message is looked for by its text.
                 let first = line.sidechain.0 && outline.link == Link::None;
-                let asked = line.message.content.asked.filter(|_| first);
-                outline.facts.extend(asked.map(Fact::Asked));
+                let asked = line.message.content.asked.as_deref().filter(|_| first);
+                outline
+                    .facts
+                    .extend(asked.map(|text| Fact::Asked(Key::of(text))));
                 if let Some(prompt) = line.prompt() {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));

@@ -208,9 +208,7 @@ impl Pen<'_, '_> {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.fresh)()),
             };
-            let later = jiff::SignedDuration::from_millis(at as i64);
-            let given = draft.time.and_then(|time| time.checked_add(later).ok());
-            let timestamp = self.tick(given);
+            let timestamp = self.tick(draft.time.and_then(|time| later(time, at)));
             self.part(
                 message,
                 part,
@@ -754,6 +752,12 @@ fn stop_reason(message: &Message) -> Option<&'static str> {
         .iter()
         .any(|block| matches!(block, Block::ToolUse { .. }));
     Some(if calls { "tool_use" } else { "end_turn" })
+}
+
+/// The time of the line that many lines after one with this time.
+fn later(time: Timestamp, lines: usize) -> Option<Timestamp> {
+    let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
+    time.checked_add(after).ok()
 }
 
 /// Milliseconds and `Z`, as the client spells it.

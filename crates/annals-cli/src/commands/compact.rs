@@ -1,0 +1,92 @@
+//! `annals compact`
+
+use annals::model::{Body, Entry, EntryId};
+use annals::store::{Session, SessionFiles, WriteOptions};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::append::EntryRow;
+use super::{Outcome, input};
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{ID, paint};
+
+/// Replaces what the agent sees of a conversation by a summary.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Nothing is removed from the log. An agent that resumes the session gets the summary instead of the
+messages before it.
+
+Examples:
+  annals compact 8c549c46 --summary 'We fixed the build and released 1.2.'
+  annals compact 8c549c46 --summary @summary.md
+  annals show 8c549c46 | my-summariser | annals compact 8c549c46 --summary -")]
+pub(crate) struct CompactArgs {
+    /// The session
+    session: String,
+    /// The summary; `-` reads it from standard input, `@FILE` from a file
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    summary: String,
+    /// Write even if another program is writing to the session right now
+    #[arg(long)]
+    live: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: &'a str,
+    file: &'a std::path::Path,
+    tokens: Option<u64>,
+    entries: Vec<EntryRow<'a>>,
+}
+
+pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> {
+    let summary = input::text(&args.summary, "summary")?;
+    let files = context.find_session(&args.session)?;
+    let tokens = context_tokens(&files)?;
+    let options = WriteOptions {
+        live: args.live,
+        ..context.writing()
+    };
+    let writer = context.store.write(&files, options)?;
+    let written = writer.compact(summary.trim_end(), tokens)?;
+    if context.json {
+        let document = Document {
+            session: files.id.as_str(),
+            file: writer.path(),
+            tokens,
+            entries: written.iter().map(EntryRow::of).collect(),
+        };
+        context.out.json(&document)?;
+        return Ok(Outcome::Fine);
+    }
+    let before = tokens.map_or_else(String::new, |tokens| {
+        format!(" ({} tokens before)", size::compact(tokens))
+    });
+    let last = written.last().and_then(|entry| entry.id.as_ref());
+    context.out.line(format_args!(
+        "{} compacted{before}; it goes on at {}",
+        paint(ID, files.id.as_str()),
+        paint(ID, last.map_or("", EntryId::as_str)),
+    ))?;
+    Ok(Outcome::Fine)
+}
+
+/// The tokens in the context at the last answer, if it tells.
+fn context_tokens(files: &SessionFiles) -> Result<Option<u64>> {
+    const LOOKED_AT: usize = 50;
+    if files.log.is_none() {
+        return Ok(None);
+    }
+    let session = Session::read_tail(files.clone(), LOOKED_AT)?;
+    let used = |entry: &Entry| match &entry.body {
+        Body::Message(message) => message
+            .usage
+            .map(|usage| usage.context())
+            .filter(|tokens| *tokens > 0),
+        _ => None,
+    };
+    let messages = session.last_messages(LOOKED_AT)?;
+    Ok(messages.iter().rev().find_map(used))
+}

@@ -1,0 +1,129 @@
+//! `annals conversations`
+
+use annals::store::{ConversationInfo, Session};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::filter::SessionFilter;
+use super::row::{ConversationRow, head, short_len};
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{DIM, ID, SUCCESS};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists conversations.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A conversation is one path from the first message to a last one: editing a prompt or asking for
+another reply makes a second one. ➤ marks where the agent itself would go on.
+
+Examples:
+  annals conversations 8c549c46        the branches of one session
+  annals conversations -p my-app       of a whole project
+  annals show 8c549c46@1405c20a        read one of them")]
+pub(crate) struct ConversationsArgs {
+    /// Only of this session
+    session: Option<String>,
+    #[command(flatten)]
+    filter: SessionFilter,
+    /// Only sessions that branch
+    #[arg(long)]
+    branched: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    conversations: Vec<ConversationRow<'a>>,
+}
+
+pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Outcome> {
+    let mut found = find(args, context)?;
+    found.sort_by(|a, b| b.updated.cmp(&a.updated));
+    found.truncate(args.filter.limit.unwrap_or(usize::MAX));
+    if context.json {
+        let rows = found.iter().map(ConversationRow::of).collect();
+        context.out.json(&Document {
+            conversations: rows,
+        })?;
+    } else if found.is_empty() {
+        super::overview::nothing(context, true, "conversation")?;
+    } else {
+        let table = table(&found, context);
+        context.out.text(table)?;
+    }
+    Ok(if found.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<ConversationInfo>> {
+    let inventory = context.inventory();
+    let wanted = match &args.session {
+        Some(id) => vec![context.store.find(&inventory, id)?.files],
+        None => {
+            let all = context.sessions(&inventory);
+            let filter = SessionFilter {
+                limit: None,
+                ..args.filter.clone()
+            };
+            let rows = filter.apply(context, all)?;
+            let keep = |files: &&annals::store::SessionFiles| {
+                rows.iter().any(|row| {
+                    row.file == files.main_path() && (!args.branched || row.conversations > 1)
+                })
+            };
+            inventory.sessions.iter().filter(keep).cloned().collect()
+        }
+    };
+    let mut found = Vec::new();
+    for files in wanted {
+        match Session::read(files) {
+            Ok(mut session) => {
+                session.find_summaries(inventory.sessions.iter());
+                found.extend(session.conversations());
+            }
+            Err(error) => context.warn(&error),
+        }
+    }
+    Ok(found)
+}
+
+fn table(conversations: &[ConversationInfo], context: &Context) -> String {
+    let session_len = short_len(conversations.iter().map(|row| row.session.as_str()));
+    let leaf_len = short_len(conversations.iter().map(|row| row.leaf.as_str()));
+    let mut table = Table::new([
+        Column::new("CONVERSATION").style(ID),
+        Column::new("UPDATED").style(DIM),
+        Column::new("MSGS").right(),
+        Column::new("").style(SUCCESS),
+        Column::new("TITLE").min(16),
+        Column::new("BRANCH").min(12).priority(60),
+    ]);
+    for row in conversations {
+        let id = format!(
+            "{}@{}",
+            head(row.session.as_str(), session_len),
+            head(&row.leaf, leaf_len)
+        );
+        table.row([
+            Cell::new(id),
+            Cell::new(
+                row.updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
+            Cell::new(size::count(row.messages as u64)),
+            Cell::new(if row.resumes { "➤" } else { "" }),
+            match &row.title {
+                Some(title) => Cell::new(&title.text),
+                None => Cell::styled("(no title)", DIM),
+            },
+            Cell::new(row.branch.as_deref().unwrap_or_default()),
+        ]);
+    }
+    table.render(context.out.width())
+}

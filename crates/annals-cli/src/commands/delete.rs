@@ -1,0 +1,317 @@
+//! `annals delete`
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use annals::store::{ProjectInfo, SessionFiles, Trashed};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::row::{head, short_len};
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Moves sessions to the trash.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A session goes with everything that belongs to it: sub-agents, todos, saved files, long outputs. Nothing
+is moved without --apply, and everything can be put back with --undo.
+
+Examples:
+  annals delete 8c549c46                       what would be moved
+  annals delete 8c549c46 --apply
+  annals delete --project my-app --apply       all sessions of a project, and nothing else
+  annals delete --list
+  annals delete --undo 8c549c46")]
+pub(crate) struct DeleteArgs {
+    /// The sessions
+    #[arg(value_name = "SESSION", required_unless_present_any = ["project", "list", "undo"])]
+    sessions: Vec<String>,
+    /// All sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT", conflicts_with = "sessions")]
+    project: Option<String>,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Show what is in the trash
+    #[arg(long, conflicts_with_all = ["sessions", "project", "apply", "undo"])]
+    list: bool,
+    /// Put a deleted session back: its id, or its name in the trash
+    #[arg(long, value_name = "ID", conflicts_with_all = ["sessions", "project", "apply"])]
+    undo: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    sessions: Vec<Row<'a>>,
+    files: usize,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    trashed: &'a Trashed,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    trashed: Vec<Row<'a>>,
+}
+
+impl<'a> Row<'a> {
+    fn of(trashed: &'a Trashed) -> Self {
+        Row {
+            trashed,
+            bytes: bytes(trashed),
+        }
+    }
+}
+
+pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
+    if args.list {
+        return list(context);
+    }
+    if let Some(id) = &args.undo {
+        return undo(id, context);
+    }
+    let wanted = match &args.project {
+        Some(project) => of_project(project, context)?,
+        None => named(&args.sessions, context)?,
+    };
+    let now = context.clock.now;
+    let plans: Vec<Trashed> = wanted
+        .iter()
+        .map(|files| context.store.deletion(files, now))
+        .collect::<Result<_, _>>()?;
+    let done = if args.apply {
+        apply(context, &wanted)?
+    } else {
+        plans
+    };
+    if context.json {
+        let document = Document {
+            applied: args.apply,
+            sessions: done.iter().map(Row::of).collect(),
+            files: done.iter().map(|trashed| trashed.files.len()).sum(),
+            bytes: done.iter().map(bytes).sum(),
+        };
+        context.out.json(&document)?;
+        return Ok(Outcome::Fine);
+    }
+    print(context, &done)?;
+    context.out.blank()?;
+    let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
+    let sum = format!(
+        "{}, {}, {}",
+        plural(done.len() as u64, "session"),
+        plural(files as u64, "file"),
+        size::bytes(done.iter().map(bytes).sum())
+    );
+    if args.apply {
+        let undo = done
+            .first()
+            .map_or_else(String::new, |trashed| trashed.session.clone());
+        context.out.line(format_args!(
+            "{} moved to the trash: {sum}",
+            paint(SUCCESS, "✓")
+        ))?;
+        context.out.line(format_args!(
+            "`annals delete --undo {}` puts it back",
+            paint(ID, &undo)
+        ))?;
+    } else {
+        context.out.line(format_args!(
+            "{} {sum}",
+            paint(BOLD, "Would be moved to the trash:")
+        ))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it.")?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn apply(context: &Context, wanted: &[SessionFiles]) -> Result<Vec<Trashed>> {
+    let mut done = Vec::new();
+    for files in wanted {
+        let moved = context
+            .store
+            .delete(files, context.clock.now)
+            .with_context(|| {
+                format!(
+                    "{} of {} sessions were moved to the trash before this failed",
+                    done.len(),
+                    wanted.len()
+                )
+            })?;
+        done.push(moved);
+    }
+    Ok(done)
+}
+
+fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
+    let inventory = context.inventory();
+    let mut found: Vec<SessionFiles> = Vec::new();
+    for id in ids {
+        let target = context.store.find(&inventory, id)?;
+        if target.message.is_some() {
+            bail!("`{id}` names a message; only whole sessions can be deleted");
+        }
+        if !found
+            .iter()
+            .any(|files| files.main_path() == target.files.main_path())
+        {
+            found.push(target.files);
+        }
+    }
+    Ok(found)
+}
+
+/// Sessions whose present directory is the project's. A name that fits several projects is refused.
+fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
+    let inventory = context.inventory();
+    let mut sessions = context.sessions(&inventory);
+    let dir = super::filter::resolve_dir(wanted);
+    let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
+        .into_iter()
+        .filter(|project| project.id == wanted)
+        .map(|project| project.path)
+        .collect();
+    sessions
+        .retain(|session| by_id.contains(&session.project.path) || session.project.matches(&dir));
+    if sessions.iter().any(|session| session.project.path == dir) {
+        sessions.retain(|session| session.project.path == dir);
+    }
+    let projects = ProjectInfo::of(sessions.iter());
+    let paths: BTreeSet<&str> = projects
+        .iter()
+        .map(|project| project.path.as_str())
+        .collect();
+    if paths.len() > 1 {
+        let candidates = projects
+            .iter()
+            .map(|project| format!("{}  {}", project.id, project.path))
+            .collect();
+        return Err(annals::Error::Ambiguous {
+            what: "project",
+            id: wanted.to_owned(),
+            candidates,
+        }
+        .into());
+    }
+    if sessions.is_empty() {
+        return Err(annals::Error::NotFound {
+            what: "project",
+            id: wanted.to_owned(),
+        }
+        .into());
+    }
+    let files: BTreeSet<&Path> = sessions
+        .iter()
+        .map(|session| session.file.as_path())
+        .collect();
+    let keep = |found: &&SessionFiles| files.contains(found.main_path());
+    Ok(inventory.sessions.iter().filter(keep).cloned().collect())
+}
+
+fn list(context: &mut Context) -> Result<Outcome> {
+    let trashed = context.store.trashed()?;
+    if context.json {
+        context.out.json(&Listing {
+            trashed: trashed.iter().map(Row::of).collect(),
+        })?;
+    } else if trashed.is_empty() {
+        context.out.line("The trash is empty.")?;
+    } else {
+        let len = short_len(trashed.iter().map(|trashed| trashed.session.as_str()));
+        let mut table = Table::new([
+            Column::new("SESSION").style(ID),
+            Column::new("DELETED").style(DIM),
+            Column::new("FILES").right(),
+            Column::new("SIZE").right(),
+            Column::new("ROOT").min(8).middle().style(PATH),
+            Column::new("NAME").min(12).middle().priority(40).style(DIM),
+        ]);
+        for row in &trashed {
+            table.row([
+                Cell::new(head(&row.session, len)),
+                Cell::new(context.clock.ago(row.deleted)),
+                Cell::new(size::count(row.files.len() as u64)),
+                Cell::new(size::bytes(bytes(row))),
+                Cell::new(row.root.display().to_string()),
+                Cell::new(&row.id),
+            ]);
+        }
+        context.out.text(table.render(context.out.width()))?;
+    }
+    Ok(if trashed.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
+    if id.is_empty() {
+        return Err(annals::Error::NotFound {
+            what: "deleted session",
+            id: String::new(),
+        }
+        .into());
+    }
+    let back = context.store.undelete(id)?;
+    if context.json {
+        let document = Document {
+            applied: true,
+            sessions: vec![Row::of(&back)],
+            files: back.files.len(),
+            bytes: bytes(&back),
+        };
+        context.out.json(&document)?;
+    } else {
+        print(context, std::slice::from_ref(&back))?;
+        context.out.blank()?;
+        context.out.line(format_args!(
+            "{} put back into {}",
+            paint(SUCCESS, "✓"),
+            paint(PATH, &back.root.display().to_string())
+        ))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
+    let len = short_len(all.iter().map(|trashed| trashed.session.as_str()));
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID),
+        Column::new("SIZE").right(),
+        Column::new("FILE").min(20).middle().style(PATH),
+    ]);
+    for trashed in all {
+        for (at, file) in trashed.files.iter().enumerate() {
+            table.row([
+                Cell::new(if at == 0 {
+                    head(&trashed.session, len)
+                } else {
+                    ""
+                }),
+                Cell::new(size::bytes(file.bytes)),
+                Cell::new(file.path.display().to_string()),
+            ]);
+        }
+    }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    Ok(())
+}
+
+fn bytes(trashed: &Trashed) -> u64 {
+    trashed.files.iter().map(|file| file.bytes).sum()
+}

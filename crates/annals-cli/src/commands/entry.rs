@@ -1,0 +1,205 @@
+//! Entries as JSON, in the shape that scripts may rely on.
+
+use annals::model::{Block, Body, Entry, Flaw, Usage};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// An entry as JSON.
+#[derive(Serialize)]
+pub(crate) struct EntryRow {
+    id: Option<String>,
+    parent: Option<String>,
+    time: Option<Timestamp>,
+    agent: Option<String>,
+    kind: &'static str,
+    role: Option<&'static str>,
+    model: Option<String>,
+    blocks: Vec<BlockRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    human: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<String>,
+    usage: Option<Usage>,
+    cost_usd: Option<String>,
+    line: Option<u64>,
+    offset: u64,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum BlockRow {
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Json,
+    },
+    ToolResult {
+        call: String,
+        output: Vec<BlockRow>,
+        is_error: bool,
+    },
+    Image {
+        media_type: String,
+        bytes: usize,
+    },
+    Opaque {
+        name: String,
+        json: Json,
+    },
+}
+
+/// JSON text that is passed on as it stands; text that is not JSON becomes a string.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Json {
+    Raw(Box<RawValue>),
+    Text(String),
+}
+
+impl Json {
+    fn of(text: String) -> Self {
+        RawValue::from_string(text.clone()).map_or(Json::Text(text), Json::Raw)
+    }
+}
+
+/// What is wrong, as JSON.
+#[derive(Serialize)]
+pub(crate) struct FlawRow<'a> {
+    kind: &'static str,
+    line: u64,
+    offset: u64,
+    length: u64,
+    detail: &'a str,
+}
+
+impl<'a> FlawRow<'a> {
+    pub(crate) fn of(flaw: &'a Flaw) -> Self {
+        FlawRow {
+            kind: flaw.kind.as_str(),
+            line: flaw.span.line,
+            offset: flaw.span.offset,
+            length: flaw.span.len,
+            detail: &flaw.detail,
+        }
+    }
+}
+
+impl EntryRow {
+    pub(crate) fn of(entry: Entry) -> Self {
+        let mut row = EntryRow {
+            id: entry.id.map(|id| id.to_string()),
+            parent: entry.parent.map(|id| id.to_string()),
+            time: entry.time,
+            agent: entry.agent.map(|agent| agent.to_string()),
+            kind: kind(&entry.body),
+            role: None,
+            model: None,
+            blocks: Vec::new(),
+            human: None,
+            response: None,
+            usage: None,
+            cost_usd: None,
+            line: Some(entry.span.line).filter(|line| *line > 0),
+            offset: entry.span.offset,
+        };
+        match entry.body {
+            Body::Message(message) => {
+                row.role = Some(message.role.as_str());
+                row.model = message.model;
+                row.human = message.human.then_some(true);
+                row.response = message.response;
+                row.usage = message.usage;
+                row.blocks = message.blocks.into_iter().map(block).collect();
+            }
+            body => {
+                row.blocks = text(body)
+                    .map(|text| BlockRow::Text { text })
+                    .into_iter()
+                    .collect()
+            }
+        }
+        row
+    }
+}
+
+/// An entry's kind as JSON and filters spell it.
+pub(crate) fn kind(body: &Body) -> &'static str {
+    match body {
+        Body::Message(_) => "message",
+        Body::Summary { .. } => "summary",
+        Body::Compaction { .. } => "compaction",
+        Body::System { .. } => "system",
+        Body::Attachment { .. } => "attachment",
+        Body::Title { .. } => "title",
+        Body::Tag { .. } => "tag",
+        Body::Note { .. } => "note",
+        Body::Resume { .. } => "resume",
+        Body::Todos(_) => "todos",
+        Body::Files(_) => "files",
+        Body::Typed { .. } => "typed",
+        Body::Settings { .. } => "settings",
+        Body::Agent { .. } => "agent",
+        Body::Opaque { .. } => "opaque",
+    }
+}
+
+/// The text of an entry that is not a message.
+pub(crate) fn text(body: Body) -> Option<String> {
+    let text = match body {
+        Body::Summary { text, .. }
+        | Body::Compaction { text }
+        | Body::Title { text, .. }
+        | Body::Tag { text }
+        | Body::Note { text, .. }
+        | Body::Typed { text, .. } => text,
+        Body::System { subtype, text } if text.is_empty() => subtype,
+        Body::System { text, .. } => text,
+        Body::Attachment { kind, text } if text.is_empty() => kind,
+        Body::Attachment { text, .. } => text,
+        Body::Opaque { kind, .. } => kind?,
+        _ => return None,
+    };
+    Some(text)
+}
+
+fn block(block: Block) -> BlockRow {
+    match block {
+        Block::Text(text) => BlockRow::Text { text },
+        Block::Thinking { text, .. } => BlockRow::Thinking { text },
+        Block::ToolUse { id, name, input } => BlockRow::ToolUse {
+            id,
+            name,
+            input: Json::of(input),
+        },
+        Block::ToolResult {
+            call,
+            output,
+            is_error,
+        } => BlockRow::ToolResult {
+            call,
+            // Decoders keep results flat.
+            output: output.into_iter().map(self::block).collect(),
+            is_error,
+        },
+        Block::Image { media_type, data } => BlockRow::Image {
+            media_type,
+            bytes: decoded_len(&data),
+        },
+        Block::Opaque { kind, json } => BlockRow::Opaque {
+            name: kind,
+            json: Json::of(json),
+        },
+    }
+}
+
+/// How many bytes a base64 text stands for.
+pub(crate) fn decoded_len(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
+}

@@ -1,0 +1,508 @@
+//! `annals files`
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use annals::jsonl;
+use annals::model::ArtifactKind;
+use annals::store::{FoundFile, SavedFile, SavedVersion, Session};
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Outcome;
+use super::row::{head, short_len};
+use crate::context::Context;
+use crate::render::diff;
+use crate::render::message::prose;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists the files that a session changed, and gives back their earlier versions.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A version is the file as it was before the agent changed it. Without --version, the newest is meant.
+
+Examples:
+  annals files 8c549c46                                the files and their versions
+  annals files 8c549c46 src/main.rs > main.rs.old      one of them
+  annals files 8c549c46 src/main.rs --restore /tmp     written to a file of that name in /tmp
+  annals files 8c549c46 src/main.rs --diff             against the file as it is now
+  annals files 8c549c46 src/main.rs --diff 1 3         two versions
+  annals files 8c549c46 --outputs                      tool outputs that were too long for the log")]
+pub(crate) struct FilesArgs {
+    /// The session
+    session: String,
+    /// The file: its path, or the end of it
+    path: Option<String>,
+    /// Which version
+    #[arg(long, value_name = "N", conflicts_with = "diff")]
+    version: Option<u64>,
+    /// Write the version to this place
+    #[arg(long, value_name = "DEST", requires = "path", conflicts_with = "diff")]
+    restore: Option<PathBuf>,
+    /// Overwrite what is there
+    #[arg(long, requires = "restore")]
+    force: bool,
+    /// Compare version N with version M, or with the file as it is now
+    #[arg(long, value_name = "N [M]", num_args = 0..=2, value_parser = clap::value_parser!(u64))]
+    diff: Option<Vec<u64>>,
+    /// Tool outputs that were too long for the log, instead of files
+    #[arg(long, conflicts_with_all = ["version", "diff"])]
+    outputs: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: &'a str,
+    files: Vec<FileRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileRow<'a> {
+    path: &'a str,
+    versions: Vec<VersionRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct VersionRow<'a> {
+    version: u64,
+    time: Option<Timestamp>,
+    message: Option<&'a str>,
+    state: &'static str,
+    operation: Option<&'a str>,
+    stored: Option<&'a Path>,
+    bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Outputs<'a> {
+    session: &'a str,
+    outputs: Vec<OutputRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutputRow<'a> {
+    name: &'a str,
+    file: &'a Path,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Restored<'a> {
+    session: &'a str,
+    path: &'a str,
+    version: Option<u64>,
+    restored: &'a Path,
+    bytes: usize,
+}
+
+pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
+    let files = context.find_session(&args.session)?;
+    let session = Session::read(files)?;
+    if args.outputs {
+        return outputs(args, &session, context);
+    }
+    let saved = session.saved_files()?;
+    let Some(wanted) = &args.path else {
+        if let Some(numbers) = &args.diff {
+            return diff_one(only(&saved)?, numbers, context);
+        }
+        if args.version.is_some() {
+            bail!("which file? `annals files {}` lists them", session.files.id);
+        }
+        return list(&saved, &session, context);
+    };
+    let file = find(&saved, wanted)?;
+    if let Some(numbers) = &args.diff {
+        return diff_one(file, numbers, context);
+    }
+    let version = choose(file, args.version)?;
+    let bytes = content(file, version)?;
+    if let Some(dest) = &args.restore {
+        let name = Path::new(&file.path).file_name().unwrap_or_default();
+        let dest = restore(dest, Path::new(name), &bytes, args.force)?;
+        return told(
+            context,
+            &session,
+            &file.path,
+            Some(version.version),
+            &dest,
+            bytes.len(),
+        );
+    }
+    if context.json {
+        let rows = vec![FileRow {
+            path: &file.path,
+            versions: vec![VersionRow::of(version)],
+        }];
+        context.out.json(&Document {
+            session: session.files.id.as_str(),
+            files: rows,
+        })?;
+        return Ok(Outcome::Fine);
+    }
+    print(&bytes, context)?;
+    Ok(Outcome::Fine)
+}
+
+impl<'a> VersionRow<'a> {
+    fn of(version: &'a SavedVersion) -> Self {
+        VersionRow {
+            version: version.version,
+            time: version.time,
+            message: version.message.as_deref(),
+            state: state(version),
+            operation: version.operation.as_deref(),
+            stored: version.stored.as_deref(),
+            bytes: version.bytes,
+        }
+    }
+}
+
+/// What is left of a version.
+fn state(version: &SavedVersion) -> &'static str {
+    match version {
+        SavedVersion {
+            stored: Some(_), ..
+        } => "stored",
+        SavedVersion { absent: true, .. } => "absent",
+        SavedVersion {
+            operation: Some(_), ..
+        } => "named",
+        _ => "missing",
+    }
+}
+
+fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result<Outcome> {
+    if context.json {
+        let files = saved.iter().map(|file| FileRow {
+            path: &file.path,
+            versions: file.versions.iter().map(VersionRow::of).collect(),
+        });
+        let document = Document {
+            session: session.files.id.as_str(),
+            files: files.collect(),
+        };
+        context.out.json(&document)?;
+    } else if saved.is_empty() {
+        context.out.line("The session saved no files.")?;
+    }
+    let messages = saved
+        .iter()
+        .flat_map(|file| &file.versions)
+        .filter_map(|version| version.message.as_deref());
+    let len = short_len(messages);
+    for (at, file) in saved.iter().enumerate().filter(|_| !context.json) {
+        if at > 0 {
+            context.out.blank()?;
+        }
+        context.out.line(paint(PATH, &file.path))?;
+        let mut table = Table::new([
+            Column::new("VERSION").right(),
+            Column::new("SAVED").style(TIME),
+            Column::new("SIZE").right(),
+            Column::new("BEFORE MESSAGE").style(ID),
+            Column::new("").style(DIM),
+        ]);
+        for version in &file.versions {
+            let remark = match state(version) {
+                "absent" => Cell::new("did not exist yet"),
+                "named" => Cell::new(version.operation.as_deref().unwrap_or_default()),
+                "missing" => Cell::styled("the copy is gone", WARNING),
+                _ => Cell::new(""),
+            };
+            table.row([
+                Cell::new(version.version.to_string()),
+                Cell::new(
+                    version
+                        .time
+                        .map(|time| context.clock.full(time))
+                        .unwrap_or_default(),
+                ),
+                Cell::new(version.bytes.map(size::bytes).unwrap_or_default()),
+                Cell::new(version.message.as_deref().map_or("", |id| head(id, len))),
+                remark,
+            ]);
+        }
+        let table = table.render(context.out.width());
+        context.out.text(table)?;
+    }
+    Ok(if saved.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// The file that is meant: by its whole path, or by the end of it.
+fn find<'a>(saved: &'a [SavedFile], wanted: &str) -> Result<&'a SavedFile> {
+    let absolute = std::path::absolute(wanted).ok();
+    let exact = |file: &&SavedFile| {
+        file.path == wanted
+            || absolute
+                .as_deref()
+                .is_some_and(|path| Path::new(&file.path) == path)
+    };
+    if let Some(file) = saved.iter().find(exact) {
+        return Ok(file);
+    }
+    let ends = |file: &&SavedFile| !wanted.is_empty() && Path::new(&file.path).ends_with(wanted);
+    let found: Vec<&SavedFile> = saved.iter().filter(ends).collect();
+    match found.as_slice() {
+        [] => Err(annals::Error::NotFound {
+            what: "saved file",
+            id: wanted.to_owned(),
+        }
+        .into()),
+        [only] => Ok(only),
+        many => {
+            let candidates = many.iter().map(|file| file.path.clone()).collect();
+            Err(annals::Error::Ambiguous {
+                what: "saved file",
+                id: wanted.to_owned(),
+                candidates,
+            }
+            .into())
+        }
+    }
+}
+
+fn only(saved: &[SavedFile]) -> Result<&SavedFile> {
+    match saved {
+        [] => bail!("the session saved no files"),
+        [only] => Ok(only),
+        many => bail!(
+            "which of {}? name it before --diff",
+            plural(many.len() as u64, "file")
+        ),
+    }
+}
+
+/// A version by its number; without one, the newest whose copy is there, else the newest.
+fn choose(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion> {
+    let versions = &file.versions;
+    let found = match number {
+        Some(number) => versions.iter().find(|version| version.version == number),
+        None => versions
+            .iter()
+            .rev()
+            .find(|version| version.stored.is_some())
+            .or_else(|| versions.last()),
+    };
+    found.ok_or_else(|| {
+        let numbers: Vec<String> = versions
+            .iter()
+            .map(|version| version.version.to_string())
+            .collect();
+        let number = number.unwrap_or_default();
+        anyhow::anyhow!(
+            "{} has no version {number}; it has {}",
+            file.path,
+            numbers.join(", ")
+        )
+    })
+}
+
+fn content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> {
+    let (path, number) = (&file.path, version.version);
+    match state(version) {
+        "absent" => bail!("{path} did not exist at version {number}"),
+        "named" => {
+            bail!("of version {number} of {path} the log tells only what was done, not the content")
+        }
+        "missing" => {
+            bail!("the copy of version {number} of {path} is gone; its agent deletes old copies")
+        }
+        _ => Ok(version.read()?),
+    }
+}
+
+fn diff_one(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<Outcome> {
+    let side = |version: &SavedVersion| match version.absent {
+        true => Ok(Vec::new()),
+        false => content(file, version),
+    };
+    let old = side(choose(file, numbers.first().copied())?)?;
+    let new = match numbers.get(1) {
+        Some(number) => side(choose(file, Some(*number))?)?,
+        None => on_disk(Path::new(&file.path))?,
+    };
+    let text = diff::unified(&file.path, &old, &new, context.out.width());
+    if context.json {
+        let text = diff::unified(&file.path, &old, &new, None);
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        context
+            .out
+            .json(&serde_json::json!({ "path": file.path, "equal": old == new, "diff": plain }))?;
+    } else if old == new {
+        context.out.line(paint(DIM, "no difference"))?;
+    } else {
+        context.out.text(text)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The file as it is now; one that is not there is empty. Only regular files are read.
+fn on_disk(path: &Path) -> Result<Vec<u8>> {
+    let failed = |error| annals::Error::io("read", path, error);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(failed(error).into()),
+        Ok(metadata) if !metadata.is_file() => bail!("{} is not a regular file", path.display()),
+        Ok(_) => Ok(std::fs::read(path).map_err(failed)?),
+    }
+}
+
+/// Writes `bytes` to `dest`, or to a file of that name in it, whole or not at all.
+fn restore(dest: &Path, name: &Path, bytes: &[u8], force: bool) -> Result<PathBuf> {
+    let dest = if dest.is_dir() {
+        dest.join(name)
+    } else {
+        dest.to_owned()
+    };
+    match std::fs::symlink_metadata(&dest) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            jsonl::create_new(&dest, bytes)?
+        }
+        Err(error) => return Err(annals::Error::io("write", &dest, error).into()),
+        Ok(metadata) if metadata.file_type().is_symlink() => {
+            bail!(
+                "{} is a symbolic link, which is not followed; name another place",
+                dest.display()
+            )
+        }
+        Ok(metadata) if !metadata.is_file() => bail!("{} is not a regular file", dest.display()),
+        Ok(_) if !force => bail!("{} exists; add --force to overwrite it", dest.display()),
+        Ok(_) => jsonl::replace(&dest, bytes, None)?,
+    }
+    Ok(dest)
+}
+
+fn told(
+    context: &mut Context,
+    session: &Session,
+    path: &str,
+    version: Option<u64>,
+    restored: &Path,
+    bytes: usize,
+) -> Result<Outcome> {
+    if context.json {
+        let session = session.files.id.as_str();
+        context.out.json(&Restored {
+            session,
+            path,
+            version,
+            restored,
+            bytes,
+        })?;
+    } else {
+        let what = version.map_or_else(String::new, |version| format!("version {version} of "));
+        context.out.line(format_args!(
+            "{} {what}{} written to {}",
+            paint(SUCCESS, "✓"),
+            paint(PATH, path),
+            paint(PATH, &restored.display().to_string())
+        ))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Bytes as they are for a program; for a terminal, nothing it would obey.
+fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
+    if std::io::stdout().is_terminal() {
+        let text = prose(&String::from_utf8_lossy(bytes), None);
+        context.out.text(text)?;
+    } else {
+        context.out.raw(bytes)?;
+    }
+    Ok(())
+}
+
+fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result<Outcome> {
+    let beside = session.files.beside.iter();
+    let outputs: Vec<&FoundFile> = beside
+        .filter(|file| file.artifact.kind == ArtifactKind::ToolResult)
+        .collect();
+    let name = |file: &FoundFile| file.artifact.name.clone().unwrap_or_default();
+    if let Some(wanted) = &args.path {
+        let fits =
+            |file: &&&FoundFile| !wanted.is_empty() && name(file).starts_with(wanted.as_str());
+        let found: Vec<&&FoundFile> = outputs.iter().filter(fits).collect();
+        let exact = found.iter().find(|file| name(file) == *wanted).copied();
+        let file = match (exact, found.as_slice()) {
+            (Some(file), _) => file,
+            (None, [file]) => *file,
+            (None, []) => {
+                return Err(annals::Error::NotFound {
+                    what: "tool output",
+                    id: wanted.clone(),
+                }
+                .into());
+            }
+            (None, many) => {
+                let candidates = many.iter().map(|file| name(file)).collect();
+                return Err(annals::Error::Ambiguous {
+                    what: "tool output",
+                    id: wanted.clone(),
+                    candidates,
+                }
+                .into());
+            }
+        };
+        let bytes = std::fs::read(&file.path)
+            .map_err(|error| annals::Error::io("read", &file.path, error))?;
+        if let Some(dest) = &args.restore {
+            let dest = restore(dest, Path::new(&name(file)), &bytes, args.force)?;
+            return told(context, session, &name(file), None, &dest, bytes.len());
+        }
+        if !context.json {
+            print(&bytes, context)?;
+            return Ok(Outcome::Fine);
+        }
+    }
+    if context.json {
+        let rows = outputs.iter().map(|file| OutputRow {
+            name: file.artifact.name.as_deref().unwrap_or_default(),
+            file: &file.path,
+            bytes: file.id.len,
+        });
+        let document = Outputs {
+            session: session.files.id.as_str(),
+            outputs: rows.collect(),
+        };
+        context.out.json(&document)?;
+    } else if outputs.is_empty() {
+        context
+            .out
+            .line("The session has no tool outputs beside its log.")?;
+    } else {
+        let mut table = Table::new([
+            Column::new("OUTPUT").style(BOLD),
+            Column::new("SIZE").right(),
+            Column::new("SAVED").style(TIME),
+            Column::new("FILE").min(12).middle().style(PATH),
+        ]);
+        for file in &outputs {
+            let time = Timestamp::from_nanosecond(file.id.mtime_ns).ok();
+            table.row([
+                Cell::new(name(file)),
+                Cell::new(size::bytes(file.id.len)),
+                Cell::new(
+                    time.map(|time| context.clock.full(time))
+                        .unwrap_or_default(),
+                ),
+                Cell::new(file.path.display().to_string()),
+            ]);
+        }
+        let table = table.render(context.out.width());
+        context.out.text(table)?;
+    }
+    Ok(if outputs.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}

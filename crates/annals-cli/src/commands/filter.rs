@@ -1,0 +1,114 @@
+//! Filters that several verbs share.
+
+use annals::store::SessionInfo;
+use anyhow::Result;
+use clap::Args;
+use jiff::Timestamp;
+
+use crate::context::Context;
+
+/// Which sessions are wanted.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SessionFilter {
+    /// Only sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT")]
+    pub(crate) project: Option<String>,
+    #[command(flatten)]
+    pub(crate) period: Period,
+    /// Only sessions in which this model answered (a part of its name is enough)
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Only sessions with this label
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// At most this many
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// A stretch of time.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Period {
+    /// Not older than this: 7d, 36h, 2w, yesterday, 2026-03-01, 2026-03-01T12:00
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) since: Option<String>,
+    /// Not newer than this, in the same forms; a day counts to its end
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) until: Option<String>,
+}
+
+impl Period {
+    /// Both ends as moments.
+    pub(crate) fn resolve(
+        &self,
+        context: &Context,
+    ) -> Result<(Option<Timestamp>, Option<Timestamp>)> {
+        let since = self
+            .since
+            .as_deref()
+            .map(|text| context.clock.since(text))
+            .transpose()?;
+        let until = self
+            .until
+            .as_deref()
+            .map(|text| context.clock.until(text))
+            .transpose()?;
+        Ok((since, until))
+    }
+}
+
+impl SessionFilter {
+    /// Keeps the sessions that are wanted, in their order.
+    pub(crate) fn apply(
+        &self,
+        context: &Context,
+        mut sessions: Vec<SessionInfo>,
+    ) -> Result<Vec<SessionInfo>> {
+        let (since, until) = self.period.resolve(context)?;
+        let project = self.project.as_deref().map(resolve_dir);
+        sessions.retain(|session| {
+            let in_project = project
+                .as_deref()
+                .is_none_or(|wanted| session.in_project(wanted));
+            // A session counts for a period if it was at work in it.
+            let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
+            let until = until.is_none_or(|until| {
+                session
+                    .started
+                    .or(session.updated)
+                    .is_some_and(|time| time <= until)
+            });
+            let model = self
+                .model
+                .as_deref()
+                .is_none_or(|wanted| session.models.iter().any(|model| model.contains(wanted)));
+            let tag = self
+                .tag
+                .as_deref()
+                .is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
+            in_project && since && until && model && tag
+        });
+        if let Some(limit) = self.limit {
+            sessions.truncate(limit);
+        }
+        Ok(sessions)
+    }
+
+    /// Something was asked for, so that nothing found means nothing like it.
+    pub(crate) fn is_set(&self) -> bool {
+        self.project.is_some()
+            || self.period.since.is_some()
+            || self.period.until.is_some()
+            || self.model.is_some()
+            || self.tag.is_some()
+    }
+}
+
+/// `.` and the like mean a directory, not a name.
+pub(crate) fn resolve_dir(text: &str) -> String {
+    let relative = text == "." || text == ".." || text.starts_with("./") || text.starts_with("../");
+    match std::path::absolute(text).and_then(std::fs::canonicalize) {
+        Ok(path) if relative => path.to_string_lossy().into_owned(),
+        _ => text.to_owned(),
+    }
+}

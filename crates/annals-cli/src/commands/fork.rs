@@ -1,0 +1,95 @@
+//! `annals fork`
+
+use std::path::Path;
+
+use annals::store::Session;
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::{Outcome, input};
+use crate::context::Context;
+use crate::render::size::plural;
+use crate::render::style::{DIM, ID, paint};
+
+/// Copies a conversation into a session of its own.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The copy holds the chosen conversation only, up to and including the message. The session it comes from
+is not touched.
+
+Examples:
+  annals fork 8c549c46                            the conversation that would be resumed
+  annals fork 8c549c46@1405c20a                   up to an inner message, or another branch
+  annals fork 8c549c46 --title 'Another way'")]
+pub(crate) struct ForkArgs {
+    /// The session, and the message at which to stop
+    #[arg(value_name = "SESSION[@MESSAGE]")]
+    id: String,
+    /// The title of the copy
+    #[arg(long, value_name = "TITLE")]
+    title: Option<String>,
+    /// The id of the copy [default: a fresh UUID]
+    #[arg(long = "id", value_name = "ID")]
+    to: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: &'a str,
+    file: &'a Path,
+    from: String,
+    entries: usize,
+}
+
+pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
+    let title = args
+        .title
+        .as_deref()
+        .map(|title| input::filled(title, "title"))
+        .transpose()?;
+    let to = input::new_id(args.to.as_deref())?;
+    if args.to.is_some() {
+        input::check_unused(context, &to)?;
+    }
+    let target = context.find(&args.id)?;
+    let session = Session::read(target.files)?;
+    let Some(tree) = session.tree().filter(|_| session.files.log.is_some()) else {
+        bail!("session {} has no log of its own to fork", session.files.id);
+    };
+    let path = match &target.message {
+        Some(message) => {
+            let (at, _) = input::entry(&session, 0, message)?;
+            tree.path_to(at).unwrap_or_default()
+        }
+        None => {
+            let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+            resumed
+                .map(|conversation| tree.path(conversation))
+                .unwrap_or_default()
+        }
+    };
+    let last = path.last().and_then(|&at| session.entry_id(at));
+    let Some(last) = last else {
+        bail!("session {} has no messages to fork", session.files.id);
+    };
+    let file = context.store.fork(&session, &path, to.clone(), title)?;
+    let from = format!("{}@{last}", session.files.id);
+    if context.json {
+        let entries = path.len();
+        context.out.json(&Document {
+            session: to.as_str(),
+            file: &file,
+            from,
+            entries,
+        })?;
+    } else {
+        context.out.line(paint(ID, to.as_str()))?;
+        context.out.line(paint(DIM, &file.display().to_string()))?;
+        let count = plural(path.len() as u64, "entry");
+        context
+            .out
+            .line(format_args!("{count} copied from {}", paint(ID, &from)))?;
+    }
+    Ok(Outcome::Fine)
+}

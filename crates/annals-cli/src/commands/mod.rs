@@ -1,0 +1,122 @@
+//! The verbs, one file each: `XArgs` and `run`.
+
+mod append;
+mod check;
+mod compact;
+mod completions;
+mod conversations;
+mod delete;
+mod demo;
+mod draft;
+mod entry;
+mod files;
+mod filter;
+mod fork;
+mod history;
+mod input;
+mod new;
+mod note;
+mod notes;
+mod overview;
+mod plans;
+mod projects;
+mod row;
+mod sessions;
+mod show;
+mod tag;
+mod title;
+mod todo;
+mod todos;
+mod tree;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::context::Context;
+
+/// How a command ended; failures are errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It did what it should.
+    Fine,
+    /// It found nothing, or found damage.
+    Nothing,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the directories that sessions ran in
+    Projects(projects::ProjectsArgs),
+    /// List sessions, the most recent first
+    Sessions(sessions::SessionsArgs),
+    /// List conversations: every branch of every session
+    Conversations(conversations::ConversationsArgs),
+    /// Read a session, a conversation or a sub-agent
+    Show(show::ShowArgs),
+    /// Draw a session's branches and sub-agents
+    Tree(tree::TreeArgs),
+    /// List the files that a session changed, and give back earlier versions
+    Files(files::FilesArgs),
+    /// List what agents still have to do
+    Todos(todos::TodosArgs),
+    /// List the remarks that people made on sessions
+    Notes(notes::NotesArgs),
+    /// List plans, or read one
+    Plans(plans::PlansArgs),
+    /// List what people typed, the newest first
+    History(history::HistoryArgs),
+    /// Begin a session
+    New(new::NewArgs),
+    /// Add messages to a session
+    Append(append::AppendArgs),
+    /// Copy a conversation into a session of its own
+    Fork(fork::ForkArgs),
+    /// Give a session a title
+    Title(title::TitleArgs),
+    /// Label a session
+    Tag(tag::TagArgs),
+    /// Add a remark to a session, which its agent never sees
+    Note(note::NoteArgs),
+    /// Change a session's todos
+    Todo(todo::TodoArgs),
+    /// Replace what the agent sees of a conversation by a summary
+    Compact(compact::CompactArgs),
+    /// Move sessions to the trash, or back
+    Delete(delete::DeleteArgs),
+    /// Look for damage in one file or in all
+    Check(check::CheckArgs),
+    /// Make a sample history and show what can be done with it
+    Demo(demo::DemoArgs),
+    /// Print a script that completes annals' arguments in a shell
+    Completions(completions::CompletionsArgs),
+}
+
+/// Runs a verb; without one, the overview.
+pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Outcome> {
+    match command {
+        None => overview::run(context),
+        Some(Command::Projects(args)) => projects::run(&args, context),
+        Some(Command::Sessions(args)) => sessions::run(&args, context),
+        Some(Command::Conversations(args)) => conversations::run(&args, context),
+        Some(Command::Show(args)) => show::run(&args, context),
+        Some(Command::Tree(args)) => tree::run(&args, context),
+        Some(Command::Files(args)) => files::run(&args, context),
+        Some(Command::Todos(args)) => todos::run(&args, context),
+        Some(Command::Notes(args)) => notes::run(&args, context),
+        Some(Command::Plans(args)) => plans::run(&args, context),
+        Some(Command::History(args)) => history::run(&args, context),
+        Some(Command::New(args)) => new::run(&args, context),
+        Some(Command::Append(args)) => append::run(&args, context),
+        Some(Command::Fork(args)) => fork::run(&args, context),
+        Some(Command::Title(args)) => title::run(&args, context),
+        Some(Command::Tag(args)) => tag::run(&args, context),
+        Some(Command::Note(args)) => note::run(&args, context),
+        Some(Command::Todo(args)) => todo::run(&args, context),
+        Some(Command::Compact(args)) => compact::run(&args, context),
+        Some(Command::Delete(args)) => delete::run(&args, context),
+        Some(Command::Check(args)) => check::run(&args, context),
+        Some(Command::Demo(args)) => demo::run(&args, context),
+        Some(Command::Completions(args)) => completions::run(&args, context),
+    }
+}

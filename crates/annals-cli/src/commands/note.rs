@@ -1,0 +1,79 @@
+//! `annals note`
+
+use annals::model::{Body, Draft, EntryId};
+use annals::store::WriteOptions;
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::{Outcome, input};
+use crate::context::Context;
+use crate::render::style::{DIM, ID, paint};
+
+/// Adds a remark to a session, which its agent never sees.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  annals note 8c549c46 'The fix went into 1.2'
+  git log -1 | annals note 8c549c46 -
+  annals notes 8c549c46                            reads them")]
+pub(crate) struct NoteArgs {
+    /// The session
+    session: String,
+    /// The remark; `-` reads it from standard input
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    text: String,
+    /// Who makes it [default: $USER]
+    #[arg(long, value_name = "NAME")]
+    author: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: &'a str,
+    file: &'a std::path::Path,
+    id: Option<&'a str>,
+    author: Option<&'a str>,
+}
+
+pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
+    let text = match args.text.as_str() {
+        "-" => input::text("-", "note")?.trim_end().to_owned(),
+        text => input::filled(text, "note")?.to_owned(),
+    };
+    let author = args
+        .author
+        .clone()
+        .or_else(|| std::env::var("USER").ok())
+        .filter(|name| !name.is_empty());
+    let files = context.find_session(&args.session)?;
+    // A note takes no part in the conversation, so it may go beside what another program writes.
+    let writer = context.store.write(
+        &files,
+        WriteOptions {
+            live: true,
+            ..context.writing()
+        },
+    )?;
+    let entry = writer.append(Draft::new(Body::Note {
+        author: author.clone(),
+        text,
+    }))?;
+    if context.json {
+        let document = Document {
+            session: files.id.as_str(),
+            file: writer.path(),
+            id: entry.id.as_ref().map(EntryId::as_str),
+            author: author.as_deref(),
+        };
+        context.out.json(&document)?;
+    } else {
+        let text = format!("note added; `annals notes {}` reads it", files.id);
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(ID, files.id.as_str()),
+            paint(DIM, &text)
+        ))?;
+    }
+    Ok(Outcome::Fine)
+}

@@ -1,0 +1,350 @@
+//! `annals` without a verb: what is on this machine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use annals::model::Usage;
+use annals::store::{Inventory, ProjectInfo, SessionInfo, State};
+use anyhow::Result;
+use jiff::civil::Date;
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+use serde::Serialize;
+
+use super::Outcome;
+use super::row::short_len;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// How many projects and sessions the overview shows.
+const SHOWN: usize = 5;
+
+/// How long before its agent deletes a session we begin to warn.
+const SOON: i64 = 7;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    roots: Vec<RootRow<'a>>,
+    projects: usize,
+    sessions: usize,
+    conversations: usize,
+    messages: u64,
+    bytes: u64,
+    updated: Option<Timestamp>,
+    last_7_days: Recent,
+    last_30_days: Recent,
+    damaged_sessions: usize,
+    flaws: usize,
+    deleted_within_7_days: usize,
+    expired: usize,
+}
+
+#[derive(Serialize)]
+struct RootRow<'a> {
+    layout: &'a str,
+    path: &'a Path,
+    sessions: usize,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Recent {
+    sessions: usize,
+    messages: u64,
+    usage: Usage,
+    cost_usd: Option<&'static str>,
+}
+
+pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let sessions = context.sessions(&inventory);
+    if context.json {
+        let document = serde_json::to_value(document(context, &inventory, &sessions))?;
+        context.out.json(&document)?;
+    } else if sessions.is_empty() {
+        nothing(context, false, "session")?;
+    } else {
+        print(context, &inventory, &sessions)?;
+    }
+    Ok(if sessions.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// Says that there is nothing, and what to do about it.
+pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Result<()> {
+    if filtered {
+        context.out.line(format_args!(
+            "No {what} fits. `annals {what}s` lists all of them."
+        ))?;
+        return Ok(());
+    }
+    let roots: Vec<String> = context
+        .store
+        .roots()
+        .iter()
+        .map(|root| root.path.display().to_string())
+        .collect();
+    if roots.is_empty() {
+        context
+            .out
+            .line("No agent history was found in the usual places.")?;
+    } else {
+        context.out.line(format_args!(
+            "No {what}s in {}.",
+            paint(PATH, &roots.join(", "))
+        ))?;
+    }
+    context.out.blank()?;
+    context
+        .out
+        .line("  annals demo                 makes a sample history to look at")?;
+    context
+        .out
+        .line("  annals --root PATH          looks somewhere else")?;
+    context
+        .out
+        .line("  annals new --cwd DIR        begins a session")?;
+    Ok(())
+}
+
+fn document<'a>(
+    context: &'a Context,
+    inventory: &Inventory,
+    sessions: &'a [SessionInfo],
+) -> Document<'a> {
+    let now = context.clock.now;
+    Document {
+        roots: context
+            .store
+            .roots()
+            .iter()
+            .map(|root| RootRow {
+                layout: root.layout.name(),
+                path: &root.path,
+                sessions: sessions
+                    .iter()
+                    .filter(|session| session.root == root.path)
+                    .count(),
+                bytes: root_bytes(inventory, &root.path),
+            })
+            .collect(),
+        projects: ProjectInfo::of(sessions.iter()).len(),
+        sessions: sessions.len(),
+        conversations: sessions.iter().map(|session| session.conversations).sum(),
+        messages: sessions.iter().map(|session| session.messages).sum(),
+        bytes: sessions.iter().map(|session| session.bytes).sum(),
+        updated: sessions.iter().filter_map(|session| session.updated).max(),
+        last_7_days: recent(context, sessions, 7),
+        last_30_days: recent(context, sessions, 30),
+        damaged_sessions: sessions.iter().filter(|session| session.flaws > 0).count(),
+        flaws: sessions.iter().map(|session| session.flaws).sum(),
+        deleted_within_7_days: leaving(sessions, now).len(),
+        expired: sessions
+            .iter()
+            .filter(|session| session.state_at(now) == State::Expired)
+            .count(),
+    }
+}
+
+fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo]) -> Result<()> {
+    let projects = ProjectInfo::of(sessions.iter());
+    for root in context.store.roots() {
+        let count = sessions
+            .iter()
+            .filter(|session| session.root == root.path)
+            .count();
+        let line = format!(
+            "{}  {}  {}, {}",
+            paint(BOLD, root.layout.name()),
+            paint(PATH, &root.path.display().to_string()),
+            plural(count as u64, "session"),
+            size::bytes(root_bytes(inventory, &root.path)),
+        );
+        context.out.line(line)?;
+    }
+    context.out.blank()?;
+    let conversations: usize = sessions.iter().map(|session| session.conversations).sum();
+    let messages: u64 = sessions.iter().map(|session| session.messages).sum();
+    let agents: usize = sessions.iter().map(|session| session.agents).sum();
+    let newest = sessions.iter().filter_map(|session| session.updated).max();
+    let facts = [
+        plural(projects.len() as u64, "project"),
+        plural(sessions.len() as u64, "session"),
+        plural(conversations as u64, "conversation"),
+        plural(messages, "message"),
+        plural(agents as u64, "sub-agent"),
+    ];
+    context.out.line(facts.join(" · "))?;
+    if let Some(newest) = newest {
+        context.out.line(format_args!(
+            "{} {}",
+            paint(DIM, "last activity"),
+            context.clock.ago(newest)
+        ))?;
+    }
+    context.out.blank()?;
+    activity(context, sessions)?;
+    health(context, sessions)?;
+    context.out.blank()?;
+    let shown = projects
+        .get(..projects.len().min(SHOWN))
+        .unwrap_or_default();
+    let table = super::projects::table(shown, context);
+    context.out.text(table)?;
+    more(context, projects.len(), "projects")?;
+    context.out.blank()?;
+    let len = short_len(sessions.iter().map(|session| session.id.as_str()));
+    let lively: Vec<SessionInfo> = sessions
+        .iter()
+        .filter(|session| session.messages > 0)
+        .take(SHOWN)
+        .cloned()
+        .collect();
+    let table = super::sessions::table(&lively, context, len);
+    context.out.text(table)?;
+    more(context, sessions.len(), "sessions")
+}
+
+fn more(context: &mut Context, all: usize, verb: &str) -> Result<()> {
+    if all > SHOWN {
+        let text = format!("… {} more: annals {verb}", all - SHOWN);
+        context.out.line(paint(DIM, &text))?;
+    }
+    Ok(())
+}
+
+/// What was used lately, day by day.
+fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
+    let mut by_day: BTreeMap<Date, u64> = BTreeMap::new();
+    for (day, count) in sessions.iter().flat_map(|session| &session.messages_by_day) {
+        *by_day.entry(*day).or_default() += count;
+    }
+    let today = context.clock.now.to_zoned(jiff::tz::TimeZone::UTC).date();
+    let days = (0..30)
+        .rev()
+        .filter_map(|back: i64| today.checked_sub(back.days()).ok());
+    let counts: Vec<u64> = days
+        .map(|day| by_day.get(&day).copied().unwrap_or(0))
+        .collect();
+    let mut table = Table::new([
+        Column::new("").style(DIM),
+        Column::new("SESSIONS").right(),
+        Column::new("MESSAGES").right(),
+        Column::new("TOKENS OUT").right(),
+        Column::new("TOKENS IN").right().priority(60),
+        Column::new("").priority(50),
+    ]);
+    for length in [7, 30] {
+        let recent = recent(context, sessions, length);
+        let spark = if length == 30 {
+            size::spark(&counts)
+        } else {
+            String::new()
+        };
+        table.row([
+            Cell::new(format!("last {length} days")),
+            Cell::new(size::count(recent.sessions as u64)),
+            Cell::new(size::count(recent.messages)),
+            Cell::new(size::compact(recent.usage.output)),
+            Cell::new(size::compact(recent.usage.context())),
+            Cell::new(spark),
+        ]);
+    }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    context.out.blank()?;
+    Ok(())
+}
+
+fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
+    let damaged = sessions.iter().filter(|session| session.flaws > 0).count();
+    if damaged == 0 {
+        context
+            .out
+            .line(format_args!("{} no damage found", paint(SUCCESS, "✓")))?;
+    } else {
+        let flaws: usize = sessions.iter().map(|session| session.flaws).sum();
+        let text = format!(
+            "! {} in {}: annals check",
+            plural(flaws as u64, "flaw"),
+            plural(damaged as u64, "session")
+        );
+        context.out.line(paint(WARNING, &text))?;
+    }
+    let now = context.clock.now;
+    let leaving = leaving(sessions, now);
+    if !leaving.is_empty() {
+        let text = format!(
+            "! {} will be deleted by their own program within {SOON} days",
+            plural(leaving.len() as u64, "session")
+        );
+        context.out.line(paint(WARNING, &text))?;
+    }
+    let expired = sessions
+        .iter()
+        .filter(|session| session.state_at(now) == State::Expired)
+        .count();
+    if expired > 0 {
+        let text = format!(
+            "! {} past the age at which their own program deletes them when it next starts",
+            plural(expired as u64, "session")
+        );
+        context.out.line(paint(WARNING, &text))?;
+    }
+    Ok(())
+}
+
+/// Sessions that their own program will delete soon.
+fn leaving(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
+    let soon = now
+        .checked_add(SignedDuration::from_hours(SOON * 24))
+        .unwrap_or(now);
+    let leaves = |session: &&SessionInfo| {
+        session
+            .expires
+            .is_some_and(|expires| expires >= now && expires < soon)
+    };
+    sessions.iter().filter(leaves).collect()
+}
+
+fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
+    let now = context.clock.now;
+    let start = now
+        .checked_sub(SignedDuration::from_hours(days * 24))
+        .unwrap_or(now);
+    let first = start.to_zoned(jiff::tz::TimeZone::UTC).date();
+    let mut recent = Recent::default();
+    for session in sessions {
+        let messages: u64 = session
+            .messages_by_day
+            .range(first..)
+            .map(|(_, count)| count)
+            .sum();
+        recent.messages += messages;
+        recent.sessions += usize::from(messages > 0);
+        for ((day, _), usage) in &session.usage_by_day {
+            if *day >= first {
+                // Totals of sane counts stay sane.
+                let _ = recent.usage.add(usage);
+            }
+        }
+    }
+    recent
+}
+
+fn root_bytes(inventory: &Inventory, root: &Path) -> u64 {
+    let sessions = inventory
+        .sessions
+        .iter()
+        .filter(|files| files.root.path == root);
+    let others = inventory
+        .others
+        .iter()
+        .filter(|(other, _)| other.path == root);
+    sessions.map(|files| files.bytes()).sum::<u64>()
+        + others.map(|(_, file)| file.id.len).sum::<u64>()
+}

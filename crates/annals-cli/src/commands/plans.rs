@@ -1,0 +1,187 @@
+//! `annals plans`
+
+use std::path::Path;
+
+use annals::model::{ArtifactKind, Body};
+use annals::store::{FoundFile, Root};
+use anyhow::Result;
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::markdown;
+use crate::render::size;
+use crate::render::style::{BOLD, DIM};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists plans, or shows one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  annals plans
+  annals plans calm-otter          reads one; a unique beginning of its name is enough")]
+pub(crate) struct PlansArgs {
+    /// The plan to show
+    name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    plans: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    title: String,
+    file: &'a Path,
+    updated: Option<Timestamp>,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+struct Plan {
+    file: FoundFile,
+    text: String,
+}
+
+impl Plan {
+    fn name(&self) -> &str {
+        self.file.artifact.name.as_deref().unwrap_or_default()
+    }
+
+    /// The first heading, else the first line.
+    fn title(&self) -> String {
+        let mut lines = self
+            .text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
+        let first = lines.clone().next();
+        let heading = lines.find(|line| line.starts_with('#'));
+        heading
+            .or(first)
+            .unwrap_or_default()
+            .trim_start_matches('#')
+            .trim()
+            .to_owned()
+    }
+
+    fn updated(&self) -> Option<Timestamp> {
+        Timestamp::from_nanosecond(self.file.id.mtime_ns).ok()
+    }
+
+    fn row(&self, text: bool) -> Row<'_> {
+        Row {
+            name: self.name(),
+            title: self.title(),
+            file: &self.file.path,
+            updated: self.updated(),
+            bytes: self.file.id.len,
+            text: text.then(|| self.text.clone()),
+        }
+    }
+}
+
+pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
+    let mut plans = read(context);
+    if let Some(name) = &args.name {
+        let plan = find(&plans, name)?;
+        if context.json {
+            context.out.json(&Document {
+                plans: vec![plan.row(true)],
+            })?;
+        } else {
+            let text = markdown::render(&plan.text, context.out.width());
+            context.out.text(text)?;
+        }
+        return Ok(Outcome::Fine);
+    }
+    plans.sort_by(|a, b| {
+        b.updated()
+            .cmp(&a.updated())
+            .then_with(|| a.name().cmp(b.name()))
+    });
+    if context.json {
+        context.out.json(&Document {
+            plans: plans.iter().map(|plan| plan.row(false)).collect(),
+        })?;
+    } else if plans.is_empty() {
+        context.out.line("No plans.")?;
+    } else {
+        let mut table = Table::new([
+            Column::new("PLAN").style(BOLD),
+            Column::new("UPDATED").style(DIM),
+            Column::new("SIZE").right().priority(40),
+            Column::new("TITLE").min(16),
+        ]);
+        for plan in &plans {
+            table.row([
+                Cell::new(plan.name()),
+                Cell::new(
+                    plan.updated()
+                        .map(|time| context.clock.ago(time))
+                        .unwrap_or_default(),
+                ),
+                Cell::new(size::bytes(plan.file.id.len)),
+                Cell::new(plan.title()),
+            ]);
+        }
+        let table = table.render(context.out.width());
+        context.out.text(table)?;
+    }
+    Ok(if plans.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn read(context: &mut Context) -> Vec<Plan> {
+    let inventory = context.inventory();
+    let found: Vec<(Root, FoundFile)> = inventory.others_of(ArtifactKind::Plan).cloned().collect();
+    let mut plans = Vec::new();
+    for (root, file) in found {
+        match context.store.entries(&root, &file) {
+            Ok(entries) => plans.extend(entries.into_iter().find_map(|entry| match entry.body {
+                Body::Note { text, .. } => Some(Plan {
+                    file: file.clone(),
+                    text,
+                }),
+                _ => None,
+            })),
+            Err(error) => context.warn(&error),
+        }
+    }
+    plans
+}
+
+fn find<'a>(plans: &'a [Plan], name: &str) -> annals::Result<&'a Plan> {
+    let wanted = name.strip_suffix(".md").unwrap_or(name);
+    let exact: Vec<&Plan> = plans.iter().filter(|plan| plan.name() == wanted).collect();
+    let begins = || {
+        plans
+            .iter()
+            .filter(|plan| plan.name().starts_with(wanted))
+            .collect()
+    };
+    let found: Vec<&Plan> = if exact.is_empty() { begins() } else { exact };
+    match found.as_slice() {
+        [] => Err(annals::Error::NotFound {
+            what: "plan",
+            id: name.to_owned(),
+        }),
+        [only] => Ok(only),
+        many => Err(annals::Error::Ambiguous {
+            what: "plan",
+            id: name.to_owned(),
+            candidates: many
+                .iter()
+                .map(|plan| plan.file.path.display().to_string())
+                .collect(),
+        }),
+    }
+}

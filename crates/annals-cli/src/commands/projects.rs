@@ -1,0 +1,108 @@
+//! `annals projects`
+
+use annals::store::ProjectInfo;
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::filter::SessionFilter;
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{DIM, PATH, TITLE};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists projects.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A project is a working directory, as the sessions themselves record it. Two directories whose
+sessions share a folder are listed apart; a directory that was moved is found under both paths.
+
+Examples:
+  annals projects --since 30d
+  annals sessions -p NAME          the sessions of one of them")]
+pub(crate) struct ProjectsArgs {
+    #[command(flatten)]
+    filter: SessionFilter,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    projects: &'a [ProjectInfo],
+}
+
+pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let all = context.sessions(&inventory);
+    let limit = args.filter.limit.unwrap_or(usize::MAX);
+    let filter = SessionFilter {
+        limit: None,
+        ..args.filter.clone()
+    };
+    let sessions = filter.apply(context, all)?;
+    let mut projects = ProjectInfo::of(sessions.iter());
+    projects.truncate(limit);
+    if context.json {
+        context.out.json(&Document {
+            projects: &projects,
+        })?;
+    } else if projects.is_empty() {
+        super::overview::nothing(context, args.filter.is_set(), "project")?;
+    } else {
+        let table = table(&projects, context);
+        context.out.text(table)?;
+    }
+    Ok(if projects.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// The table of projects.
+pub(crate) fn table(projects: &[ProjectInfo], context: &Context) -> String {
+    let several_roots = projects.iter().any(|project| {
+        projects
+            .first()
+            .is_some_and(|first| first.root != project.root)
+    });
+    let mut table = Table::new([
+        Column::new("PROJECT").min(10).max(32).style(TITLE),
+        Column::new("SESSIONS").right(),
+        Column::new("UPDATED").style(DIM),
+        Column::new("SIZE").right().priority(60),
+        Column::new("PATH").min(12).middle().style(PATH),
+        Column::new(if several_roots { "ROOT" } else { "" })
+            .min(8)
+            .middle()
+            .priority(30)
+            .style(DIM),
+    ]);
+    for project in projects {
+        table.row([
+            Cell::new(&project.name),
+            Cell::new(size::count(project.sessions as u64)),
+            Cell::new(
+                project
+                    .updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
+            Cell::new(size::bytes(project.bytes)),
+            if project.guessed {
+                Cell::styled(
+                    "no session tells its directory; this is a folder's name",
+                    DIM,
+                )
+            } else {
+                Cell::new(&project.path)
+            },
+            Cell::new(if several_roots {
+                project.root.display().to_string()
+            } else {
+                String::new()
+            }),
+        ]);
+    }
+    table.render(context.out.width())
+}

@@ -1,0 +1,123 @@
+//! Rows as JSON, in the shape that scripts may rely on, and what tables share.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use annals::model::Usage;
+use annals::store::{ConversationInfo, SessionInfo};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::render::width::truncate_end;
+
+/// A session as JSON.
+#[derive(Serialize)]
+pub(crate) struct SessionRow<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    project: &'a str,
+    id: &'a str,
+    file: &'a Path,
+    title: Option<&'a str>,
+    tag: Option<&'a str>,
+    state: &'a str,
+    started: Option<Timestamp>,
+    updated: Option<Timestamp>,
+    expires: Option<Timestamp>,
+    entries: u64,
+    messages: u64,
+    conversations: usize,
+    agents: usize,
+    bytes: u64,
+    flaws: usize,
+    models: Vec<&'a str>,
+    usage: Usage,
+    cost_usd: Option<String>,
+}
+
+impl<'a> SessionRow<'a> {
+    pub(crate) fn of(session: &'a SessionInfo, now: Timestamp) -> Self {
+        SessionRow {
+            layout: session.layout,
+            root: &session.root,
+            project: &session.project.path,
+            id: session.id.as_str(),
+            file: &session.file,
+            title: session.title.as_ref().map(|title| title.text.as_str()),
+            tag: session.tag.as_deref(),
+            state: session.state_at(now).as_str(),
+            started: session.started,
+            updated: session.updated,
+            expires: session.expires,
+            entries: session.entries,
+            messages: session.messages,
+            conversations: session.conversations,
+            agents: session.agents,
+            bytes: session.bytes,
+            flaws: session.flaws,
+            models: session.models.iter().map(String::as_str).collect(),
+            usage: session.usage,
+            cost_usd: None,
+        }
+    }
+}
+
+/// A conversation as JSON.
+#[derive(Serialize)]
+pub(crate) struct ConversationRow<'a> {
+    id: &'a str,
+    session: &'a str,
+    leaf: &'a str,
+    title: Option<&'a str>,
+    branch: Option<&'a str>,
+    messages: usize,
+    started: Option<Timestamp>,
+    updated: Option<Timestamp>,
+    resumes: bool,
+    usage: Usage,
+    cost_usd: Option<String>,
+}
+
+impl<'a> ConversationRow<'a> {
+    pub(crate) fn of(conversation: &'a ConversationInfo) -> Self {
+        ConversationRow {
+            id: &conversation.id,
+            session: conversation.session.as_str(),
+            leaf: &conversation.leaf,
+            title: conversation.title.as_ref().map(|title| title.text.as_str()),
+            branch: conversation.branch.as_deref(),
+            messages: conversation.messages,
+            started: conversation.started,
+            updated: conversation.updated,
+            resumes: conversation.resumes,
+            usage: conversation.usage,
+            cost_usd: None,
+        }
+    }
+}
+
+/// The shortest beginnings, of at least eight characters, by which all of some ids differ.
+pub(crate) fn short_len<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
+    let ids: HashSet<&str> = ids.collect();
+    let longest = ids.iter().map(|id| id.len()).max().unwrap_or(8);
+    (8..longest)
+        .find(|&len| {
+            let heads: HashSet<&str> = ids.iter().map(|id| head(id, len)).collect();
+            heads.len() == ids.len()
+        })
+        .unwrap_or(longest)
+}
+
+/// A line of facts, cut where the terminal ends.
+pub(crate) fn fit(text: &str, context: &Context) -> String {
+    match context.out.width() {
+        Some(width) => truncate_end(text, width),
+        None => text.to_owned(),
+    }
+}
+
+/// The first `len` bytes of an id, or all of it.
+pub(crate) fn head(id: &str, len: usize) -> &str {
+    id.get(..len).unwrap_or(id)
+}

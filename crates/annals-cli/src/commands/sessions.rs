@@ -1,0 +1,148 @@
+//! `annals sessions`
+
+use annals::store::SessionInfo;
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::filter::SessionFilter;
+use super::row::{SessionRow, head, short_len};
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{DIM, ID, WARNING};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists sessions.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  annals sessions --since 7d               of the last week
+  annals sessions -p my-app -n 10          the ten newest of a project
+  annals sessions --json | jq '.sessions[] | select(.flaws > 0) | .file'")]
+pub(crate) struct SessionsArgs {
+    #[command(flatten)]
+    filter: SessionFilter,
+    /// Leave out sessions in which nothing was said
+    #[arg(long)]
+    no_empty: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sessions: Vec<SessionRow<'a>>,
+}
+
+pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let all = context.sessions(&inventory);
+    let len = short_len(all.iter().map(|session| session.id.as_str()));
+    let mut sessions = args.filter.apply(context, all)?;
+    if args.no_empty {
+        sessions.retain(|session| session.messages > 0);
+    }
+    if context.json {
+        let now = context.clock.now;
+        let rows = sessions
+            .iter()
+            .map(|session| SessionRow::of(session, now))
+            .collect();
+        context.out.json(&Document { sessions: rows })?;
+    } else if sessions.is_empty() {
+        super::overview::nothing(context, args.filter.is_set(), "session")?;
+    } else {
+        let table = table(&sessions, context, len);
+        context.out.text(table)?;
+    }
+    Ok(if sessions.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// The table of sessions, as wide as the terminal allows.
+pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) -> String {
+    let several_projects = sessions.iter().any(|session| {
+        sessions
+            .first()
+            .is_some_and(|first| first.project.path != session.project.path)
+    });
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID),
+        Column::new("UPDATED").style(DIM),
+        Column::new("PROJECT").min(8).max(24).priority(60),
+        Column::new("TITLE").min(16),
+        Column::new("MSGS").right(),
+        Column::new("CONVS").right().priority(50),
+        Column::new("AGENTS").right().priority(40),
+        Column::new("TOKENS").right().priority(45),
+        Column::new("SIZE").right().priority(55),
+        Column::new("").style(WARNING),
+    ]);
+    for session in sessions {
+        let number = |n: u64| {
+            if n == 0 {
+                String::new()
+            } else {
+                size::count(n)
+            }
+        };
+        let marks = marks(session, context);
+        table.row([
+            Cell::new(head(session.id.as_str(), id_len)),
+            Cell::new(
+                session
+                    .updated
+                    .map(|time| context.clock.ago(time))
+                    .unwrap_or_default(),
+            ),
+            Cell::new(if several_projects {
+                session.project.name()
+            } else {
+                ""
+            }),
+            match &session.title {
+                Some(title) => Cell::new(&title.text),
+                None => Cell::styled(untitled(session), DIM),
+            },
+            Cell::new(number(session.messages)),
+            Cell::new(number(if session.conversations > 1 {
+                session.conversations as u64
+            } else {
+                0
+            })),
+            Cell::new(number(session.agents as u64)),
+            Cell::new(if session.usage.is_zero() {
+                String::new()
+            } else {
+                size::compact(session.usage.total())
+            }),
+            Cell::new(size::bytes(session.bytes)),
+            Cell::new(marks),
+        ]);
+    }
+    table.render(context.out.width())
+}
+
+fn untitled(session: &SessionInfo) -> &'static str {
+    if session.messages == 0 {
+        "(empty)"
+    } else {
+        "(no title)"
+    }
+}
+
+fn marks(session: &SessionInfo, context: &Context) -> String {
+    let mut marks = Vec::new();
+    if session.flaws > 0 {
+        marks.push(size::plural(session.flaws as u64, "flaw"));
+    }
+    if session.state_at(context.clock.now) == annals::store::State::Expired {
+        marks.push("expired".to_owned());
+    }
+    if let Some(tag) = &session.tag {
+        marks.push(format!("#{tag}"));
+    }
+    marks.join(", ")
+}

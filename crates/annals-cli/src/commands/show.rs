@@ -1,0 +1,649 @@
+//! `annals show`
+
+use std::collections::HashMap;
+
+use annals::model::{Block, Body, Entry, Message, Role, Span};
+use annals::store::{Agent, ConversationInfo, MessageFilter, Session};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::Outcome;
+use super::entry::{self, EntryRow, FlawRow};
+use super::filter::Period;
+use super::row::{ConversationRow, SessionRow, head};
+use crate::context::Context;
+use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
+use crate::render::{message, size, tool};
+
+/// Reads a session.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a message, a session is read along the conversation that its agent would go on with.
+
+Examples:
+  annals show 8c549c46                      a session
+  annals show 8c549c46 --last 20            its last twenty messages; a long log is not read whole
+  annals show 8c549c46@1405c20a             the branch that ends at a message
+  annals show 8c549c46 --agent a318         a sub-agent
+  annals show 8c549c46 --kind thinking      only the reasoning
+  annals show 8c549c46 --grep 'panic' --json
+  annals show ~/.claude/projects/x/y.jsonl  a log by its path")]
+pub(crate) struct ShowArgs {
+    /// SESSION, SESSION@MESSAGE, or the path of a log
+    id: String,
+    /// Only the last N messages
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// A sub-agent instead of the main agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Only messages of this role
+    #[arg(long, value_name = "ROLE")]
+    role: Option<RoleArg>,
+    /// Only messages with such a part, and only that part
+    #[arg(long, value_name = "KIND")]
+    kind: Option<KindArg>,
+    /// Only messages in which this text stands, letter case aside
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    #[command(flatten)]
+    period: Period,
+    /// Everything in the conversation, also what the agent program noted and attached
+    #[arg(long, short)]
+    all: bool,
+    /// Tool results in full
+    #[arg(long, short)]
+    full: bool,
+    /// The exact bytes of the records
+    #[arg(long, conflicts_with_all = ["kind", "full"])]
+    raw: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RoleArg {
+    User,
+    Assistant,
+    System,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KindArg {
+    /// What was said in words
+    Text,
+    /// What people typed
+    Prompt,
+    /// The model's reasoning
+    Thinking,
+    /// Tool calls and their results
+    Tool,
+    /// Pictures
+    Image,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: Option<SessionRow<'a>>,
+    conversation: Option<ConversationRow<'a>>,
+    entries: Vec<EntryRow>,
+    flaws: Vec<FlawRow<'a>>,
+}
+
+/// What of a session is read: entries of one of its logs.
+struct Selection {
+    log: usize,
+    entries: Vec<usize>,
+    conversation: Option<usize>,
+}
+
+pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let target = context.store.find(&inventory, &args.id)?;
+    // The end of a log is enough for its last messages, unless something must be looked for.
+    let end_only = args.last.filter(|_| {
+        let plain = target.message.is_none() && args.agent.is_none() && args.role.is_none();
+        plain
+            && args.kind.is_none()
+            && args.grep.is_none()
+            && args.period.since.is_none()
+            && args.period.until.is_none()
+    });
+    let mut session = match end_only {
+        Some(last) => Session::read_tail(target.files, last)?,
+        None => Session::read(target.files)?,
+    };
+    if end_only.is_none() {
+        session.find_summaries(inventory.sessions.iter());
+    }
+    let mut selection = select(&session, args.agent.as_deref(), target.message.as_deref())?;
+    narrow(&session, &mut selection, args, context)?;
+    if args.raw {
+        raw(&session, &selection, context)?;
+    } else if context.json {
+        json(&session, &selection, end_only.is_some(), context)?;
+    } else {
+        print(&session, &selection, args, end_only.is_some(), context)?;
+    }
+    Ok(if selection.entries.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn select(session: &Session, agent: Option<&str>, wanted: Option<&str>) -> Result<Selection> {
+    if let Some(agent) = agent {
+        let agent = find_agent(session, agent)?;
+        return Ok(Selection {
+            log: agent.log,
+            entries: agent_entries(session, agent),
+            conversation: None,
+        });
+    }
+    let Some(tree) = session.tree() else {
+        return Ok(Selection {
+            log: 0,
+            entries: Vec::new(),
+            conversation: None,
+        });
+    };
+    let Some(wanted) = wanted else {
+        let at = tree
+            .resume
+            .or_else(|| tree.conversations.len().checked_sub(1));
+        let conversation = at.and_then(|at| tree.conversations.get(at));
+        let entries = conversation
+            .map(|conversation| tree.path(conversation))
+            .unwrap_or_default();
+        return Ok(Selection {
+            log: 0,
+            entries,
+            conversation: at,
+        });
+    };
+    let entry = session.find_entry(wanted)?;
+    let conversation = tree.conversation_at(entry);
+    let ends_there = conversation
+        .and_then(|at| tree.conversations.get(at))
+        .filter(|conversation| conversation.leaf == entry || conversation.tip == entry);
+    let entries = match ends_there {
+        Some(conversation) => tree.path(conversation),
+        None => tree.path_to(entry).unwrap_or_else(|| vec![entry]),
+    };
+    Ok(Selection {
+        log: 0,
+        entries,
+        conversation: conversation.filter(|_| ends_there.is_some()),
+    })
+}
+
+fn find_agent<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> {
+    let fits = |agent: &&Agent| {
+        agent
+            .id
+            .as_ref()
+            .is_some_and(|id| id.as_str().starts_with(wanted))
+    };
+    let found: Vec<&Agent> = session.agents.iter().filter(fits).collect();
+    let by_number = || {
+        let number: usize = wanted.strip_prefix('#')?.parse().ok()?;
+        session.agents.get(number.checked_sub(1)?)
+    };
+    match (found.as_slice(), by_number()) {
+        ([only], _) => Ok(only),
+        (_, Some(agent)) => Ok(agent),
+        ([], _) if session.agents.is_empty() => {
+            bail!("session {} has no sub-agents", session.files.id)
+        }
+        ([], _) => Err(annals::Error::NotFound {
+            what: "sub-agent",
+            id: wanted.to_owned(),
+        }
+        .into()),
+        (many, _) => Err(annals::Error::Ambiguous {
+            what: "sub-agent",
+            id: wanted.to_owned(),
+            candidates: many
+                .iter()
+                .filter_map(|agent| Some(agent.id.as_ref()?.to_string()))
+                .collect(),
+        }
+        .into()),
+    }
+}
+
+/// The entries of a sub-agent, in reading order.
+fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
+    let Some((_, _, tree)) = session.log(agent.log) else {
+        return Vec::new();
+    };
+    match agent.strand {
+        Some(strand) => tree
+            .strands
+            .get(strand)
+            .map(|strand| strand.entries.clone())
+            .unwrap_or_default(),
+        None => {
+            let at = tree
+                .resume
+                .or_else(|| tree.conversations.len().checked_sub(1));
+            let conversation = at.and_then(|at| tree.conversations.get(at));
+            conversation
+                .map(|conversation| tree.path(conversation))
+                .unwrap_or_default()
+        }
+    }
+}
+
+/// Leaves only the entries that are asked for.
+fn narrow(
+    session: &Session,
+    selection: &mut Selection,
+    args: &ShowArgs,
+    context: &Context,
+) -> Result<()> {
+    let Some((_, scan, _)) = session.log(selection.log) else {
+        return Ok(());
+    };
+    if !args.all {
+        let said = |at: &usize| {
+            scan.outlines.get(*at).is_some_and(|outline| {
+                outline.kind.is_message() || outline.kind == annals::model::Kind::Compaction
+            })
+        };
+        selection.entries.retain(said);
+    }
+    let (since, until) = args.period.resolve(context)?;
+    let filter = MessageFilter {
+        role: args.role.map(|role| match role {
+            RoleArg::User => Role::User,
+            RoleArg::Assistant => Role::Assistant,
+            RoleArg::System => Role::System,
+        }),
+        since,
+        until,
+        text: args.grep.clone(),
+        ..MessageFilter::default()
+    };
+    let filtered =
+        filter.role.is_some() || since.is_some() || until.is_some() || filter.text.is_some();
+    if filtered || args.kind.is_some() {
+        let mut kept = Vec::new();
+        let index: HashMap<Span, usize> = selection
+            .entries
+            .iter()
+            .filter_map(|&at| Some((scan.outlines.get(at)?.span, at)))
+            .collect();
+        session.each_of(selection.log, &selection.entries, |entry| {
+            let wanted =
+                filter.accepts(&entry) && args.kind.is_none_or(|kind| has_kind(&entry, kind));
+            if let Some(at) = index.get(&entry.span).filter(|_| wanted) {
+                kept.push(*at);
+            }
+            Ok(true)
+        })?;
+        selection.entries = kept;
+    }
+    if let Some(last) = args.last {
+        let start = selection.entries.len().saturating_sub(last);
+        selection.entries.drain(..start);
+    }
+    Ok(())
+}
+
+fn has_kind(entry: &Entry, kind: KindArg) -> bool {
+    let Body::Message(message) = &entry.body else {
+        return false;
+    };
+    message
+        .blocks
+        .iter()
+        .any(|block| is_kind(message, block, kind))
+}
+
+fn is_kind(message: &Message, block: &Block, kind: KindArg) -> bool {
+    match (kind, block) {
+        (KindArg::Text, Block::Text(_)) => true,
+        (KindArg::Prompt, Block::Text(_)) => message.human,
+        (KindArg::Thinking, Block::Thinking { .. }) => true,
+        (KindArg::Tool, Block::ToolUse { .. } | Block::ToolResult { .. }) => true,
+        (KindArg::Image, Block::Image { .. }) => true,
+        (KindArg::Image, Block::ToolResult { output, .. }) => output
+            .iter()
+            .any(|block| matches!(block, Block::Image { .. })),
+        _ => false,
+    }
+}
+
+fn raw(session: &Session, selection: &Selection, context: &mut Context) -> Result<()> {
+    for bytes in session.raw_records(selection.log, &selection.entries)? {
+        context.out.raw(&bytes?)?;
+        context.out.raw(b"\n")?;
+    }
+    Ok(())
+}
+
+fn json(
+    session: &Session,
+    selection: &Selection,
+    end_only: bool,
+    context: &mut Context,
+) -> Result<()> {
+    let mut entries = Vec::with_capacity(selection.entries.len());
+    session.each_of(selection.log, &selection.entries, |entry| {
+        entries.push(EntryRow::of(entry));
+        Ok(true)
+    })?;
+    let info = session.info(None);
+    let conversations = if end_only {
+        Vec::new()
+    } else {
+        session.conversations()
+    };
+    let conversation = selection.conversation.and_then(|at| conversations.get(at));
+    let document = Document {
+        // Totals of a log that was not read whole would be wrong.
+        session: (!end_only).then(|| SessionRow::of(&info, context.clock.now)),
+        conversation: conversation.map(ConversationRow::of),
+        entries,
+        flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
+    };
+    context.out.json(&document)?;
+    Ok(())
+}
+
+fn print(
+    session: &Session,
+    selection: &Selection,
+    args: &ShowArgs,
+    end_only: bool,
+    context: &mut Context,
+) -> Result<()> {
+    header(session, selection, end_only, context)?;
+    if let Some(agent) = &args.agent {
+        agent_header(session, find_agent(session, agent)?, context)?;
+        context.out.blank()?;
+    }
+    if selection.entries.is_empty() {
+        context.out.line("Nothing fits.")?;
+        return Ok(());
+    }
+    let spawned = spawned(session, selection.log);
+    let mut speaker: Option<(Role, Option<String>)> = None;
+    let mut first = true;
+    let mut pages = Vec::new();
+    session.each_of(selection.log, &selection.entries, |entry| {
+        let offset = entry.span.offset;
+        let page = page(entry, args, context, &mut speaker);
+        if page.begins && !first {
+            pages.push("\n".to_owned());
+        }
+        first = false;
+        pages.push(page.text);
+        for agent in spawned.get(&offset).into_iter().flatten() {
+            pages.push(agent_line(session, agent));
+        }
+        // One page at a time, so that a long session need not be held in memory.
+        for page in pages.drain(..) {
+            context
+                .out
+                .text(page)
+                .map_err(|error| annals::Error::io("write", "output", error))?;
+        }
+        Ok(true)
+    })?;
+    let flaws = session.flaws().count();
+    if flaws > 0 {
+        context.out.blank()?;
+        let text = format!(
+            "! {}: annals check {}",
+            size::plural(flaws as u64, "flaw"),
+            session.files.id
+        );
+        context.out.line(paint(WARNING, &text))?;
+    }
+    Ok(())
+}
+
+/// What a sub-agent is, above what it said.
+fn agent_header(session: &Session, agent: &Agent, context: &mut Context) -> Result<()> {
+    let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let name = agent_name(session, agent);
+    context.out.line(format_args!(
+        "{} {}  {}",
+        paint(DIM, "sub-agent"),
+        paint(ID, &name),
+        paint(TITLE, &what.join(": "))
+    ))?;
+    Ok(())
+}
+
+fn header(
+    session: &Session,
+    selection: &Selection,
+    end_only: bool,
+    context: &mut Context,
+) -> Result<()> {
+    let id = session.files.id.as_str();
+    if end_only {
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(ID, id),
+            paint(DIM, "the end of it")
+        ))?;
+        return Ok(context.out.blank()?);
+    }
+    let title = session
+        .title()
+        .map(|title| title.text)
+        .unwrap_or_else(|| "(no title)".to_owned());
+    context
+        .out
+        .line(format_args!("{}  {}", paint(ID, id), paint(TITLE, &title)))?;
+    let info = session.info(None);
+    let mut facts = vec![info.project.path.clone()];
+    facts.extend(info.started.map(|time| context.clock.full(time)));
+    facts.push(size::plural(info.messages, "message"));
+    if !info.usage.is_zero() {
+        facts.push(format!("{} tokens", size::compact(info.usage.total())));
+    }
+    facts.extend(info.models.iter().cloned());
+    let facts = super::row::fit(&facts.join(" · "), context);
+    context.out.line(paint(DIM, &facts))?;
+    let conversations = session.conversations();
+    if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
+        && conversations.len() > 1
+    {
+        let text = format!(
+            "conversation {} of {}{}: annals conversations {}",
+            selection.conversation.map_or(0, |at| at + 1),
+            conversations.len(),
+            branch_of(conversation),
+            head(id, 8),
+        );
+        context.out.line(paint(DIM, &text))?;
+    }
+    Ok(context.out.blank()?)
+}
+
+fn branch_of(conversation: &ConversationInfo) -> String {
+    let branch = conversation.branch.as_deref();
+    branch
+        .map(|prompt| format!(" (“{prompt}”)"))
+        .unwrap_or_default()
+}
+
+/// The sub-agents that each entry of a log spawned, by the entry's offset.
+fn spawned(session: &Session, log: usize) -> HashMap<u64, Vec<&Agent>> {
+    let mut found: HashMap<u64, Vec<&Agent>> = HashMap::new();
+    for agent in &session.agents {
+        let Some(call) = agent.call.filter(|call| call.log == log) else {
+            continue;
+        };
+        let outline = session
+            .logs
+            .get(log)
+            .and_then(|scan| scan.outlines.get(call.entry));
+        if let Some(outline) = outline {
+            found.entry(outline.span.offset).or_default().push(agent);
+        }
+    }
+    found
+}
+
+fn agent_line(session: &Session, agent: &Agent) -> String {
+    let name = agent_name(session, agent);
+    let text = format!(
+        "  ↳ sub-agent {}, {}: annals show {} --agent {name}\n",
+        agent
+            .kind
+            .as_deref()
+            .or(agent.description.as_deref())
+            .unwrap_or("of this call"),
+        size::plural(agent.messages as u64, "message"),
+        head(session.files.id.as_str(), 8),
+    );
+    format!("{}\n", paint(DIM, text.trim_end()))
+}
+
+/// What a sub-agent can be called on the command line.
+pub(crate) fn agent_name(session: &Session, agent: &Agent) -> String {
+    match &agent.id {
+        Some(id) => id.to_string(),
+        None => {
+            let at = session
+                .agents
+                .iter()
+                .position(|other| other == agent)
+                .unwrap_or(0);
+            format!("'#{}'", at + 1)
+        }
+    }
+}
+
+/// An entry as people read it.
+struct Page {
+    text: String,
+    /// It has a heading of its own.
+    begins: bool,
+}
+
+/// One entry as people read it. `speaker` is who spoke before: a reply in several entries gets one
+/// heading.
+fn page(
+    entry: Entry,
+    args: &ShowArgs,
+    context: &Context,
+    speaker: &mut Option<(Role, Option<String>)>,
+) -> Page {
+    let width = context.out.width();
+    let time = entry
+        .time
+        .map(|time| context.clock.full(time))
+        .unwrap_or_default();
+    let id = entry
+        .id
+        .as_ref()
+        .map(|id| head(id.as_str(), 8).to_owned())
+        .unwrap_or_default();
+    let message = match entry.body {
+        Body::Message(message) => message,
+        body => {
+            *speaker = None;
+            return Page {
+                text: aside(body, &time, &id, width),
+                begins: true,
+            };
+        }
+    };
+    let mut page = String::new();
+    let results_only = message
+        .blocks
+        .iter()
+        .all(|block| matches!(block, Block::ToolResult { .. }));
+    let same = (message.role, message.response.clone());
+    let goes_on = results_only && !message.blocks.is_empty()
+        || message.role == Role::Assistant
+            && speaker.as_ref() == Some(&same)
+            && message.response.is_some();
+    if !goes_on {
+        let role = match message.role {
+            Role::User if message.compact_summary => "summary",
+            Role::User if entry.sidechain && !message.meta => "task",
+            Role::User if !message.human => "client",
+            role => role.as_str(),
+        };
+        let model = message.model.clone().unwrap_or_default();
+        let extras: Vec<&str> = [model.as_str(), id.as_str()]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
+        page.push_str(&message::heading(role, &time, &extras));
+    }
+    for block in &message.blocks {
+        if args.kind.is_none_or(|kind| is_kind(&message, block, kind)) {
+            page.push_str(&render(block, args, width));
+        }
+    }
+    if let Some(path) = &message.stored {
+        page.push_str(&format!(
+            "{}\n",
+            paint(DIM, &format!("  whole output: {path}"))
+        ));
+    }
+    if !results_only {
+        *speaker = Some(same);
+    }
+    Page {
+        text: page,
+        begins: !goes_on,
+    }
+}
+
+fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
+    const RESULT_LINES: usize = 12;
+    match block {
+        Block::Text(text) => message::prose(text, width),
+        Block::Thinking { text, .. } if text.is_empty() => String::new(),
+        Block::Thinking { text, .. } => message::thinking(text, width),
+        Block::ToolUse { name, input, .. } => tool::call(name, input, width),
+        Block::ToolResult {
+            output, is_error, ..
+        } => {
+            let lines = if args.full { usize::MAX } else { RESULT_LINES };
+            let mut parts = String::new();
+            for block in output {
+                parts.push_str(&match block {
+                    Block::Text(text) => message::tool_result(text, *is_error, width, lines),
+                    other => render(other, args, width),
+                });
+            }
+            parts
+        }
+        Block::Image { media_type, data } => {
+            message::image(media_type, entry::decoded_len(data) as u64)
+        }
+        Block::Opaque { kind, json } => tool::call(kind, json, width),
+    }
+}
+
+fn aside(body: Body, time: &str, id: &str, width: Option<usize>) -> String {
+    let kind = entry::kind(&body);
+    let label = match &body {
+        Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
+        Body::Attachment { kind, .. } if !kind.is_empty() => kind.clone(),
+        Body::Compaction { .. } => {
+            "compacted: from here on the agent sees the summary below".to_owned()
+        }
+        _ => kind.to_owned(),
+    };
+    let text = entry::text(body).filter(|text| *text != label && kind != "compaction");
+    let mut page = message::heading("system", time, &[label.as_str(), id]);
+    if let Some(text) = text {
+        page.push_str(&message::thinking(&text, width));
+    }
+    page
+}

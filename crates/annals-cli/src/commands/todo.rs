@@ -1,0 +1,263 @@
+//! `annals todo`
+
+use std::collections::BTreeMap;
+
+use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
+use annals::store::{FoundFile, Session, SessionFiles, SessionWriter, WriteOptions};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+
+use super::todos::{self, Document, Listed};
+use super::{Outcome, input};
+use crate::context::Context;
+
+/// Changes a session's todos.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Todos are numbered from 1, in the order in which `annals todos SESSION --all` shows them.
+
+Examples:
+  annals todo 8c549c46 add 'Write the changelog' 'Tag the release'
+  annals todo 8c549c46 start 1
+  annals todo 8c549c46 done 1
+  echo '[{\"content\": \"Ship it\", \"status\": \"pending\"}]' | annals todo 8c549c46 set -")]
+pub(crate) struct TodoArgs {
+    /// The session
+    session: String,
+    /// The list of this sub-agent instead of the main agent's
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add todos at the end
+    Add {
+        /// What is to be done, one todo per argument
+        #[arg(required = true, allow_hyphen_values = true)]
+        text: Vec<String>,
+    },
+    /// Mark todos as being done
+    Start {
+        /// Their numbers
+        #[arg(required = true)]
+        number: Vec<usize>,
+    },
+    /// Mark todos as done
+    Done {
+        /// Their numbers
+        #[arg(required = true)]
+        number: Vec<usize>,
+    },
+    /// Take todos off the list
+    Remove {
+        /// Their numbers
+        #[arg(required = true)]
+        number: Vec<usize>,
+    },
+    /// Empty the list
+    Clear,
+    /// Replace the list
+    Set {
+        /// `-`: a JSON array of {content, status, priority, activeForm} on standard input
+        #[arg(value_name = "-")]
+        source: String,
+    },
+}
+
+pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
+    let set = match &args.action {
+        Action::Set { source } => Some(parse(source)?),
+        _ => None,
+    };
+    let files = context.find_session(&args.session)?;
+    let agent = agent(&files, args.agent.as_deref())?;
+    if files
+        .beside
+        .iter()
+        .any(|file| file.artifact.kind == ArtifactKind::Task)
+        && agent.is_none()
+    {
+        bail!(
+            "session {} keeps a task list of its agent's own, which annals only reads",
+            files.id
+        );
+    }
+    let mut list = present(&files, agent.as_ref())?;
+    if !matches!(args.action, Action::Clear | Action::Set { .. }) {
+        check_known(&files, agent.as_ref())?;
+    }
+    match &args.action {
+        Action::Add { text } => {
+            for text in text {
+                list.push(Todo::pending(input::filled(text, "todo")?.trim()));
+            }
+        }
+        Action::Start { number } => mark(&mut list, number, TodoStatus::InProgress)?,
+        Action::Done { number } => mark(&mut list, number, TodoStatus::Completed)?,
+        Action::Remove { number } => {
+            check(&list, number)?;
+            let mut at = 0;
+            list.retain(|_| {
+                at += 1;
+                !number.contains(&at)
+            });
+        }
+        Action::Clear => list.clear(),
+        Action::Set { .. } => list = set.unwrap_or_default(),
+    }
+    writer(context, &files, agent.as_ref())?.set_todos(&list)?;
+    let owner = agent.map_or_else(|| files.id.to_string(), |agent| agent.to_string());
+    let lists = [Listed::new(&files, None, owner, list)];
+    if context.json {
+        context.out.json(&Document::of(&lists))?;
+    } else {
+        todos::print(context, &lists, files.id.as_str().len())?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The sub-agent that is meant.
+fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> {
+    let Some(wanted) = wanted else {
+        return Ok(None);
+    };
+    let mut found: Vec<AgentId> = files
+        .files()
+        .filter_map(|file| file.artifact.agent.clone())
+        .filter(|agent| agent.as_str() != files.id.as_str() && agent.as_str().starts_with(wanted))
+        .collect();
+    found.sort();
+    found.dedup();
+    match found.as_slice() {
+        [] => Err(annals::Error::NotFound {
+            what: "sub-agent",
+            id: wanted.to_owned(),
+        }
+        .into()),
+        [only] => Ok(Some(only.clone())),
+        many => {
+            let candidates = many.iter().map(ToString::to_string).collect();
+            let id = wanted.to_owned();
+            Err(annals::Error::Ambiguous {
+                what: "sub-agent",
+                id,
+                candidates,
+            }
+            .into())
+        }
+    }
+}
+
+fn present(files: &SessionFiles, agent: Option<&AgentId>) -> Result<Vec<Todo>> {
+    let owner = agent.map_or(files.id.as_str(), AgentId::as_str);
+    // The logs say nothing about todos; without them the session is read at once.
+    let beside = SessionFiles {
+        log: None,
+        agents: Vec::new(),
+        ..files.clone()
+    };
+    let lists = Session::read(beside)?.todos()?;
+    let own = lists.into_iter().find(|(agent, _)| agent == owner);
+    Ok(own.map(|(_, list)| list).unwrap_or_default())
+}
+
+/// A list is written anew, so what the model has no word for would be lost.
+fn check_known(files: &SessionFiles, agent: Option<&AgentId>) -> Result<()> {
+    const KNOWN: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
+    let owner = agent.map_or(files.id.as_str(), AgentId::as_str);
+    let own = |file: &&FoundFile| {
+        let agent = file.artifact.agent.as_ref();
+        file.artifact.kind == ArtifactKind::Todos
+            && agent.is_some_and(|agent| agent.as_str() == owner)
+    };
+    let Some(file) = files.beside.iter().find(own) else {
+        return Ok(());
+    };
+    let bytes =
+        std::fs::read(&file.path).map_err(|error| annals::Error::io("read", &file.path, error))?;
+    let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
+        serde_json::from_slice(&bytes).ok();
+    let strange = match &items {
+        None if bytes.trim_ascii().is_empty() => None,
+        None => Some("something that is no list of todos".to_owned()),
+        Some(items) => items.iter().find_map(|item| {
+            let member = item.keys().find(|key| !KNOWN.contains(&key.as_str()));
+            let status = item.get("status").and_then(|status| status.as_str());
+            match (member, status) {
+                (Some(member), _) => Some(format!("the member `{}`", member.escape_debug())),
+                (_, Some("pending" | "in_progress" | "completed")) => None,
+                (_, status) => Some(format!(
+                    "the status `{}`",
+                    status.unwrap_or("(none)").escape_debug()
+                )),
+            }
+        }),
+    };
+    match strange {
+        Some(what) => bail!(
+            "{} holds {what}, which would be lost; `annals todo SESSION set -` replaces the whole list",
+            file.path.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn writer(
+    context: &Context,
+    files: &SessionFiles,
+    agent: Option<&AgentId>,
+) -> Result<SessionWriter> {
+    // Todos lie beside the log, so another program may write to it meanwhile.
+    let options = WriteOptions {
+        live: true,
+        ..context.writing()
+    };
+    Ok(match agent {
+        Some(agent) => context.store.write_agent(files, agent.as_str(), options)?,
+        None => context.store.write(files, options)?,
+    })
+}
+
+fn mark(list: &mut [Todo], numbers: &[usize], status: TodoStatus) -> Result<()> {
+    check(list, numbers)?;
+    for number in numbers {
+        if let Some(todo) = list.get_mut(number - 1) {
+            todo.status = status;
+        }
+    }
+    Ok(())
+}
+
+fn check(list: &[Todo], numbers: &[usize]) -> Result<()> {
+    match numbers
+        .iter()
+        .find(|number| **number == 0 || **number > list.len())
+    {
+        Some(number) if list.is_empty() => bail!("there is no todo {number}: the list is empty"),
+        Some(number) => bail!(
+            "there is no todo {number}; they are numbered 1 to {}",
+            list.len()
+        ),
+        None => Ok(()),
+    }
+}
+
+fn parse(source: &str) -> Result<Vec<Todo>> {
+    if source != "-" {
+        bail!("`set` takes `-` and reads a JSON array from standard input");
+    }
+    let text = input::stdin("list")?;
+    let list: Vec<Todo> = serde_json::from_str(&text).with_context(|| {
+        "standard input is not a list of todos ([{\"content\": …, \"status\": \"pending\", \"in_progress\" or \"completed\"}]); nothing was written"
+    })?;
+    if list.iter().any(|todo| todo.content.trim().is_empty()) {
+        bail!("a todo is empty; nothing was written");
+    }
+    if list.iter().any(|todo| todo.status == TodoStatus::Other) {
+        bail!("a status is neither pending, in_progress nor completed; nothing was written");
+    }
+    Ok(list)
+}

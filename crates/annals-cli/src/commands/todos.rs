@@ -1,0 +1,292 @@
+//! `annals todos`
+
+use annals::model::{ArtifactKind, Body, SessionId, Todo, TodoStatus};
+use annals::store::{Inventory, Session, SessionFiles};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::row::{head, short_len};
+use crate::context::Context;
+use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
+
+/// Lists what agents still have to do.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+☐ is open, ◐ is being done, ☑ is done.
+
+Examples:
+  annals todos                     what is open in all sessions
+  annals todos 8c549c46 --all      one session's list, done things too
+  annals todo 8c549c46 done 2      changes it")]
+pub(crate) struct TodosArgs {
+    /// Only of this session
+    session: Option<String>,
+    /// Also what is done, and lists whose session is gone
+    #[arg(long)]
+    all: bool,
+}
+
+/// Todos as JSON.
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    todos: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    session: &'a str,
+    agent: &'a str,
+    number: usize,
+    content: &'a str,
+    status: TodoStatus,
+    priority: Option<&'a str>,
+    active_form: Option<&'a str>,
+    id: Option<&'a str>,
+    orphaned: bool,
+}
+
+/// One agent's todos.
+pub(super) struct Listed {
+    session: SessionId,
+    title: Option<String>,
+    agent: String,
+    orphaned: bool,
+    /// With their numbers, which stay when some are left out.
+    todos: Vec<(usize, Todo)>,
+}
+
+impl Listed {
+    pub(super) fn new(
+        files: &SessionFiles,
+        title: Option<String>,
+        agent: String,
+        todos: Vec<Todo>,
+    ) -> Self {
+        Listed {
+            session: files.id.clone(),
+            title,
+            agent,
+            orphaned: false,
+            todos: numbered(todos),
+        }
+    }
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(lists: &'a [Listed]) -> Self {
+        let rows = lists.iter().flat_map(|list| {
+            list.todos.iter().map(|(number, todo)| Row {
+                session: list.session.as_str(),
+                agent: &list.agent,
+                number: *number,
+                content: &todo.content,
+                status: todo.status,
+                priority: todo.priority.as_deref(),
+                active_form: todo.active_form.as_deref(),
+                id: todo.id.as_deref(),
+                orphaned: list.orphaned,
+            })
+        });
+        Document {
+            todos: rows.collect(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let len = short_len(inventory.sessions.iter().map(|files| files.id.as_str()));
+    let mut lists = match &args.session {
+        Some(id) => {
+            let files = context.find_session(id)?;
+            of_session(&files)?
+        }
+        None => of_all(context, &inventory, args.all),
+    };
+    if !args.all {
+        for list in &mut lists {
+            list.todos
+                .retain(|(_, todo)| todo.status != TodoStatus::Completed);
+        }
+    }
+    lists.retain(|list| !list.todos.is_empty());
+    if context.json {
+        context.out.json(&Document::of(&lists))?;
+    } else if lists.is_empty() {
+        let what = if args.all {
+            "No todos."
+        } else {
+            "Nothing is open. `--all` shows what is done."
+        };
+        context.out.line(what)?;
+    } else {
+        print(context, &lists, len)?;
+    }
+    Ok(if lists.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+/// Prints lists, each under its session.
+pub(super) fn print(context: &mut Context, lists: &[Listed], id_len: usize) -> Result<()> {
+    for (at, list) in lists.iter().enumerate() {
+        if at > 0 {
+            context.out.blank()?;
+        }
+        let mut heading = paint(ID, head(list.session.as_str(), id_len)).to_string();
+        if list.agent != list.session.as_str() {
+            heading += &format!("  {}", paint(DIM, &format!("sub-agent {}", list.agent)));
+        }
+        if let Some(title) = &list.title {
+            heading += &format!("  {}", paint(BOLD, title));
+        }
+        if list.orphaned {
+            heading += &format!("  {}", paint(WARNING, "(the session is gone)"));
+        }
+        context.out.line(heading)?;
+        if list.todos.is_empty() {
+            context.out.line(paint(DIM, "  (no todos)"))?;
+        }
+        for (number, todo) in &list.todos {
+            let (mark, style) = match todo.status {
+                TodoStatus::Pending => ("☐", PLAIN),
+                TodoStatus::InProgress => ("◐", BOLD),
+                TodoStatus::Completed => ("☑", DIM),
+                TodoStatus::Other => ("?", DIM),
+            };
+            let mark_style = if todo.status == TodoStatus::Completed {
+                SUCCESS
+            } else {
+                style
+            };
+            let priority = todo
+                .priority
+                .as_deref()
+                .filter(|priority| *priority != "medium");
+            let priority = priority.map_or_else(String::new, |priority| format!("  ({priority})"));
+            context.out.line(format_args!(
+                "{} {} {}{}",
+                paint(DIM, &format!("{number:>3}")),
+                paint(mark_style, mark),
+                paint(style, &todo.content),
+                paint(DIM, &priority)
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn of_session(files: &SessionFiles) -> annals::Result<Vec<Listed>> {
+    let session = Session::read(files.clone())?;
+    let title = session.title().map(|title| title.text);
+    let lists = session.todos()?.into_iter();
+    Ok(lists
+        .map(|(agent, todos)| Listed::new(files, title.clone(), agent, todos))
+        .collect())
+}
+
+fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed> {
+    let keeps = |files: &&SessionFiles| {
+        let kinds = files.beside.iter().map(|file| file.artifact.kind);
+        kinds
+            .into_iter()
+            .any(|kind| matches!(kind, ArtifactKind::Todos | ArtifactKind::Task))
+    };
+    let mut lists = Vec::new();
+    for files in inventory.sessions.iter().filter(keeps) {
+        // Most lists are empty; a log is read only for the title of one that is not.
+        let beside = SessionFiles {
+            log: None,
+            agents: Vec::new(),
+            ..files.clone()
+        };
+        let open = Session::read(beside).and_then(|session| session.todos());
+        match open {
+            Ok(lists)
+                if lists
+                    .iter()
+                    .all(|(_, todos)| !todos.iter().any(|todo| wanted(todo, all))) => {}
+            Ok(_) => match of_session(files) {
+                Ok(found) => lists.extend(found),
+                Err(error) => context.warn(&error),
+            },
+            Err(error) => context.warn(&error),
+        }
+    }
+    if all {
+        lists.extend(orphaned(context, inventory));
+    }
+    lists
+}
+
+fn wanted(todo: &Todo, all: bool) -> bool {
+    all || todo.status != TodoStatus::Completed
+}
+
+/// Lists whose session is not there any more.
+fn orphaned(context: &mut Context, inventory: &Inventory) -> Vec<Listed> {
+    let mut lists: Vec<Listed> = Vec::new();
+    let files = inventory
+        .others
+        .iter()
+        .filter(|(_, file)| matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task));
+    for (root, file) in files {
+        let Some(session) = &file.artifact.session else {
+            continue;
+        };
+        let entries = match context.store.entries(root, file) {
+            Ok(entries) => entries,
+            Err(error) => {
+                context.warn(&error);
+                continue;
+            }
+        };
+        let todos: Vec<Todo> = entries
+            .into_iter()
+            .filter_map(|entry| match entry.body {
+                Body::Todos(todos) => Some(todos),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let agent = file
+            .artifact
+            .agent
+            .as_ref()
+            .map_or(session.as_str(), |agent| agent.as_str());
+        // Tasks are one file each, but one list.
+        match lists
+            .iter_mut()
+            .find(|list| list.session == *session && list.agent == agent)
+        {
+            Some(list) => {
+                let before = list.todos.len();
+                list.todos.extend(
+                    numbered(todos)
+                        .into_iter()
+                        .map(|(at, todo)| (before + at, todo)),
+                );
+            }
+            None => lists.push(Listed {
+                session: session.clone(),
+                title: None,
+                agent: agent.to_owned(),
+                orphaned: true,
+                todos: numbered(todos),
+            }),
+        }
+    }
+    lists
+}
+
+fn numbered(todos: Vec<Todo>) -> Vec<(usize, Todo)> {
+    todos
+        .into_iter()
+        .enumerate()
+        .map(|(at, todo)| (at + 1, todo))
+        .collect()
+}

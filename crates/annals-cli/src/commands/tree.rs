@@ -1,0 +1,467 @@
+//! `annals tree`
+
+use std::collections::HashMap;
+
+use annals::model::{Kind, Outline};
+use annals::store::{Agent, ConversationInfo, Session};
+use annals::tree::Limb;
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::row::{ConversationRow, SessionRow, head, short_len};
+use super::show::agent_name;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, WARNING, paint};
+use crate::render::width::truncate_end;
+
+/// Branches deeper than this are drawn at the same depth: a terminal is only so wide.
+const DEEPEST: usize = 16;
+
+/// Draws a session.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+● a prompt   ◆ a compaction   ↳ a sub-agent   ➤ where the agent itself would go on
+
+Examples:
+  annals tree 8c549c46
+  annals show 8c549c46@1405c20a    read the branch that ends there
+  annals fork 8c549c46@5738a76f    go on from an inner message in a session of its own")]
+pub(crate) struct TreeArgs {
+    /// SESSION, or the path of a log
+    pub(crate) session: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: SessionRow<'a>,
+    conversations: Vec<ConversationRow<'a>>,
+    limbs: Vec<LimbRow>,
+    agents: Vec<AgentRow>,
+}
+
+#[derive(Serialize)]
+struct LimbRow {
+    parent: Option<usize>,
+    entries: Vec<String>,
+    conversation: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AgentRow {
+    id: Option<String>,
+    kind: Option<String>,
+    description: Option<String>,
+    /// The entry whose tool call spawned it.
+    spawned_by: Option<String>,
+    messages: usize,
+    file: String,
+}
+
+pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let target = context.store.find(&inventory, &args.session)?;
+    let mut session = Session::read(target.files)?;
+    session.find_summaries(inventory.sessions.iter());
+    let conversations = session.conversations();
+    let limbs = session.tree().map(|tree| tree.limbs()).unwrap_or_default();
+    if context.json {
+        json(&session, &conversations, &limbs, context)?;
+    } else {
+        let drawing = Drawing::new(&session, &conversations, &limbs, context);
+        let text = drawing.text();
+        context.out.text(text)?;
+    }
+    Ok(if conversations.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn json(
+    session: &Session,
+    conversations: &[ConversationInfo],
+    limbs: &[Limb],
+    context: &mut Context,
+) -> Result<()> {
+    let info = session.info(None);
+    let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
+    let document = Document {
+        session: SessionRow::of(&info, context.clock.now),
+        conversations: conversations.iter().map(ConversationRow::of).collect(),
+        limbs: limbs
+            .iter()
+            .map(|limb| LimbRow {
+                parent: limb.parent,
+                entries: limb.entries.iter().filter_map(|&at| id(at)).collect(),
+                conversation: limb
+                    .conversation
+                    .and_then(|at| conversations.get(at))
+                    .map(|conversation| conversation.id.clone()),
+            })
+            .collect(),
+        agents: session
+            .agents
+            .iter()
+            .map(|agent| AgentRow {
+                id: agent.id.as_ref().map(ToString::to_string),
+                kind: agent.kind.clone(),
+                description: agent.description.clone(),
+                spawned_by: agent.call.and_then(|call| {
+                    let outline = session.logs.get(call.log)?.outlines.get(call.entry)?;
+                    Some(outline.id()?.to_string())
+                }),
+                messages: agent.messages,
+                file: session
+                    .log(agent.log)
+                    .map(|(file, _, _)| file.path.display().to_string())
+                    .unwrap_or_default(),
+            })
+            .collect(),
+    };
+    context.out.json(&document)?;
+    Ok(())
+}
+
+struct Drawing<'a> {
+    session: &'a Session,
+    conversations: &'a [ConversationInfo],
+    limbs: &'a [Limb],
+    children: Vec<Vec<usize>>,
+    agents: HashMap<(usize, usize), Vec<&'a Agent>>,
+    context: &'a Context,
+    id_len: usize,
+}
+
+/// A limb that is to be drawn.
+struct Branch {
+    limb: usize,
+    /// What stands to the left of its lines.
+    indent: String,
+    /// What stands to the left of its first line instead.
+    first: String,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(
+        session: &'a Session,
+        conversations: &'a [ConversationInfo],
+        limbs: &'a [Limb],
+        context: &'a Context,
+    ) -> Self {
+        let mut children = vec![Vec::new(); limbs.len()];
+        for (at, limb) in limbs.iter().enumerate() {
+            if let Some(siblings) = limb.parent.and_then(|parent| children.get_mut(parent)) {
+                siblings.push(at);
+            }
+        }
+        let mut agents: HashMap<(usize, usize), Vec<&Agent>> = HashMap::new();
+        for agent in &session.agents {
+            if let Some(call) = agent.call {
+                agents
+                    .entry((call.log, call.entry))
+                    .or_default()
+                    .push(agent);
+            }
+        }
+        let outlines = session
+            .logs
+            .first()
+            .map(|scan| scan.outlines.as_slice())
+            .unwrap_or_default();
+        let ids: Vec<String> = outlines
+            .iter()
+            .filter_map(|outline| Some(outline.id()?.to_string()))
+            .collect();
+        let id_len = short_len(ids.iter().map(String::as_str));
+        Drawing {
+            session,
+            conversations,
+            limbs,
+            children,
+            agents,
+            context,
+            id_len,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.heading();
+        let mut pending: Vec<Branch> = self.roots();
+        while let Some(branch) = pending.pop() {
+            self.limb(&branch, &mut text);
+            let children = self
+                .children
+                .get(branch.limb)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let deep = branch.indent.chars().count() / 2 >= DEEPEST;
+            for (at, &child) in children.iter().enumerate().rev() {
+                let last = at + 1 == children.len();
+                let (fork, bar) = if last {
+                    ("╰─", "  ")
+                } else {
+                    ("├─", "│ ")
+                };
+                let bar = if deep { "" } else { bar };
+                pending.push(Branch {
+                    limb: child,
+                    indent: format!("{}{bar}", branch.indent),
+                    first: format!("{}{fork}", branch.indent),
+                });
+            }
+        }
+        self.loose_agents(&mut text);
+        text
+    }
+
+    fn heading(&self) -> String {
+        let info = self.session.info(None);
+        let title = info
+            .title
+            .as_ref()
+            .map_or("(no title)", |title| title.text.as_str());
+        let mut facts = vec![
+            info.project.path.clone(),
+            plural(info.messages, "message"),
+            plural(info.conversations as u64, "conversation"),
+        ];
+        if info.agents > 0 {
+            facts.push(plural(info.agents as u64, "sub-agent"));
+        }
+        let mut heading = format!(
+            "{}  {}\n{}\n",
+            paint(ID, self.session.files.id.as_str()),
+            paint(TITLE, title),
+            paint(DIM, &facts.join(" · "))
+        );
+        if info.flaws > 0 {
+            let kinds: Vec<String> = info
+                .flaw_kinds
+                .iter()
+                .map(|(kind, count)| format!("{count} {}", kind.as_str()))
+                .collect();
+            heading.push_str(&format!(
+                "{}\n",
+                paint(WARNING, &format!("! {}", kinds.join(", ")))
+            ));
+        }
+        heading.push('\n');
+        heading
+    }
+
+    fn roots(&self) -> Vec<Branch> {
+        let roots = self
+            .limbs
+            .iter()
+            .enumerate()
+            .filter(|(_, limb)| limb.parent.is_none());
+        let mut roots: Vec<Branch> = roots
+            .map(|(limb, _)| Branch {
+                limb,
+                indent: String::new(),
+                first: String::new(),
+            })
+            .collect();
+        roots.reverse();
+        roots
+    }
+
+    /// A limb's prompts, each with what came of it.
+    fn limb(&self, branch: &Branch, text: &mut String) {
+        let Some(limb) = self.limbs.get(branch.limb) else {
+            return;
+        };
+        let mut first = Some(branch.first.as_str());
+        let mut came = Came::default();
+        let outlines = self
+            .session
+            .logs
+            .first()
+            .map(|scan| scan.outlines.as_slice())
+            .unwrap_or_default();
+        for &at in &limb.entries {
+            let Some(outline) = outlines.get(at) else {
+                continue;
+            };
+            if outline.human || outline.kind == Kind::Compaction {
+                self.came(&mut came, branch, &mut first, text);
+                let left = first.take().unwrap_or(&branch.indent);
+                self.mark(outline, left, text);
+            }
+            came.add(outline);
+            for agent in self.agents.get(&(0, at)).into_iter().flatten() {
+                came.agents.push(agent);
+            }
+        }
+        self.came(&mut came, branch, &mut first, text);
+        if let Some(conversation) = limb.conversation.and_then(|at| self.conversations.get(at)) {
+            self.leaf(conversation, &branch.indent, text);
+        }
+    }
+
+    fn mark(&self, outline: &Outline, left: &str, text: &mut String) {
+        let id = outline
+            .id()
+            .map(|id| head(id.as_str(), self.id_len).to_owned())
+            .unwrap_or_default();
+        let time = outline
+            .time
+            .map(|time| self.context.clock.hour_minute(time))
+            .unwrap_or_default();
+        let (sign, words) = match outline.kind {
+            Kind::Compaction => (paint(TOOL, "◆").to_string(), "compacted".to_owned()),
+            _ => (
+                paint(USER, "●").to_string(),
+                outline
+                    .prompt()
+                    .unwrap_or_default()
+                    .replace(['\n', '\r'], " "),
+            ),
+        };
+        let room = self.context.out.width().map(|width| {
+            width
+                .saturating_sub(left.chars().count() + id.len() + time.len() + 8)
+                .max(20)
+        });
+        let safe = crate::render::text::safe(&words);
+        let words = match room {
+            Some(room) => truncate_end(&safe, room),
+            None => truncate_end(&safe, 100),
+        };
+        text.push_str(&format!(
+            "{}{sign} {} {words}  {}\n",
+            paint(DIM, left),
+            paint(ID, &id),
+            paint(DIM, &time)
+        ));
+    }
+
+    /// What came of a prompt: replies, tool calls, sub-agents.
+    fn came(
+        &self,
+        came: &mut Came<'_>,
+        branch: &Branch,
+        first: &mut Option<&str>,
+        text: &mut String,
+    ) {
+        let came = std::mem::take(came);
+        let mut facts = Vec::new();
+        if came.replies > 0 {
+            facts.push(if came.replies == 1 {
+                "1 reply".to_owned()
+            } else {
+                format!("{} replies", size::count(came.replies))
+            });
+        }
+        if came.calls > 0 {
+            facts.push(plural(came.calls, "tool call"));
+        }
+        if !facts.is_empty() {
+            let left = first.take().unwrap_or(&branch.indent);
+            text.push_str(&format!(
+                "{}\n",
+                paint(DIM, &format!("{left}│ {}", facts.join(", ")))
+            ));
+        }
+        for agent in came.agents {
+            self.agent(agent, &format!("{}│ ", branch.indent), text);
+        }
+    }
+
+    fn agent(&self, agent: &Agent, left: &str, text: &mut String) {
+        let mut pending = vec![(agent, left.to_owned())];
+        let mut drawn = 0;
+        while let Some((agent, left)) = pending.pop() {
+            // Agents that spawned each other in a ring exist only in damaged logs.
+            drawn += 1;
+            if drawn > self.session.agents.len() {
+                return;
+            }
+            let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect();
+            let what = if what.is_empty() {
+                "sub-agent".to_owned()
+            } else {
+                what.join(": ")
+            };
+            text.push_str(&format!(
+                "{}{} {} {}  {}\n",
+                paint(DIM, &left),
+                paint(TOOL, "↳"),
+                paint(ID, &agent_name(self.session, agent)),
+                paint(crate::render::style::PLAIN, &what),
+                paint(DIM, &plural(agent.messages as u64, "message")),
+            ));
+            if agent.strand.is_none() {
+                let below = self.agents.iter().filter(|((log, _), _)| *log == agent.log);
+                let mut below: Vec<&Agent> = below
+                    .flat_map(|(_, agents)| agents.iter().copied())
+                    .collect();
+                below.sort_by_key(|agent| std::cmp::Reverse(agent.call.map(|call| call.entry)));
+                pending.extend(below.into_iter().map(|agent| (agent, format!("{left}  "))));
+            }
+        }
+    }
+
+    fn leaf(&self, conversation: &ConversationInfo, indent: &str, text: &mut String) {
+        let id = format!(
+            "{}@{}",
+            head(self.session.files.id.as_str(), 8),
+            head(&conversation.leaf, self.id_len)
+        );
+        let mark = if conversation.resumes { "➤" } else { "╰" };
+        text.push_str(&format!(
+            "{}{} {}  {}\n",
+            paint(DIM, indent),
+            paint(if conversation.resumes { SUCCESS } else { DIM }, mark),
+            paint(ID, &id),
+            paint(DIM, &plural(conversation.messages as u64, "message")),
+        ));
+    }
+
+    /// Sub-agents that no call of this session accounts for.
+    fn loose_agents(&self, text: &mut String) {
+        let loose: Vec<&Agent> = self
+            .session
+            .agents
+            .iter()
+            .filter(|agent| agent.call.is_none())
+            .collect();
+        if loose.is_empty() {
+            return;
+        }
+        text.push_str(&format!(
+            "\n{}\n",
+            paint(DIM, "sub-agents that no tool call here accounts for")
+        ));
+        for agent in loose {
+            self.agent(agent, "  ", text);
+        }
+    }
+}
+
+/// What came of a prompt.
+#[derive(Default)]
+struct Came<'a> {
+    replies: u64,
+    calls: u64,
+    agents: Vec<&'a Agent>,
+    response: Option<annals::model::Key>,
+}
+
+impl Came<'_> {
+    fn add(&mut self, outline: &Outline) {
+        let Some(reply) = &outline.reply else { return };
+        // A reply may take several entries.
+        let again = reply.response.is_some() && reply.response == self.response;
+        self.replies += u64::from(!again);
+        self.response = reply.response;
+        self.calls += reply.calls.len() as u64;
+    }
+}

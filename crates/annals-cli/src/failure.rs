@@ -1,0 +1,88 @@
+//! Failures: what happened, where, and what to do next.
+
+use annals::Error;
+
+use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
+
+/// Prints an error and, where we know one, a way out.
+pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
+    match color {
+        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+        ColorChoice::Auto => {}
+    }
+    let text: Vec<String> = error.chain().map(ToString::to_string).collect();
+    // An error and its source often say the same: each is said once.
+    let mut said = String::new();
+    for part in text {
+        if !said.contains(&part) {
+            said = if said.is_empty() {
+                part
+            } else {
+                format!("{said}: {part}")
+            };
+        }
+    }
+    anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &said));
+    if let Some(Error::Ambiguous { candidates, .. }) = error.downcast_ref() {
+        for candidate in candidates.iter().take(20) {
+            anstream::eprintln!("  {}", paint(PLAIN, candidate));
+        }
+        if candidates.len() > 20 {
+            anstream::eprintln!("  … and {} more", candidates.len() - 20);
+        }
+    }
+    if let Some(hint) = hint(error) {
+        anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, &hint));
+    }
+}
+
+fn hint(error: &anyhow::Error) -> Option<String> {
+    let hint = match error.downcast_ref::<Error>()? {
+        Error::NotFound {
+            what: "session", ..
+        } => "`annals sessions` lists them; the path of a log works too".to_owned(),
+        Error::NotFound {
+            what: "message", ..
+        } => "`annals tree SESSION` shows the ids of its messages".to_owned(),
+        Error::NotFound { what: "layout", .. } => {
+            let names: Vec<&str> = annals::layout::LAYOUTS
+                .iter()
+                .map(|layout| layout.name())
+                .collect();
+            format!("known layouts: {}", names.join(", "))
+        }
+        Error::NotFound {
+            what: "deleted session",
+            ..
+        } => "`annals delete --list` shows what is in the trash".to_owned(),
+        Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
+        Error::BadId { .. } => {
+            "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
+        }
+        Error::Busy { .. } => "try again when the other program is done".to_owned(),
+        Error::Full { .. } => {
+            "make room and run the command again; what was there is untouched".to_owned()
+        }
+        Error::Poisoned { .. } => "check the disk, then run `annals check` on the file".to_owned(),
+        Error::Changed { .. } => "run the command again to see the new state".to_owned(),
+        Error::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                "check who owns it (ls -l), or name another root with --root".to_owned()
+            }
+            std::io::ErrorKind::ReadOnlyFilesystem => {
+                "the file system is read-only; copy the root elsewhere and name it with --root"
+                    .to_owned()
+            }
+            std::io::ErrorKind::NotFound => {
+                "check the path, or name another root with --root".to_owned()
+            }
+            _ => return None,
+        },
+        Error::Refused(why) if why.contains("being written by another program") => {
+            "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()
+        }
+        _ => return None,
+    };
+    Some(hint)
+}

@@ -1,0 +1,4 @@
+//! The program from outside: what it prints, and how it ends.
+
+mod look;
+mod program;

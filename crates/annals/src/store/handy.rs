@@ -1,0 +1,115 @@
+//! Short ways for a program that keeps its own sessions.
+//!
+//! Each is one call for what takes an inventory, a search and a fresh id otherwise. Nothing here
+//! can do what the longer ways cannot.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::layout::{NewSession, Spawn};
+use crate::model::{AgentId, SessionId};
+
+use super::inventory::SessionFiles;
+use super::{Session, SessionWriter, Store, Trashed, WriteOptions};
+
+impl Store {
+    /// Begins a session about a working directory in the first root, under a fresh id.
+    pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
+        let Some(root) = self.roots().first() else {
+            return Err(Error::refused("there is no root to begin a session in"));
+        };
+        let new = NewSession {
+            id: SessionId::new(&Uuid::new_v4().to_string())?,
+            cwd: cwd.to_owned(),
+            git_branch: None,
+        };
+        self.create(root, &new, WriteOptions::default())
+    }
+
+    /// Opens a session to go on writing: a unique beginning of its id, or the path of its log.
+    pub fn resume(&self, id: &str, options: WriteOptions) -> Result<SessionWriter> {
+        self.write(&self.files_of(id)?, options)
+    }
+
+    /// Reads a session whole: a unique beginning of its id, or the path of its log.
+    pub fn session(&self, id: &str) -> Result<Session> {
+        Session::read(self.files_of(id)?)
+    }
+
+    /// Reads only so much of a session's end as its last `messages` messages take.
+    pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
+        Session::read_tail(self.files_of(id)?, messages)
+    }
+
+    /// Copies everything that leads to a message, and the message, into a fresh session.
+    pub fn fork_at(&self, session: &Session, message: &str) -> Result<SessionId> {
+        let at = session.find_entry(message)?;
+        let path = session.tree().and_then(|tree| tree.path_to(at));
+        let path = path.ok_or_else(|| {
+            Error::refused(format!("`{message}` stands beside the tree of messages"))
+        })?;
+        let to = SessionId::new(&Uuid::new_v4().to_string())?;
+        self.fork(session, &path, to.clone(), None)?;
+        Ok(to)
+    }
+
+    /// Moves every session of one project to the trash, and nothing else.
+    ///
+    /// The project is named by the directory that its sessions record; neither a part of a path nor
+    /// the name of a folder is enough here. Sessions that cannot be read stay.
+    pub fn reset(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+        let sessions = self.of_project(project);
+        sessions
+            .iter()
+            .map(|files| self.delete(files, now))
+            .collect()
+    }
+
+    /// What [`Store::reset`] would move.
+    pub fn reset_plan(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+        let sessions = self.of_project(project);
+        let plans = sessions.iter().map(|files| self.deletion(files, now));
+        plans.collect()
+    }
+
+    fn of_project(&self, project: &str) -> Vec<SessionFiles> {
+        let inventory = self.inventory();
+        let rows = self.sessions(&inventory, &|_, _| ());
+        let sessions = inventory.sessions.into_iter().zip(rows);
+        sessions
+            .filter(|(_, row)| {
+                row.as_ref()
+                    .is_ok_and(|row| !row.project.guessed && row.project.path == project)
+            })
+            .map(|(files, _)| files)
+            .collect()
+    }
+
+    fn files_of(&self, id: &str) -> Result<SessionFiles> {
+        let inventory = self.inventory();
+        let target = self.find(&inventory, id)?;
+        match target.message {
+            None => Ok(target.files),
+            Some(_) => Err(Error::refused(format!(
+                "`{id}` names a message; a session is wanted"
+            ))),
+        }
+    }
+}
+
+impl SessionWriter {
+    /// Begins a sub-agent under a fresh id for a tool call of this session.
+    ///
+    /// The call's own entry must be written too: it is what readers tie the sub-agent to.
+    pub fn delegate(&self, call: &str, kind: &str, description: &str) -> Result<SessionWriter> {
+        let unique = Uuid::new_v4().simple().to_string();
+        let agent = format!("a{}", unique.get(..16).unwrap_or(&unique));
+        self.spawn(&Spawn {
+            agent: AgentId::new(&agent)?,
+            kind: kind.to_owned(),
+            description: description.to_owned(),
+            call: Some(call.to_owned()),
+        })
+    }
+}
