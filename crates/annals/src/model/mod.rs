@@ -15,7 +15,7 @@ mod todo;
 mod usage;
 
 pub use artifact::{Artifact, ArtifactKind};
-pub use body::{Block, Body, FileBackup, FileChange, Message, Role, TitleSource};
+pub use body::{Block, Body, FileBackup, FileChange, Message, Role, SYNTHETIC, TitleSource};
 pub use draft::Draft;
 pub use entry::{Entry, Place, Span};
 pub use flaw::{Flaw, FlawKind};

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::model::{FlawKind, Key, Project, SessionId, TitleSource, Usage};
+use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
 use super::log::Opening;
@@ -292,10 +292,7 @@ impl<'a> Responses<'a> {
     fn add(&mut self, outline: &'a crate::model::Outline) {
         let Some(reply) = &outline.reply else { return };
         let Some(usage) = reply.usage else { return };
-        let model = reply
-            .model
-            .as_deref()
-            .filter(|model| *model != "<synthetic>");
+        let model = reply.model.as_deref().filter(|model| *model != SYNTHETIC);
         let fresh = Response {
             usage,
             model,
@@ -385,9 +382,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             .reply
             .as_ref()
             .and_then(|reply| reply.model.as_deref());
-        if let Some(model) =
-            model.filter(|model| *model != "<synthetic>" && !models.contains(*model))
-        {
+        if let Some(model) = model.filter(|model| *model != SYNTHETIC && !models.contains(*model)) {
             models.insert(model.to_owned());
         }
     }

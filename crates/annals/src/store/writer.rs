@@ -188,11 +188,11 @@ impl Store {
             file: None,
         };
         log.locked(|handle| {
-            let newest = tail.find(&files.root, &file.path, handle)?;
+            let window = tail.find(&files.root, &file.path, handle)?;
             if options.live {
                 return Ok(());
             }
-            refuse_live(&file.path, handle, newest.as_ref())
+            refuse_live(&files.root, file, handle, &window)
         })?;
         Ok(SessionWriter {
             root: files.root.clone(),
@@ -510,7 +510,7 @@ impl SessionWriter {
 
 impl Tail {
     /// Finds where the log goes on, in its last kilobytes.
-    fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<Option<Entry>> {
+    fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<Window> {
         let log = self.head.log.clone();
         let end = handle
             .metadata()
@@ -523,20 +523,27 @@ impl Tail {
         }
         let tree = &window.tree;
         let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-        let mut ends = resumed.map_or_else(
-            || (0..outlines.len()).collect(),
-            |conversation| tree.last_turn(conversation).to_vec(),
-        );
-        ends.sort_unstable();
+        let mut ends = match resumed {
+            None => (0..outlines.len()).collect(),
+            // Upwards from the end; within the last turn it is the file's order that counts.
+            Some(conversation) => {
+                let mut path = tree.path(conversation);
+                let above = path
+                    .len()
+                    .saturating_sub(tree.last_turn(conversation).len());
+                path.get_mut(above..).unwrap_or_default().sort_unstable();
+                path
+            }
+        };
         // The last that the agent program knows: it would not follow a link to any other.
+        ends.retain(|&at| !window.salvaged(at));
         let entry = |at| window.entry(root, &log, at);
         let leaf = ends.into_iter().rev().filter_map(entry).find(in_tree);
         self.head.leaf = leaf.and_then(|leaf| leaf.id);
         self.head.anchored = window.scan.whole || window.named;
         self.end = end;
         self.file = identity(handle);
-        let last = outlines.len().checked_sub(1);
-        Ok(last.and_then(|at| window.entry(root, &log, at)))
+        Ok(window)
     }
 
     /// Reads what others appended since.
@@ -587,6 +594,8 @@ impl Tail {
         }
         for entry in sink.found {
             let moves = match &entry.body {
+                // Its program cannot read what we can salvage from it.
+                Body::Opaque { flaw: Some(_), .. } => true,
                 Body::Resume { leaf } => Some(leaf) != self.head.leaf.as_ref(),
                 _ => self.head.takes(&entry) && entry.parent != self.head.leaf,
             };
@@ -707,28 +716,34 @@ fn decode<'a>(
 }
 
 /// Two programs on one session make two branches; that must be asked for.
-fn refuse_live(path: &Path, handle: &File, newest: Option<&Entry>) -> Result<()> {
-    let Some(newest) = newest.filter(|entry| entry.program.as_deref() != Some(PROGRAM)) else {
-        return Ok(());
-    };
+fn refuse_live(root: &Root, file: &FoundFile, handle: &File, window: &Window) -> Result<()> {
     let age = handle
         .metadata()
         .and_then(|metadata| metadata.modified())
         .ok()
         .and_then(|time| SystemTime::now().duration_since(time).ok());
-    let entry_age = newest
-        .time
-        .map(|time| Timestamp::now().duration_since(time));
-    let touched = age.is_some_and(|age| age < LIVE);
-    let written = entry_age.is_some_and(|age| age.unsigned_abs() < LIVE);
-    if touched && written {
-        return Err(Error::refused(format!(
-            "{} is being written by another program (last entry {} s ago)",
-            path.display(),
-            entry_age.map_or(0, |age| age.as_secs())
-        )));
+    if age.is_none_or(|age| age >= LIVE) {
+        return Ok(());
     }
-    Ok(())
+    let now = Timestamp::now();
+    let age = |time: Timestamp| now.duration_since(time).unsigned_abs();
+    // Not all lines have a time, so the last one may tell nothing.
+    let recent = window.scan.outlines.iter().enumerate().rev();
+    let mut recent = recent.filter_map(|(at, outline)| Some((at, age(outline.time?))));
+    let foreign = recent.find(|(at, age)| {
+        *age < LIVE
+            && window
+                .entry(root, &file.artifact, *at)
+                .is_some_and(|entry| entry.program.as_deref() != Some(PROGRAM))
+    });
+    match foreign {
+        None => Ok(()),
+        Some((_, age)) => Err(Error::refused(format!(
+            "{} is being written by another program (last entry {} s ago)",
+            file.path.display(),
+            age.as_secs()
+        ))),
+    }
 }
 
 fn plan(writer: &dyn Writer, head: &Head, change: &Change, now: Option<Timestamp>) -> Result<Plan> {

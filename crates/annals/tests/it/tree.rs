@@ -494,6 +494,20 @@ fn each_fixture_has_the_conversations_and_flaws_of_its_notes() {
             "two-roots",
             &[TURN, &["another beginning", "another answer"]],
         ),
+        // Damage with nothing lost: what is whole within it is in its place.
+        flawed("glued-records", &[TWO], &[(F::Glued, 2)]),
+        flawed("nul-runs", &[TWO], &[(F::NulRun, 3), (F::NulRun, 4)]),
+        flawed(
+            "torn-then-glued",
+            &[&[
+                "question 1",
+                "answer 1",
+                "question 2",
+                "question 3",
+                "answer 3",
+            ]],
+            &[(F::Glued, 4)],
+        ),
         plain("unknown-files", &[TURN]),
         plain("unknown-type-parent", &[TWO]),
         plain(
@@ -764,7 +778,7 @@ mod scale {
         });
         outline.key = Some(key(n));
         outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             outline.kind = Kind::User;
             outline.human = true;
             outline.facts.push(Fact::Prompt("a prompt".into()));

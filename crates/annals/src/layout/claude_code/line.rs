@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::model::{AgentId, Artifact, EntryId, Key, Usage};
+use crate::layout::Record;
+use crate::model::{AgentId, Artifact, EntryId, Flaw, FlawKind, Key, Usage};
 
 object! {
     struct Line<'a> {
@@ -26,7 +27,7 @@ object! {
         "entrypoint" => entrypoint: Text<'a>,
         "requestId" => request: Text<'a>,
         "message" => message: Said<'a>,
-        "toolUseResult" => result: ToolOutcome<'a>,
+        "toolUseResult" => result: Raw<'a>,
         "leafUuid" => leaf: Text<'a>,
         "summary" => summary: Text<'a>,
         "customTitle" => custom_title: Text<'a>,
@@ -175,6 +176,20 @@ impl Line<'_> {
             .map(EntryId::new)
     }
 
+    /// What the client kept of a tool's result beside the result itself.
+    pub(super) fn outcome(&self) -> ToolOutcome<'_> {
+        // Most are long and say nothing that we look for.
+        let says = |name: &str| {
+            let raw = self.result.0.unwrap_or_default();
+            memchr::memmem::find(raw.as_bytes(), name.as_bytes()).is_some()
+        };
+        if says("agentId") || says("persistedOutputPath") {
+            self.result.read()
+        } else {
+            ToolOutcome::default()
+        }
+    }
+
     pub(super) fn is_compaction(&self) -> bool {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
@@ -191,7 +206,7 @@ impl Line<'_> {
             || self.sidechain.0
             || self.compact_summary.0
             || content.results
-            || self.result.agent.get().is_some();
+            || self.result.is_some();
         if other {
             None
         } else {
@@ -252,6 +267,19 @@ pub(super) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
         Some(text) => text.parse().ok(),
         None => Timestamp::from_millisecond(raw.count().ok()??.try_into().ok()?).ok(),
     }
+}
+
+/// The records within a damaged line, by what is wrong with it.
+pub(super) fn salvage<'a>(record: &Record<'a>, flaw: Option<&Flaw>) -> Vec<Record<'a>> {
+    let holds = |flaw: &Flaw| matches!(flaw.kind, FlawKind::Glued | FlawKind::NulRun);
+    if !flaw.is_some_and(holds) {
+        return Vec::new();
+    }
+    record.pieces(|object| {
+        let line: Line<'_> = serde_json::from_str(object).unwrap_or_default();
+        let named = [&line.uuid, &line.session, &line.leaf];
+        line.kind.filled().is_some() && named.iter().any(|text| text.filled().is_some())
+    })
 }
 
 /// Texts that the client itself puts in the user's place.

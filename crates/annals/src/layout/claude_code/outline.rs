@@ -7,7 +7,7 @@ use crate::model::{
 };
 
 use super::decode;
-use super::line::{Line, Lines, is_error_summary, opening};
+use super::line::{Line, Lines, is_error_summary, opening, salvage};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -15,10 +15,14 @@ object! {
 
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let flaws_before = out.flaws.len();
         let read = record.object(out, |text| {
             Ok(self.sketch(&serde_json::from_str(text)?, record.span))
         });
         let Some((outline, bad_usage)) = read else {
+            for piece in salvage(record, out.flaws.get(flaws_before)) {
+                self.outline(&piece, out);
+            }
             return;
         };
         if let Some(detail) = bad_usage {
@@ -119,7 +123,7 @@ impl Line<'_> {
 
     /// The sub-agent that a tool result speaks of.
     pub(super) fn spawned(&self) -> Option<AgentId> {
-        AgentId::new(self.result.agent.filled()?).ok()
+        AgentId::new(self.outcome().agent.filled()?).ok()
     }
 
     /// What a line beside the tree says.
