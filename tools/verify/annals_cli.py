@@ -37,7 +37,8 @@ class Annals:
         command = self.command + ["--root", "claude-code:%s" % self.root, *map(str, arguments)]
         done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, encoding="utf-8", check=False)
-        if done.returncode != 0:
+        # 1 means that nothing was found, which is an answer.
+        if done.returncode not in (0, 1):
             raise AnnalsError("annals %s: exit code %d\n%s" % (
                 " ".join(map(str, arguments)), done.returncode, done.stderr.strip()[:2000]))
         return done.stdout

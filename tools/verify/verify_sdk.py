@@ -38,6 +38,8 @@ TITLE_CUT = 40
 # Why an answer may differ. The key is what is printed; the text goes into the page.
 REASONS = {
     "empty file": "The SDK skips logs of 0 bytes; annals lists them as empty sessions.",
+    "no log": "The session's log is gone and only a sub-agent's is left: annals lists what there is, the SDK does not see it.",
+    "lone surrogate": "Half of a surrogate pair cannot be printed: annals shows U+FFFD, Python keeps the half.",
     "side chain first": "The SDK takes a log whose first line has isSidechain for a sub-agent's and skips it; "
                         "annals judges by the file's name.",
     "nothing to show": "The SDK skips a log in which its 64 KB windows hold no title, last prompt, summary or prompt; "
@@ -194,7 +196,7 @@ def compare_root(sdk, annals, fixture, report):
 def absent_reason(facts):
     """Why the SDK does not list a log that annals lists."""
     if facts is None:
-        return None
+        return "no log"
     if not facts.data:
         return "empty file"
     if b'"isSidechain":true' in facts.data.split(b"\n", 1)[0]:
@@ -217,6 +219,8 @@ def compare_title(fixture, session, theirs, ours, facts, report):
     if not same and not theirs.custom_title:
         if facts.data.startswith(BOM):
             reason = "byte order mark"
+        elif title == re.sub("[\ud800-\udfff]", "\ufffd", theirs.summary):
+            reason = "lone surrogate"
         elif theirs.summary == facts.last("lastPrompt"):
             reason = "last prompt"
         elif re.match(r'API Error: \d+ \{"type":"error"', theirs.summary):

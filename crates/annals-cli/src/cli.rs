@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 
 /// What every command understands.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Look here instead of the default places; may be given several times
     #[arg(long, global = true, value_name = "[LAYOUT:]PATH")]

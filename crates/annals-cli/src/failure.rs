@@ -56,6 +56,23 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             what: "deleted session",
             ..
         } => "`annals delete --list` shows what is in the trash".to_owned(),
+        Error::NotFound {
+            what: "sub-agent", ..
+        } => "`annals tree SESSION` shows the sub-agents of a session".to_owned(),
+        Error::NotFound {
+            what: "project", ..
+        } => "`annals projects` lists them".to_owned(),
+        Error::NotFound {
+            what: "saved file", ..
+        } => "`annals files SESSION` lists them".to_owned(),
+        Error::NotFound {
+            what: "tool output",
+            ..
+        } => "`annals files SESSION --outputs` lists them".to_owned(),
+        Error::NotFound { what: "plan", .. } => "`annals plans` lists them".to_owned(),
+        Error::Ambiguous {
+            what: "project", ..
+        } => "give its path or its id".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
         Error::BadId { .. } => {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
@@ -73,6 +90,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             std::io::ErrorKind::ReadOnlyFilesystem => {
                 "the file system is read-only; copy the root elsewhere and name it with --root"
                     .to_owned()
+            }
+            std::io::ErrorKind::NotADirectory => {
+                "a root is a directory; name another with --root".to_owned()
             }
             std::io::ErrorKind::NotFound => {
                 "check the path, or name another root with --root".to_owned()

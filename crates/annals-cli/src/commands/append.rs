@@ -7,7 +7,7 @@ use std::path::Path;
 use annals::jsonl::Durability;
 use annals::model::{Block, Body, Draft, Entry, EntryId};
 use annals::store::{Session, SessionFiles, WriteOptions};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -19,13 +19,13 @@ use crate::render::style::{DIM, ID, paint};
 /// Adds messages to a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without -m, messages come from standard input, one JSON object a line, in the shape of the Messages API:
+Without -m, messages come from standard input, one JSON object a line, as in the Messages API:
   {\"role\": \"user\", \"content\": \"Run it.\"}
   {\"role\": \"assistant\", \"model\": \"…\", \"content\": [{\"type\": \"thinking\", \"thinking\": \"…\"},
    {\"type\": \"tool_use\", \"id\": \"toolu_1\", \"name\": \"Bash\", \"input\": {\"command\": \"make\"}}]}
   {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"toolu_1\", \"content\": \"ok\"}]}
-A message may also say usage, stop_reason, message_id, request_id, timestamp, id and parent. All lines are
-checked first and written in one go, or nothing is. Each block becomes an entry of its own.
+A message may also say usage, stop_reason, message_id, request_id, timestamp, id and parent.
+All lines are checked first and written in one go, or nothing is. Each block becomes an entry.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'
@@ -116,8 +116,8 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         }
         (given, named) => given.as_ref().or(named.as_ref()),
     };
-    let mut drafts = match &args.message {
-        Some(text) => vec![one(args, text)?],
+    let (mut drafts, lines) = match &args.message {
+        Some(text) => (vec![one(args, text)?], Vec::new()),
         None => from_stdin()?,
     };
     place(
@@ -125,6 +125,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         args.agent.as_deref(),
         at.map(String::as_str),
         &mut drafts,
+        &lines,
     )?;
     let options = WriteOptions {
         durability: match args.durability {
@@ -190,19 +191,21 @@ fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
     Ok(draft)
 }
 
-fn from_stdin() -> Result<Vec<Draft>> {
+/// Drafts, and the line that each stands on.
+fn from_stdin() -> Result<(Vec<Draft>, Vec<usize>)> {
     if std::io::stdin().is_terminal() {
         bail!(
             "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
         );
     }
     let drafts = draft::parse(&input::stdin("messages")?)?;
+    let (lines, drafts): (Vec<usize>, Vec<Draft>) = drafts.into_iter().unzip();
     if drafts.is_empty() {
         bail!(
             "nothing to append: standard input is empty; give a message with -m TEXT, or JSON lines (see --help)"
         );
     }
-    Ok(drafts)
+    Ok((drafts, lines))
 }
 
 /// Finds the entries that drafts hang from, and refuses ids that are taken.
@@ -213,6 +216,7 @@ fn place(
     agent: Option<&str>,
     at: Option<&str>,
     drafts: &mut [Draft],
+    lines: &[usize],
 ) -> Result<()> {
     if let (Some(at), Some(first)) = (at, drafts.first_mut()) {
         if first.parent.is_some() {
@@ -238,17 +242,24 @@ fn place(
     // A sub-agent that is not there is told when its log is opened.
     let Some(log) = log else { return Ok(()) };
     let mut known: HashSet<EntryId> = HashSet::new();
-    for draft in drafts {
+    for (at, draft) in drafts.iter_mut().enumerate() {
+        let place = || match lines.get(at) {
+            Some(line) => format!("nothing was written: standard input, line {line}"),
+            None => "nothing was written".to_owned(),
+        };
         if let Some(parent) = draft.parent.take() {
             draft.parent = Some(match known.contains(&parent) {
                 true => parent,
-                false => input::entry(&session, log, parent.as_str())?.1,
+                false => {
+                    let found = input::entry(&session, log, parent.as_str());
+                    found.with_context(place)?.1
+                }
             });
         }
-        if let Some(id) = &draft.id {
-            if !known.insert(id.clone()) || has(&session, log, id) {
-                bail!("there is an entry with the id {id} already; nothing was written");
-            }
+        if let Some(id) = &draft.id
+            && (!known.insert(id.clone()) || has(&session, log, id))
+        {
+            bail!("{}: there is an entry with the id {id} already", place());
         }
     }
     Ok(())

@@ -18,8 +18,8 @@ use crate::render::table::{Cell, Column, Table};
 /// Moves sessions to the trash.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session goes with everything that belongs to it: sub-agents, todos, saved files, long outputs. Nothing
-is moved without --apply, and everything can be put back with --undo.
+A session goes with everything that belongs to it: sub-agents, todos, saved files, long outputs.
+Nothing is moved without --apply, and everything can be put back with --undo.
 
 Examples:
   annals delete 8c549c46                       what would be moved
@@ -115,17 +115,19 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         size::bytes(done.iter().map(bytes).sum())
     );
     if args.apply {
-        let undo = done
-            .first()
-            .map_or_else(String::new, |trashed| trashed.session.clone());
         context.out.line(format_args!(
             "{} moved to the trash: {sum}",
             paint(SUCCESS, "✓")
         ))?;
-        context.out.line(format_args!(
-            "`annals delete --undo {}` puts it back",
-            paint(ID, &undo)
-        ))?;
+        match done.as_slice() {
+            [only] => context.out.line(format_args!(
+                "`annals delete --undo {}` puts it back",
+                paint(ID, &only.session)
+            ))?,
+            _ => context
+                .out
+                .line("`annals delete --list` shows them, `--undo ID` puts one back")?,
+        }
     } else {
         context.out.line(format_args!(
             "{} {sum}",

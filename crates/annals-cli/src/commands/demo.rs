@@ -20,8 +20,8 @@ use history::Written;
 /// Makes a sample history and shows what can be done with it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The sample is written by annals' own writers into a directory of its own and stays there, so that the
-commands that are suggested at the end work. Your own history is neither read nor changed.
+The sample is written by annals' own writers into a directory of its own and stays there, so
+that the commands suggested at the end work. Your own history is neither read nor changed.
 
 Examples:
   annals demo

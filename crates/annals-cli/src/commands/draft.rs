@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
 /// The members that a draft may have.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 12] = [
     "role",
     "content",
     "model",
@@ -30,7 +30,6 @@ const MEMBERS: [&str; 13] = [
     "request_id",
     "type",
     "stop_sequence",
-    "human",
 ];
 
 /// Longest id of an entry that we write.
@@ -56,19 +55,15 @@ impl fmt::Display for BadDraft {
 
 impl std::error::Error for BadDraft {}
 
-/// Reads every line of `text`. Blank lines are skipped.
-pub(crate) fn parse(text: &str) -> Result<Vec<Draft>, BadDraft> {
+/// Reads every line of `text`, and gives each draft with its line. Blank lines are skipped.
+pub(crate) fn parse(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut drafts = Vec::new();
     for (at, line) in text.split('\n').enumerate() {
         if !line.trim().is_empty() {
-            drafts.extend(
-                Line {
-                    text: line,
-                    number: at + 1,
-                }
-                .drafts()?,
-            );
+            let number = at + 1;
+            let found = Line { text: line, number }.drafts()?;
+            drafts.extend(found.into_iter().map(|draft| (number, draft)));
         }
     }
     Ok(drafts)
@@ -376,7 +371,7 @@ impl<'a> Line<'a> {
         if raw.get() == "null" {
             return Ok(None);
         }
-        let tokens: Tokens = self.object(raw.get(), "`usage`")?;
+        let tokens: Tokens = self.object(raw.get(), "counts of tokens in `usage`")?;
         let all = tokens.cache_creation_input_tokens.unwrap_or(0);
         let (short, long) = match &tokens.cache_creation {
             Some(writes) => (
@@ -476,9 +471,13 @@ impl<'a> Line<'a> {
         if !start.starts_with('{') {
             // Broken JSON is told as such, anything else as what it should have been.
             self.read::<IgnoredAny>(json, what)?;
+            let shape = match self.offset(json) {
+                0 => format!("; expected {SHAPE}"),
+                _ => String::new(),
+            };
             return Err(self.bad_at(
                 self.offset(start),
-                format!("{what} must be a JSON object; expected {SHAPE}"),
+                format!("{what} must be a JSON object{shape}"),
             ));
         }
         self.read(json, what)

@@ -1,6 +1,5 @@
 //! `annals files`
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use annals::jsonl;
@@ -330,9 +329,10 @@ fn diff_one(file: &SavedFile, numbers: &[u64], context: &mut Context) -> Result<
         Some(number) => side(choose(file, Some(*number))?)?,
         None => on_disk(Path::new(&file.path))?,
     };
-    let text = diff::unified(&file.path, &old, &new, context.out.width());
+    let shown = file.path.trim_start_matches('/');
+    let text = diff::unified(shown, &old, &new, context.out.width());
     if context.json {
-        let text = diff::unified(&file.path, &old, &new, None);
+        let text = diff::unified(shown, &old, &new, None);
         let plain = anstream::adapter::strip_str(&text).to_string();
         context
             .out
@@ -412,7 +412,7 @@ fn told(
 
 /// Bytes as they are for a program; for a terminal, nothing it would obey.
 fn print(bytes: &[u8], context: &mut Context) -> Result<()> {
-    if std::io::stdout().is_terminal() {
+    if context.out.is_terminal() {
         let text = prose(&String::from_utf8_lossy(bytes), None);
         context.out.text(text)?;
     } else {

@@ -15,8 +15,8 @@ use crate::render::style::{DIM, ID, paint};
 /// Copies a conversation into a session of its own.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The copy holds the chosen conversation only, up to and including the message. The session it comes from
-is not touched.
+The copy holds the chosen conversation only, up to and including the message. The session it
+comes from is not touched.
 
 Examples:
   annals fork 8c549c46                            the conversation that would be resumed

@@ -96,7 +96,7 @@ fn read(context: &mut Context) -> Vec<Row> {
         }
     }
     rows.reverse();
-    rows.sort_by(|a: &Row, b: &Row| b.time.cmp(&a.time));
+    rows.sort_by_key(|row: &Row| std::cmp::Reverse(row.time));
     rows
 }
 

@@ -56,8 +56,9 @@ pub(crate) fn filled<'a>(text: &'a str, what: &str) -> Result<&'a str> {
 }
 
 /// Refuses an id that a session has already, in whatever folder.
-pub(crate) fn check_unused(context: &mut Context, id: &SessionId) -> Result<()> {
-    let inventory = context.inventory();
+pub(crate) fn check_unused(context: &Context, id: &SessionId) -> Result<()> {
+    // A root that is to be is no trouble here.
+    let inventory = context.store.inventory();
     match inventory.sessions.iter().find(|files| files.id == *id) {
         Some(files) => bail!(
             "there is a session {id} already: {}",

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
                     Err(error) => context.warn(&error),
                 }
             }
-            notes.sort_by(|a, b| b.entry.time.cmp(&a.entry.time));
+            notes.sort_by_key(|note| std::cmp::Reverse(note.entry.time));
         }
     }
     if context.json {

@@ -360,16 +360,26 @@ fn print(
     context: &mut Context,
 ) -> Result<()> {
     header(session, selection, end_only, context)?;
+    if let Some(agent) = &args.agent {
+        agent_header(session, find_agent(session, agent)?, context)?;
+        context.out.blank()?;
+    }
     if selection.entries.is_empty() {
         context.out.line("Nothing fits.")?;
         return Ok(());
     }
     let spawned = spawned(session, selection.log);
     let mut speaker: Option<(Role, Option<String>)> = None;
+    let mut first = true;
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
         let offset = entry.span.offset;
-        pages.push(page(entry, args, context, &mut speaker));
+        let page = page(entry, args, context, &mut speaker);
+        if page.begins && !first {
+            pages.push("\n".to_owned());
+        }
+        first = false;
+        pages.push(page.text);
         for agent in spawned.get(&offset).into_iter().flatten() {
             pages.push(agent_line(session, agent));
         }
@@ -392,6 +402,22 @@ fn print(
         );
         context.out.line(paint(WARNING, &text))?;
     }
+    Ok(())
+}
+
+/// What a sub-agent is, above what it said.
+fn agent_header(session: &Session, agent: &Agent, context: &mut Context) -> Result<()> {
+    let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let name = agent_name(session, agent);
+    context.out.line(format_args!(
+        "{} {}  {}",
+        paint(DIM, "sub-agent"),
+        paint(ID, &name),
+        paint(TITLE, &what.join(": "))
+    ))?;
     Ok(())
 }
 
@@ -498,6 +524,13 @@ pub(crate) fn agent_name(session: &Session, agent: &Agent) -> String {
     }
 }
 
+/// An entry as people read it.
+struct Page {
+    text: String,
+    /// It has a heading of its own.
+    begins: bool,
+}
+
 /// One entry as people read it. `speaker` is who spoke before: a reply in several entries gets one
 /// heading.
 fn page(
@@ -505,7 +538,7 @@ fn page(
     args: &ShowArgs,
     context: &Context,
     speaker: &mut Option<(Role, Option<String>)>,
-) -> String {
+) -> Page {
     let width = context.out.width();
     let time = entry
         .time
@@ -520,7 +553,10 @@ fn page(
         Body::Message(message) => message,
         body => {
             *speaker = None;
-            return aside(body, &time, &id, width);
+            return Page {
+                text: aside(body, &time, &id, width),
+                begins: true,
+            };
         }
     };
     let mut page = String::new();
@@ -536,6 +572,7 @@ fn page(
     if !goes_on {
         let role = match message.role {
             Role::User if message.compact_summary => "summary",
+            Role::User if entry.sidechain && !message.meta => "task",
             Role::User if !message.human => "client",
             role => role.as_str(),
         };
@@ -544,9 +581,6 @@ fn page(
             .into_iter()
             .filter(|text| !text.is_empty())
             .collect();
-        if speaker.is_some() || !results_only && message.role == Role::Assistant {
-            page.push('\n');
-        }
         page.push_str(&message::heading(role, &time, &extras));
     }
     for block in &message.blocks {
@@ -563,7 +597,10 @@ fn page(
     if !results_only {
         *speaker = Some(same);
     }
-    page
+    Page {
+        text: page,
+        begins: !goes_on,
+    }
 }
 
 fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {

@@ -4,6 +4,7 @@ use annals::model::{ArtifactKind, Body, SessionId, Todo, TodoStatus};
 use annals::store::{Inventory, Session, SessionFiles};
 use anyhow::Result;
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
@@ -51,6 +52,7 @@ struct Row<'a> {
 pub(super) struct Listed {
     session: SessionId,
     title: Option<String>,
+    updated: Option<Timestamp>,
     agent: String,
     orphaned: bool,
     /// With their numbers, which stay when some are left out.
@@ -67,6 +69,7 @@ impl Listed {
         Listed {
             session: files.id.clone(),
             title,
+            updated: None,
             agent,
             orphaned: false,
             todos: numbered(todos),
@@ -183,10 +186,13 @@ pub(super) fn print(context: &mut Context, lists: &[Listed], id_len: usize) -> R
 fn of_session(files: &SessionFiles) -> annals::Result<Vec<Listed>> {
     let session = Session::read(files.clone())?;
     let title = session.title().map(|title| title.text);
+    let updated = session.info(None).updated;
     let lists = session.todos()?.into_iter();
-    Ok(lists
-        .map(|(agent, todos)| Listed::new(files, title.clone(), agent, todos))
-        .collect())
+    let listed = lists.map(|(agent, todos)| Listed {
+        updated,
+        ..Listed::new(files, title.clone(), agent, todos)
+    });
+    Ok(listed.collect())
 }
 
 fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed> {
@@ -217,6 +223,8 @@ fn of_all(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Listed
             Err(error) => context.warn(&error),
         }
     }
+    // The most recent session first; an agent's lists stay together.
+    lists.sort_by_key(|list| std::cmp::Reverse(list.updated));
     if all {
         lists.extend(orphaned(context, inventory));
     }
@@ -274,6 +282,7 @@ fn orphaned(context: &mut Context, inventory: &Inventory) -> Vec<Listed> {
             None => lists.push(Listed {
                 session: session.clone(),
                 title: None,
+                updated: None,
                 agent: agent.to_owned(),
                 orphaned: true,
                 todos: numbered(todos),

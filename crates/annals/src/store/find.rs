@@ -128,6 +128,12 @@ fn root_above(path: &Path) -> Option<Root> {
 
 /// A log outside of any tree. It can be read and appended to; nothing else belongs to it.
 fn alone(path: PathBuf, id: FileId) -> Result<SessionFiles> {
+    if path.extension().is_none_or(|ending| ending != "jsonl") {
+        return Err(Error::refused(format!(
+            "{} is not a log: logs end in .jsonl",
+            path.display()
+        )));
+    }
     let stem = path
         .file_stem()
         .and_then(|stem| stem.to_str())

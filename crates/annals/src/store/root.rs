@@ -52,6 +52,18 @@ impl Root {
         {
             return Root::new(name, path);
         }
+        // `word:path` that is no path was meant to name a layout.
+        if let Some((name, _)) = text.split_once(':')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+            && !Path::new(text).exists()
+        {
+            return Err(Error::NotFound {
+                what: "layout",
+                id: name.to_owned(),
+            });
+        }
         Root::sniff(Path::new(text))
     }
 

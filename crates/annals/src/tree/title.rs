@@ -107,20 +107,21 @@ impl<'a> Titles<'a> {
         })
     }
 
-    /// The title of the session: that of the conversation which would be resumed.
+    /// The title of the session: that of the conversation which would be resumed; without a given
+    /// title or a summary, the first prompt of the file.
     pub fn session(&self) -> Option<Title> {
         let conversations = &self.tree.conversations;
         let resumed = self.tree.resume.and_then(|at| conversations.get(at));
-        let other = || {
-            conversations
-                .iter()
-                .rev()
-                .find_map(|conversation| self.title(conversation))
+        let title = resumed.and_then(|conversation| self.title(conversation));
+        let named = title.filter(|title| title.source > TitleSource::Prompt);
+        let first = || {
+            let text = self.outlines.iter().find_map(Outline::prompt)?;
+            Some(Title {
+                text: shorten(text),
+                source: TitleSource::Prompt,
+            })
         };
-        resumed
-            .and_then(|conversation| self.title(conversation))
-            .or_else(other)
-            .or(self.given.clone())
+        named.or_else(|| self.given.clone()).or_else(first)
     }
 }
 

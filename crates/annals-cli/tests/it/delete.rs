@@ -1,0 +1,142 @@
+//! delete.
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+const FIRST: &str = "00000000-0000-4000-8000-000000000001";
+const SECOND: &str = "00000001-0000-4000-8000-000000000002";
+const THIRD: &str = "00000002-0000-4000-8000-000000000003";
+
+/// Two sessions of one project and one of another.
+fn three() -> Stage {
+    let stage = Stage::empty();
+    for (id, cwd) in [
+        (FIRST, "/home/dev/one"),
+        (SECOND, "/home/dev/one"),
+        (THIRD, "/home/dev/other/one.x"),
+    ] {
+        stage
+            .annals(&["new", "--id", id, "--cwd", cwd, "-m", "question"])
+            .fine();
+    }
+    stage.annals(&["todo", FIRST, "add", "something"]).fine();
+    stage
+}
+
+#[test]
+fn a_plan_changes_nothing_and_a_deletion_can_be_undone() {
+    let stage = three();
+    let before = stage.tree();
+    assert_snapshot!("delete_plan", stage.annals(&["delete", FIRST, "00000001"]));
+    assert_snapshot!(
+        "delete_plan_json",
+        stage.annals(&["delete", FIRST, FIRST, "--json"])
+    );
+    assert!(stage.tree() == before);
+    assert_snapshot!("delete_list_empty", stage.annals(&["delete", "--list"]));
+    assert_snapshot!("delete_apply", stage.annals(&["delete", FIRST, "--apply"]));
+    assert_eq!(
+        stage.annals(&["sessions", "--json"]).json()["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    // The width of a column depends on where temporary files go.
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(" {2,}", "  ");
+    settings.bind(|| assert_snapshot!("delete_list", stage.annals(&["delete", "--list"])));
+    assert_snapshot!(
+        "delete_list_json",
+        stage.annals(&["delete", "--list", "--json"])
+    );
+    assert_snapshot!(
+        "delete_again",
+        stage.refused(&["delete", FIRST, "--apply"], "")
+    );
+    assert_snapshot!(
+        "delete_undo",
+        stage.annals(&["delete", "--undo", "00000000"])
+    );
+    assert!(stage.tree() == before);
+    assert_snapshot!(
+        "delete_undo_unknown",
+        stage.refused(&["delete", "--undo", "00000000"], "")
+    );
+}
+
+#[test]
+fn a_deletion_that_is_applied_has_the_shape_of_its_plan() {
+    let stage = three();
+    let plan = stage.annals(&["delete", FIRST, "--json"]).json();
+    let done = stage.annals(&["delete", FIRST, "--apply", "--json"]).json();
+    assert_eq!(
+        (&plan["applied"], &done["applied"]),
+        (&false.into(), &true.into())
+    );
+    for key in ["sessions", "files", "bytes"] {
+        assert_eq!(plan[key], done[key]);
+    }
+}
+
+#[test]
+fn the_reset_of_a_project_touches_nothing_else() {
+    let stage = three();
+    let others = |stage: &Stage| {
+        let mut tree = stage.tree();
+        tree.retain(|path, _| {
+            path.starts_with(&stage.root) && path.to_str().unwrap().contains("other")
+        });
+        tree
+    };
+    let before = others(&stage);
+    assert_snapshot!(
+        "delete_project_plan",
+        stage.annals(&["delete", "--project", "/home/dev/one"])
+    );
+    stage
+        .annals(&["delete", "--project", "one", "--apply"])
+        .fine();
+    assert!(others(&stage) == before);
+    let left = stage.annals(&["sessions", "--json"]).json();
+    assert_eq!(left["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(left["sessions"][0]["id"], THIRD);
+    assert_snapshot!(
+        "delete_project_unknown",
+        stage.refused(&["delete", "--project", "one", "--apply"], "")
+    );
+}
+
+#[test]
+fn a_name_that_fits_two_projects_is_refused() {
+    let stage = Stage::empty();
+    for (id, cwd) in [(FIRST, "/home/a/app"), (SECOND, "/home/b/app")] {
+        stage
+            .annals(&["new", "--id", id, "--cwd", cwd, "-m", "question"])
+            .fine();
+    }
+    assert_snapshot!(
+        "delete_project_ambiguous",
+        stage.refused(&["delete", "--project", "app", "--apply"], "")
+    );
+}
+
+#[test]
+fn sessions_in_one_folder_are_deleted_apart() {
+    let stage = Stage::of("two-projects-one-folder");
+    let all = stage.annals(&["sessions", "--json"]).json();
+    let project = all["sessions"][0]["project"].as_str().unwrap().to_owned();
+    stage
+        .annals(&["delete", "--project", &project, "--apply"])
+        .fine();
+    let left = stage.annals(&["sessions", "--json"]).json();
+    assert!(!left["sessions"].as_array().unwrap().is_empty());
+    assert!(
+        left["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["project"] != project.as_str())
+    );
+}

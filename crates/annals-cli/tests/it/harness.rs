@@ -1,0 +1,255 @@
+//! A root in a temporary directory, and the program run on it.
+//!
+//! Time, zone, home and state are fixed, so that what is printed depends on the root alone. What cannot be
+//! fixed (paths, fresh ids) is masked in the order in which it appears.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File, FileTimes};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+/// One second before this, every file of a stage was last changed: 2026-11-14T00:00:00Z.
+const SETTLED: Duration = Duration::from_secs(1_794_614_400);
+
+/// A root and what surrounds it.
+pub(crate) struct Stage {
+    dir: TempDir,
+    pub(crate) root: PathBuf,
+}
+
+/// How a run of the program ended.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Stage {
+    /// A root that does not exist yet.
+    pub(crate) fn empty() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // Some systems keep temporary files behind a link.
+        let root = fs::canonicalize(dir.path()).unwrap().join("root");
+        fs::create_dir(root.with_file_name("work")).unwrap();
+        Stage { dir, root }
+    }
+
+    /// A copy of a fixture.
+    pub(crate) fn of(fixture: &str) -> Self {
+        let stage = Stage::empty();
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/claude-code")
+            .join(fixture);
+        copy(&from, &stage.root);
+        stage.settle();
+        stage
+    }
+
+    /// A directory to work in.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.with_file_name("work")
+    }
+
+    /// Runs the program on the root.
+    pub(crate) fn annals(&self, args: &[&str]) -> Run {
+        self.with_stdin(args, "")
+    }
+
+    /// Runs the program on the root with something on its standard input.
+    pub(crate) fn with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Run {
+        let root = format!("claude-code:{}", self.root.display());
+        let output = self
+            .command()
+            .args(["--root", &root])
+            .args(args)
+            .write_stdin(stdin)
+            .output()
+            .unwrap();
+        self.run_of(&output)
+    }
+
+    /// Runs the program with these arguments alone.
+    pub(crate) fn bare(&self, args: &[&str]) -> Run {
+        let output = self.command().args(args).output().unwrap();
+        self.run_of(&output)
+    }
+
+    /// The program, with its surroundings fixed.
+    pub(crate) fn command(&self) -> assert_cmd::Command {
+        let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("annals"));
+        command
+            .env_clear()
+            .envs(self.env())
+            .current_dir(self.work());
+        command
+    }
+
+    /// The surroundings.
+    pub(crate) fn env(&self) -> Vec<(&'static str, PathBuf)> {
+        let base = self.root.parent().unwrap();
+        vec![
+            ("ANNALS_NOW", "2026-11-15T12:00:00Z".into()),
+            ("ANNALS_STATE_DIR", base.join("state")),
+            ("HOME", base.join("home")),
+            ("TMPDIR", base.join("work")),
+            ("TZ", "UTC".into()),
+            ("USER", "mira".into()),
+            ("PATH", std::env::var_os("PATH").unwrap_or_default().into()),
+        ]
+    }
+
+    pub(crate) fn run_of(&self, output: &std::process::Output) -> Run {
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: self.mask(&String::from_utf8_lossy(&output.stdout)),
+            err: self.mask(&String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+
+    /// Every file of the stage with its bytes, its state directory and its home included.
+    pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut pending = vec![self.root.parent().unwrap().to_owned()];
+        while let Some(dir) = pending.pop() {
+            for entry in fs::read_dir(&dir).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    pending.push(entry.path());
+                } else {
+                    found.insert(entry.path(), fs::read(entry.path()).unwrap_or_default());
+                }
+            }
+        }
+        found
+    }
+
+    /// Runs something that must fail and change nothing.
+    #[track_caller]
+    pub(crate) fn refused(&self, args: &[&str], stdin: &str) -> Run {
+        let before = self.tree();
+        let run = self.with_stdin(args, stdin);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        assert!(run.err.starts_with("error: "), "{args:?}: {run}");
+        assert!(!run.err.contains("panicked"), "{args:?}: {run}");
+        assert!(run.out.is_empty(), "{args:?}: {run}");
+        assert!(self.tree() == before, "{args:?} changed something: {run}");
+        run
+    }
+
+    /// The lines of a session's log.
+    pub(crate) fn log(&self, session: &str) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.log_path(session)).unwrap();
+        assert!(text.ends_with('\n'), "{text}");
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Where a session's log lies.
+    pub(crate) fn log_path(&self, session: &str) -> PathBuf {
+        let name = format!("{session}.jsonl");
+        let found = self
+            .tree()
+            .into_keys()
+            .find(|path| path.file_name().is_some_and(|file| file == name.as_str()));
+        found.unwrap_or_else(|| panic!("no log of {session}"))
+    }
+
+    /// Gives every file one time, so that nothing depends on when a test runs.
+    pub(crate) fn settle(&self) {
+        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SETTLED);
+        for path in self.tree().into_keys() {
+            File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_times(times)
+                .unwrap();
+        }
+    }
+
+    fn mask(&self, text: &str) -> String {
+        let base = self.root.parent().unwrap().display().to_string();
+        let linked = self.dir.path().display().to_string();
+        // Folders are named after paths.
+        let encoded = |path: &str| path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let mut masked = text.to_owned();
+        for path in [&base, &linked] {
+            masked = masked
+                .replace(path, "[DIR]")
+                .replace(&encoded(path), "[DIR-]");
+        }
+        mask_ids(&masked)
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "exit code {}", self.code)?;
+        for (name, text) in [("stdout", &self.out), ("stderr", &self.err)] {
+            if !text.is_empty() {
+                write!(f, "--- {name}\n{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// The JSON document on standard output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{self}");
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// It did what it should.
+    #[track_caller]
+    pub(crate) fn fine(self) -> Self {
+        assert_eq!(self.code, 0, "{self}");
+        self
+    }
+}
+
+/// Replaces random ids (UUIDs of version 4 that no test gives) by numbers, in the order of their appearance.
+fn mask_ids(text: &str) -> String {
+    let mut known: Vec<String> = Vec::new();
+    for at in 0..text.len() {
+        if let Some(id) = text.get(at..at + 36).filter(|id| is_fresh(id))
+            && !known.iter().any(|other| other == id)
+        {
+            known.push(id.to_owned());
+        }
+    }
+    let mut masked = text.to_owned();
+    for (at, id) in known.iter().enumerate() {
+        masked = masked.replace(id, &format!("[id {}]", at + 1));
+    }
+    masked
+}
+
+fn is_fresh(text: &str) -> bool {
+    let shaped = text.bytes().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        14 => byte == b'4',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    // Tests give ids that begin with zeroes.
+    shaped && !text.starts_with("000000")
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The program from outside: what it prints, what it writes, how it fails.
+
+mod bad_input;
+mod beside;
+mod delete;
+mod demo;
+mod files;
+mod harness;
+mod look;
+mod program;
+mod todo;
+mod write;
