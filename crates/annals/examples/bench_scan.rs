@@ -1,63 +1,110 @@
-//! How fast lines are split, beside reading alone, in gigabytes per CPU second.
+//! What reading a history costs, in gigabytes per CPU second: the bytes alone, split into lines,
+//! outlined. All in one process, taking turns, so that the ratios hold on a busy machine.
 //!
-//! `cargo run --release -p annals --example bench_scan FILE...`; the files should be in the page
-//! cache, which the first pass sees to.
+//! `cargo run --release -p annals --example bench_scan ROOT`; the files should be in the page
+//! cache, which the first pass sees to. Ends with the output tokens of each model, every response
+//! counted once over all files.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _};
 
 use annals::jsonl::Scanner;
+use annals::model::Key;
+use annals::store::{FoundFile, LogScan, Root, Store};
 
 const PASSES: u32 = 3;
 
-fn main() -> io::Result<()> {
-    let paths: Vec<_> = std::env::args_os().skip(1).collect();
-    let read = || {
-        let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
-        for path in &paths {
-            let mut file = File::open(path)?;
-            loop {
-                let read = file.read(&mut buffer)?;
-                bytes += read as u64;
-                if read == 0 {
-                    break;
-                }
-            }
-        }
-        io::Result::Ok((bytes, 0))
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Some(root) = std::env::args_os().nth(1) else {
+        println!("usage: bench_scan ROOT");
+        return Ok(());
     };
-    let split = || {
-        let mut scanner: Option<Scanner<File>> = None;
-        let (mut bytes, mut lines) = (0, 0);
-        for path in &paths {
-            let file = File::open(path)?;
-            let scanner = match &mut scanner {
-                Some(scanner) => {
-                    scanner.reset(file);
-                    scanner
-                }
-                none => none.insert(Scanner::new(file)),
-            };
-            while let Some(line) = scanner.next()? {
-                bytes += line.len;
-                lines += 1;
-            }
-        }
-        io::Result::Ok((bytes, lines))
-    };
-    read()?;
+    let store = Store::new(vec![Root::claude_code(root)]);
+    let inventory = store.inventory();
+    let sessions = inventory.sessions.iter();
+    let logs: Vec<(&Root, &FoundFile)> = sessions
+        .flat_map(|files| files.logs().map(|log| (&files.root, log)))
+        .collect();
+    let files: Vec<&FoundFile> = logs.iter().map(|(_, file)| *file).collect();
+    read_only(&files)?;
     for _ in 0..PASSES {
-        measure("read only", read)?;
-        measure("read and split", split)?;
+        measure("read", || read_only(&files))?;
+        measure("split", || split(&files))?;
+        measure("outline", || {
+            let mut bytes = 0;
+            for (root, file) in &logs {
+                bytes += LogScan::read(root, file).map_err(io::Error::other)?.bytes;
+            }
+            Ok(bytes)
+        })?;
+    }
+    for (model, output) in tokens(&logs)? {
+        println!("tokens\t{model}\t{output}");
     }
     Ok(())
 }
 
-fn measure(what: &str, pass: impl Fn() -> io::Result<(u64, u64)>) -> io::Result<()> {
+fn read_only(files: &[&FoundFile]) -> io::Result<u64> {
+    let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
+    for file in files {
+        let mut file = File::open(&file.path)?;
+        loop {
+            let read = file.read(&mut buffer)?;
+            bytes += read as u64;
+            if read == 0 {
+                break;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn split(files: &[&FoundFile]) -> io::Result<u64> {
+    let mut scanner: Option<Scanner<File>> = None;
+    let mut bytes = 0;
+    for file in files {
+        let file = File::open(&file.path)?;
+        let scanner = match &mut scanner {
+            Some(scanner) => {
+                scanner.reset(file);
+                scanner
+            }
+            none => none.insert(Scanner::new(file)),
+        };
+        while let Some(line) = scanner.next()? {
+            bytes += line.len;
+        }
+    }
+    Ok(bytes)
+}
+
+/// The output tokens of each model. Forks repeat responses in other files: each counts once.
+fn tokens(logs: &[(&Root, &FoundFile)]) -> annals::Result<BTreeMap<String, u64>> {
+    let mut responses: HashMap<Key, (String, u64)> = HashMap::new();
+    for (root, file) in logs {
+        for outline in LogScan::read(root, file)?.outlines {
+            let Some(reply) = outline.reply else { continue };
+            let (Some(key), Some(usage)) = (reply.response, reply.usage) else {
+                continue;
+            };
+            let model = reply.model.as_deref().unwrap_or("?").to_owned();
+            let most = responses.entry(key).or_insert((model, 0));
+            most.1 = most.1.max(usage.output);
+        }
+    }
+    let mut totals = BTreeMap::new();
+    for (model, output) in responses.into_values() {
+        *totals.entry(model).or_default() += output;
+    }
+    Ok(totals)
+}
+
+fn measure(what: &str, pass: impl Fn() -> io::Result<u64>) -> io::Result<()> {
     let start = cpu_seconds()?;
-    let (bytes, lines) = pass()?;
+    let bytes = pass()?;
     let rate = bytes as f64 / 1e9 / (cpu_seconds()? - start);
-    println!("{what:<16} {rate:>6.2} GB per CPU second, {lines} lines");
+    println!("{what}\t{rate:.3}\tGB per CPU second");
     Ok(())
 }
 

@@ -1,0 +1,78 @@
+//! Whether building a tree is linear: CPU time per message of a tree and of one ten times as large.
+//!
+//! `cargo run --release -p annals --example bench_tree [MESSAGES]`, of the large chain; a million
+//! unless told otherwise.
+
+use std::io;
+
+use annals::model::{Key, Kind, Link, Outline, Span};
+use annals::tree::{Scope, Tree};
+
+const PASSES: usize = 3;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let total = std::env::args()
+        .nth(1)
+        .map_or(Ok(1_000_000), |text| text.parse::<usize>())?;
+    let chain: fn(usize) -> usize = |n| n.saturating_sub(1);
+    let star: fn(usize) -> usize = |_| 0;
+    let cases = [
+        ("chain small", total / 10, 1, chain),
+        ("chain large", total, 1, chain),
+        ("leaves small", total / 100, total / 100 - 1, star),
+        ("leaves large", total / 10, total / 10 - 1, star),
+    ];
+    for (what, messages, leaves, parent) in cases {
+        let outlines: Vec<Outline> = (0..messages).map(|n| message(n, parent(n))).collect();
+        // Small trees are built often enough to be measured by the same clock.
+        let builds = (total / outlines.len()).max(1);
+        let mut best = f64::INFINITY;
+        for _ in 0..PASSES {
+            let start = cpu_seconds()?;
+            for _ in 0..builds {
+                let tree = Tree::build(&outlines, Scope::Main);
+                assert_eq!(tree.conversations.len(), leaves);
+            }
+            best = best.min(cpu_seconds()? - start);
+        }
+        let each = best / (builds * outlines.len()) as f64;
+        println!("{what}\t{:.1}\tns per message", each * 1e9);
+    }
+    Ok(())
+}
+
+fn message(n: usize, parent: usize) -> Outline {
+    let key = |n: usize| {
+        Key::of(&format!(
+            "{:08x}-0000-4000-8000-{n:012x}",
+            n * 2_654_435_761 % (1 << 32)
+        ))
+    };
+    let span = Span {
+        offset: n as u64 * 1_000,
+        len: 1_000,
+        line: n as u64 + 1,
+    };
+    let mut outline = Outline::at(span);
+    outline.kind = Kind::User;
+    outline.human = true;
+    outline.key = Some(key(n));
+    outline.link = if n == 0 {
+        Link::None
+    } else {
+        Link::Parent(key(parent))
+    };
+    outline
+}
+
+/// From the scheduler's own account, which counts nanoseconds where `stat` counts ticks.
+fn cpu_seconds() -> io::Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat")?;
+    let nanos = text
+        .split(' ')
+        .next()
+        .and_then(|field| field.parse::<f64>().ok());
+    nanos
+        .map(|nanos| nanos / 1e9)
+        .ok_or_else(|| io::Error::other("no schedstat"))
+}
