@@ -114,7 +114,7 @@ fn many_leaves_below_a_long_chain_without_times() {
             .chain((0..n).map(|at| message(n * 2 + at * 2, Some(n - 1))))
             .collect()
     };
-    linear("broom", 100_000, make, |tree, n| {
+    linear("broom", 50_000, make, |tree, n| {
         assert_eq!(tree.conversations.len(), n)
     });
 }
@@ -184,7 +184,7 @@ fn a_parallel_graph_of_many_calls_is_one_turn() {
         }
         outlines
     };
-    linear("graph", 50_000, make, |tree, n| {
+    linear("graph", 30_000, make, |tree, n| {
         assert_eq!(tree.conversations.len(), 1);
         assert_eq!(tree.conversations[0].messages, 2 * n + 1);
     });
