@@ -20,7 +20,7 @@ pub use draft::Draft;
 pub use entry::{Entry, Place, Span};
 pub use flaw::{Flaw, FlawKind};
 pub use id::{AgentId, EntryId, Key, SessionId};
-pub use outline::{Fact, Kind, Link, Outline, Reply};
+pub use outline::{Delegation, Fact, Kind, Link, Outline, Reply};
 pub use project::Project;
 pub use todo::{Todo, TodoStatus};
 pub use usage::{Usage, UsageFault};

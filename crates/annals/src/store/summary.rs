@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::layout::Layout;
 use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
@@ -319,6 +320,7 @@ pub(super) struct Draft {
     info: SessionInfo,
     /// The file's own time, for sessions whose entries have none.
     modified: Option<Timestamp>,
+    layout: &'static dyn Layout,
     folder: Option<String>,
     /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
     wants: Vec<Key>,
@@ -421,6 +423,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             .main()
             .map(|(_, scan, _)| Opening::of(&scan.outlines))
             .unwrap_or_default(),
+        layout: files.root.layout,
         folder: files.folder().map(str::to_owned),
         modified,
         info: SessionInfo {
@@ -461,9 +464,14 @@ pub(super) struct Homes(BTreeSet<Box<str>>);
 
 impl Homes {
     /// Takes those of some directories that the folder can be named after.
-    pub(super) fn add(&mut self, folder: Option<&str>, directories: &[Box<str>]) {
+    pub(super) fn add(
+        &mut self,
+        layout: &dyn Layout,
+        folder: Option<&str>,
+        directories: &[Box<str>],
+    ) {
         for path in directories {
-            if Some(crate::layout::encode_path(path).as_str()) == folder {
+            if layout.folder(path).as_deref() == folder {
                 self.0.insert(path.clone());
             }
         }
@@ -494,7 +502,7 @@ pub(super) fn settle(rows: &mut [Result<Draft>]) {
         folder.summaries.extend(given.summaries);
         folder
             .homes
-            .add(draft.folder.as_deref(), &given.directories);
+            .add(draft.layout, draft.folder.as_deref(), &given.directories);
     }
     for draft in rows.iter_mut().flatten() {
         let Some(folder) = folders.get(&(draft.root(), draft.folder.clone())) else {
@@ -556,7 +564,7 @@ fn project(session: &Session) -> (Project, Vec<String>) {
         );
     };
     let home = directories.iter().copied().find(|path| {
-        Some(crate::layout::encode_path(path).as_str()) == folder
+        session.root().layout.folder(path).as_deref() == folder
             && Path::new(newest).starts_with(path)
     });
     let path = home.unwrap_or(newest);

@@ -323,7 +323,7 @@ mod content {
 
     use super::{is_client_text, opening};
     use crate::json::{Raw, Text, object};
-    use crate::model::Key;
+    use crate::model::{Delegation, Key};
 
     object! {
         struct Part<'a> {
@@ -337,7 +337,11 @@ mod content {
     }
 
     object! {
-        struct Delegation<'a> { "prompt" => prompt: Text<'a>, }
+        struct Task<'a> {
+            "prompt" => prompt: Text<'a>,
+            "subagent_type" => kind: Text<'a>,
+            "description" => description: Text<'a>,
+        }
     }
 
     /// No one hands a sub-agent more text than this.
@@ -356,7 +360,7 @@ mod content {
         /// The whole text, by which a sub-agent's first message finds the call it came from.
         pub(crate) asked: Option<Box<str>>,
         /// Calls that hand a prompt to a sub-agent.
-        pub(crate) delegations: Vec<(Key, Key)>,
+        pub(crate) delegations: Vec<Delegation>,
     }
 
     impl<'de> Deserialize<'de> for Content {
@@ -398,11 +402,13 @@ mod content {
                         };
                         content.calls.push(call);
                         if matches!(part.name.get(), Some("Task" | "Agent")) {
-                            let task: Delegation<'_> = part.input.read();
-                            let prompt = task.prompt.filled().map(Key::of);
-                            content
-                                .delegations
-                                .extend(prompt.map(|prompt| (call, prompt)));
+                            let task: Task<'_> = part.input.read();
+                            content.delegations.push(Delegation {
+                                call,
+                                prompt: task.prompt.filled().map(Key::of),
+                                kind: task.kind.filled().map(opening),
+                                description: task.description.filled().map(opening),
+                            });
                         }
                     }
                     Some("tool_result") => {

@@ -80,10 +80,9 @@ impl Lines {
             }
             "assistant" => {
                 outline.kind = Kind::Assistant;
-                let delegations = line.message.content.delegations.iter();
-                outline
-                    .facts
-                    .extend(delegations.map(|&(call, prompt)| Fact::Delegates { call, prompt }));
+                let delegations = line.message.content.delegations.iter().cloned();
+                let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
+                outline.facts.extend(delegations);
                 let usage;
                 (usage, bad_usage) = super::line::usage(line.message.usage);
                 outline.reply = Some(Box::new(Reply {
