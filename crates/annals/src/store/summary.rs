@@ -53,6 +53,8 @@ pub struct SessionInfo {
     pub conversations: usize,
     /// Sub-agents.
     pub agents: usize,
+    /// What they can be asked for by: their ids and kinds.
+    pub agent_names: BTreeSet<String>,
     /// Bytes of all its files.
     pub bytes: u64,
     /// How many things are wrong with it.
@@ -447,6 +449,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             messages,
             conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
             agents: session.agents.len(),
+            agent_names: agent_names(session),
             bytes: files.bytes(),
             flaws: flaw_kinds.values().sum(),
             flaw_kinds,
@@ -456,6 +459,12 @@ pub(super) fn draft(session: &Session) -> Draft {
             messages_by_day,
         },
     }
+}
+
+fn agent_names(session: &Session) -> BTreeSet<String> {
+    let ids = session.agents.iter().filter_map(|agent| agent.id.as_ref());
+    let kinds = session.agents.iter().filter_map(|agent| agent.kind.clone());
+    ids.map(ToString::to_string).chain(kinds).collect()
 }
 
 /// The directories after which a folder may be named.
