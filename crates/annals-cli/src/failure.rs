@@ -99,7 +99,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             }
             _ => return None,
         },
-        Error::Refused(why) if why.contains("being written by another program") => {
+        Error::Live { .. } => {
             "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()
         }
         _ => return None,

@@ -55,6 +55,14 @@ pub enum Error {
         /// The document.
         path: PathBuf,
     },
+    /// Another program is writing to the session right now.
+    #[error("{} is being written by another program (last entry {} s ago)", path.display(), age.as_secs())]
+    Live {
+        /// The session's log.
+        path: PathBuf,
+        /// How old its newest entry is.
+        age: Duration,
+    },
     /// Something that was asked for does not exist.
     #[error("no {what} matches `{id}`")]
     NotFound {

@@ -1,9 +1,10 @@
 //! `annals todo`
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
-use annals::store::{FoundFile, Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 
@@ -85,30 +86,18 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
             files.id
         );
     }
-    let mut list = present(&files, agent.as_ref())?;
-    if !matches!(args.action, Action::Clear | Action::Set { .. }) {
-        check_known(&files, agent.as_ref())?;
-    }
-    match &args.action {
-        Action::Add { text } => {
-            for text in text {
-                list.push(Todo::pending(input::filled(text, "todo")?.trim()));
+    let session = writer(context, &files, agent.as_ref())?;
+    let list = session.edit_todos(|path, document, list| {
+        let list = match &args.action {
+            Action::Clear => Vec::new(),
+            Action::Set { .. } => set.clone().unwrap_or_default(),
+            action => {
+                check_known(path, document)?;
+                changed(action, list)?
             }
-        }
-        Action::Start { number } => mark(&mut list, number, TodoStatus::InProgress)?,
-        Action::Done { number } => mark(&mut list, number, TodoStatus::Completed)?,
-        Action::Remove { number } => {
-            check(&list, number)?;
-            let mut at = 0;
-            list.retain(|_| {
-                at += 1;
-                !number.contains(&at)
-            });
-        }
-        Action::Clear => list.clear(),
-        Action::Set { .. } => list = set.unwrap_or_default(),
-    }
-    writer(context, &files, agent.as_ref())?.set_todos(&list)?;
+        };
+        Ok::<_, anyhow::Error>(list)
+    })?;
     let owner = agent.map_or_else(|| files.id.to_string(), |agent| agent.to_string());
     let lists = [Listed::new(&files, None, owner, list)];
     if context.json {
@@ -151,37 +140,36 @@ fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> 
     }
 }
 
-fn present(files: &SessionFiles, agent: Option<&AgentId>) -> Result<Vec<Todo>> {
-    let owner = agent.map_or(files.id.as_str(), AgentId::as_str);
-    // The logs say nothing about todos; without them the session is read at once.
-    let beside = SessionFiles {
-        log: None,
-        agents: Vec::new(),
-        ..files.clone()
-    };
-    let lists = Session::read(beside)?.todos()?;
-    let own = lists.into_iter().find(|(agent, _)| agent == owner);
-    Ok(own.map(|(_, list)| list).unwrap_or_default())
+/// What an action makes of a list.
+fn changed(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
+    match action {
+        Action::Add { text } => {
+            for text in text {
+                list.push(Todo::pending(input::filled(text, "todo")?.trim()));
+            }
+        }
+        Action::Start { number } => mark(&mut list, number, TodoStatus::InProgress)?,
+        Action::Done { number } => mark(&mut list, number, TodoStatus::Completed)?,
+        Action::Remove { number } => {
+            check(&list, number)?;
+            let mut at = 0;
+            list.retain(|_| {
+                at += 1;
+                !number.contains(&at)
+            });
+        }
+        Action::Clear | Action::Set { .. } => {}
+    }
+    Ok(list)
 }
 
 /// A list is written anew, so what the model has no word for would be lost.
-fn check_known(files: &SessionFiles, agent: Option<&AgentId>) -> Result<()> {
+fn check_known(path: &Path, document: &[u8]) -> Result<()> {
     const KNOWN: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
-    let owner = agent.map_or(files.id.as_str(), AgentId::as_str);
-    let own = |file: &&FoundFile| {
-        let agent = file.artifact.agent.as_ref();
-        file.artifact.kind == ArtifactKind::Todos
-            && agent.is_some_and(|agent| agent.as_str() == owner)
-    };
-    let Some(file) = files.beside.iter().find(own) else {
-        return Ok(());
-    };
-    let bytes =
-        std::fs::read(&file.path).map_err(|error| annals::Error::io("read", &file.path, error))?;
     let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
-        serde_json::from_slice(&bytes).ok();
+        serde_json::from_slice(document).ok();
     let strange = match &items {
-        None if bytes.trim_ascii().is_empty() => None,
+        None if document.trim_ascii().is_empty() => None,
         None => Some("something that is no list of todos".to_owned()),
         Some(items) => items.iter().find_map(|item| {
             let member = item.keys().find(|key| !KNOWN.contains(&key.as_str()));
@@ -199,7 +187,7 @@ fn check_known(files: &SessionFiles, agent: Option<&AgentId>) -> Result<()> {
     match strange {
         Some(what) => bail!(
             "{} holds {what}, which would be lost; `annals todo SESSION set -` replaces the whole list",
-            file.path.display()
+            path.display()
         ),
         None => Ok(()),
     }

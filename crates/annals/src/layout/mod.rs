@@ -231,6 +231,13 @@ pub enum Edit {
         /// The lines, without their endings.
         lines: Vec<Vec<u8>>,
     },
+    /// Sets members of a document that is an object, and leaves the others as they are.
+    SetMembers {
+        /// The document; it is made if it is not there.
+        path: PathBuf,
+        /// Names and JSON values.
+        members: Vec<(String, String)>,
+    },
     /// Puts a whole document in the place of another or of none.
     Replace {
         /// The document.

@@ -39,6 +39,8 @@ pub struct Entry {
     pub sidechain: bool,
     /// The program that wrote it, in the layout's own words.
     pub program: Option<String>,
+    /// It was copied from another session, and not written where it stands.
+    pub copied: bool,
     /// Where its writer was at work.
     pub place: Place,
     /// What it says.

@@ -76,8 +76,7 @@ impl Session {
                 .outlines
                 .iter()
                 .filter(|outline| outline.facts.contains(&Fact::Files));
-            let spans = marked.map(|outline| outline.span);
-            log::entries_at(&self.files.root, file, spans, |entry| {
+            log::entries_at(&self.files.root, file, marked, |entry| {
                 let Body::Files(change) = entry.body else {
                     return Ok(true);
                 };

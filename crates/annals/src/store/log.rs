@@ -1,13 +1,16 @@
 //! Reading logs and documents: from the front, from the back, and single records.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Artifact, ArtifactKind, Entry, Fact, Flaw, FlawKind, Key, Outline, Span};
+use crate::model::{
+    Artifact, ArtifactKind, Entry, EntryId, Fact, Flaw, FlawKind, Key, Outline, Span,
+};
 use crate::tree::{Scope, Tree};
 
 use super::{FoundFile, Root};
@@ -113,56 +116,78 @@ pub(super) fn each_record(
 }
 
 /// Decodes single records of a log, in the order asked for.
-pub(super) fn entries_at(
+pub(super) fn entries_at<'a>(
     root: &Root,
     file: &FoundFile,
-    spans: impl Iterator<Item = Span>,
+    outlines: impl Iterator<Item = &'a Outline>,
     mut visit: impl FnMut(Entry) -> Result<bool>,
 ) -> Result<()> {
-    let handle = open(&file.path)?;
-    let mut decoder = root.layout.decoder(&file.artifact);
-    for span in spans {
-        let Some(entry) = entry_at(&handle, file, decoder.as_mut(), span)? else {
-            continue;
-        };
-        if !visit(entry)? {
+    let mut reader = Reader::open(root, file)?;
+    for outline in outlines {
+        if let (_, Some(entry)) = reader.record(outline)?
+            && !visit(entry)?
+        {
             break;
         }
     }
     Ok(())
 }
 
-fn entry_at(
-    handle: &File,
-    file: &FoundFile,
-    decoder: &mut dyn Decoder,
-    span: Span,
-) -> Result<Option<Entry>> {
-    let bytes = record_bytes(handle, file, span)?;
-    let mut sink = Sink::default();
-    decoder.decode(
-        &Record {
+/// Reads records again that were outlined before.
+pub(super) struct Reader<'a> {
+    handle: File,
+    file: &'a FoundFile,
+    decoder: Box<dyn Decoder>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn open(root: &Root, file: &'a FoundFile) -> Result<Self> {
+        Ok(Reader {
+            handle: open(&file.path)?,
+            file,
+            decoder: root.layout.decoder(&file.artifact),
+        })
+    }
+
+    /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
+    /// entry must still have the id that it had.
+    pub(super) fn record(&mut self, outline: &Outline) -> Result<(Vec<u8>, Option<Entry>)> {
+        let span = outline.span;
+        let bytes = record_bytes(&self.handle, self.file, span)?;
+        let mut sink = Sink::default();
+        let record = Record {
             span,
             bytes: &bytes,
             terminated: true,
             oversize: false,
-        },
-        &mut sink,
-    );
-    Ok(sink.found.pop())
+        };
+        self.decoder.decode(&record, &mut sink);
+        let entry = sink.found.pop();
+        let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
+        if outline.key.is_some() && id.map(EntryId::key) != outline.key {
+            return Err(Error::Changed {
+                path: self.file.path.clone(),
+            });
+        }
+        Ok((bytes, entry))
+    }
 }
 
 /// The bytes of one record, without its line ending and byte order mark.
 pub(super) fn record_bytes(handle: &File, file: &FoundFile, span: Span) -> Result<Vec<u8>> {
-    let mut bytes = jsonl::read_span(handle, span.offset, span.len)
+    let bytes = jsonl::read_span(handle, span.offset, span.len)
         .map_err(|error| Error::io("read", &file.path, error))?;
+    Ok(strip(bytes, span))
+}
+
+fn strip(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
     while let Some(b'\n' | b'\r') = bytes.last() {
         bytes.pop();
     }
     if span.offset == 0 && bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
     }
-    Ok(bytes)
+    bytes
 }
 
 /// How far back a log is searched for the leaf at which its program goes on.
@@ -186,18 +211,6 @@ struct Tailed {
     span: Span,
     terminated: bool,
     oversize: bool,
-    bytes: Vec<u8>,
-}
-
-impl Tailed {
-    fn record(&self) -> Record<'_> {
-        Record {
-            span: self.span,
-            bytes: &self.bytes,
-            terminated: self.terminated,
-            oversize: self.oversize,
-        }
-    }
 }
 
 impl Window {
@@ -205,7 +218,7 @@ impl Window {
     /// says so.
     ///
     /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
-    /// granted after [`REACH`].
+    /// granted after [`REACH`]. Only outlines are held, so memory goes with the number of lines.
     pub(super) fn read(
         root: &Root,
         artifact: &Artifact,
@@ -231,7 +244,9 @@ impl Window {
             if window.scan.whole || (certain && enough(&window.tree)) {
                 return Ok(Window { named, ..window });
             }
-            bytes *= 4;
+            // A leaf that is not near the end may be anywhere, or nowhere.
+            let lost = resume.is_some() && !named && window.scan.bytes >= REACH;
+            bytes = if lost { u64::MAX } else { bytes * 4 };
         }
     }
 
@@ -243,34 +258,35 @@ impl Window {
         bytes: u64,
     ) -> Result<Self> {
         let failed = |error| Error::io("read", path, error);
-        let mut tail = TailReader::new(handle).map_err(failed)?;
-        let mut records = Vec::new();
+        let end = handle.metadata().map_err(failed)?.len();
+        let start = start_of_tail(handle, bytes).map_err(failed)?;
         let mut scan = LogScan {
-            whole: true,
+            whole: start == 0,
+            bytes: end.saturating_sub(start),
             ..LogScan::default()
         };
-        while let Some(line) = tail.prev().map_err(failed)? {
-            if scan.bytes >= bytes {
-                scan.whole = false;
-                break;
-            }
-            scan.bytes += line.len;
-            records.push(Tailed {
+        let mut reader = handle;
+        reader.seek(SeekFrom::Start(start)).map_err(failed)?;
+        let mut scanner = Scanner::from_offset(reader.take(scan.bytes), start, 1);
+        let mut records = Vec::new();
+        let mut decoder = root.layout.decoder(artifact);
+        let mut sink = Sink::default();
+        while let Some(line) = scanner.next().map_err(failed)? {
+            let record = Record {
                 span: Span {
                     offset: line.offset,
                     len: line.len,
                     line: 0,
                 },
+                bytes: line.bytes,
                 terminated: line.ending != Ending::None,
                 oversize: line.oversize,
-                bytes: line.bytes.to_vec(),
+            };
+            records.push(Tailed {
+                span: record.span,
+                terminated: record.terminated,
+                oversize: record.oversize,
             });
-        }
-        records.reverse();
-        let mut decoder = root.layout.decoder(artifact);
-        let mut sink = Sink::default();
-        for tailed in &records {
-            let record = tailed.record();
             if record.is_blank() {
                 continue;
             }
@@ -300,25 +316,55 @@ impl Window {
         record.is_none_or(|tailed| tailed.span != outline.span)
     }
 
-    /// One of its entries, by the index of its outline.
-    pub(super) fn entry(&self, root: &Root, artifact: &Artifact, at: usize) -> Option<Entry> {
-        let span = self.scan.outlines.get(at)?.span;
+    /// One of its entries, by the index of its outline; `None` if the log has changed meanwhile.
+    pub(super) fn entry(
+        &self,
+        root: &Root,
+        artifact: &Artifact,
+        handle: &File,
+        at: usize,
+    ) -> Option<Entry> {
+        let outline = self.scan.outlines.get(at)?;
+        let span = outline.span;
         let after = self
             .records
             .partition_point(|tailed| tailed.span.offset <= span.offset);
         let whole = self.records.get(after.checked_sub(1)?)?;
-        let mut record = whole.record();
-        if record.span != span {
-            // Salvaged from within a damaged line.
-            let start = (span.offset - record.span.offset) as usize;
-            let end = start.checked_add(span.len as usize)?;
-            record.bytes = record.bytes.get(start..end)?;
-            record.span = span;
+        if whole.oversize {
+            return None;
         }
+        let bytes = strip(jsonl::read_span(handle, span.offset, span.len).ok()?, span);
+        let record = Record {
+            span,
+            bytes: &bytes,
+            // Salvaged from within a damaged line, it is whole by itself.
+            terminated: whole.terminated || whole.span != span,
+            oversize: false,
+        };
         let mut sink = Sink::default();
         root.layout.decoder(artifact).decode(&record, &mut sink);
-        sink.found.pop()
+        let entry = sink.found.pop()?;
+        let same = entry.id.as_ref().map(EntryId::key) == outline.key;
+        (same || outline.key.is_none()).then_some(entry)
     }
+}
+
+/// Where the lines of the last `bytes` bytes begin.
+fn start_of_tail(handle: &File, bytes: u64) -> io::Result<u64> {
+    if bytes == u64::MAX {
+        return Ok(0);
+    }
+    let mut tail = TailReader::new(handle)?;
+    let mut read = 0;
+    let mut start = None;
+    while let Some(line) = tail.prev()? {
+        if read >= bytes {
+            return Ok(start.unwrap_or(0));
+        }
+        read += line.len;
+        start = Some(line.offset);
+    }
+    Ok(0)
 }
 
 /// Whose log it is.
@@ -338,18 +384,29 @@ pub(super) fn window(
     Window::read(root, &file.artifact, &file.path, &open(&file.path)?, enough)
 }
 
-/// Whether a log has an entry of that id.
-pub(super) fn has_entry(root: &Root, artifact: &Artifact, path: &Path, key: Key) -> Result<bool> {
+/// The ids of a log's entries, and which of them `takes` lets others hang from.
+pub(super) fn ids(
+    root: &Root,
+    artifact: &Artifact,
+    path: &Path,
+    takes: impl Fn(&Entry) -> bool,
+) -> Result<HashMap<Key, bool>> {
     let mut decoder = root.layout.decoder(artifact);
-    let mut sink: Sink<Outline> = Sink::default();
-    let mut found = false;
+    let mut sink: Sink<Entry> = Sink::default();
+    let mut known = HashMap::new();
     each_record(path, |record| {
-        decoder.outline(record, &mut sink);
-        found |= sink.found.drain(..).any(|outline| outline.key == Some(key));
+        decoder.decode(record, &mut sink);
         sink.flaws.clear();
-        Ok(!found)
+        for entry in sink.found.drain(..) {
+            // What we salvage from a damaged line, the agent program cannot read.
+            let takes = takes(&entry) && entry.span == record.span;
+            if let Some(id) = entry.id {
+                known.insert(id.key(), takes);
+            }
+        }
+        Ok(true)
     })?;
-    Ok(found)
+    Ok(known)
 }
 
 /// Looks for a fact among a log's first entries.

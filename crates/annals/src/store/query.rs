@@ -143,8 +143,7 @@ impl Session {
                 .outlines
                 .iter()
                 .filter(|outline| outline.kind.is_message());
-            let spans = messages.map(|outline| outline.span);
-            log::entries_at(&self.files.root, file, spans, |entry| {
+            log::entries_at(&self.files.root, file, messages, |entry| {
                 if filter.accepts(&entry) {
                     go_on = visit(entry)?;
                 }

@@ -179,10 +179,8 @@ impl Session {
         let Some((file, scan, _)) = self.log(log) else {
             return Ok(());
         };
-        let spans = entries
-            .iter()
-            .filter_map(|&at| Some(scan.outlines.get(at)?.span));
-        log::entries_at(&self.files.root, file, spans, visit)
+        let outlines = entries.iter().filter_map(|&at| scan.outlines.get(at));
+        log::entries_at(&self.files.root, file, outlines, visit)
     }
 
     /// The exact bytes of some records of one log, without their line endings.
@@ -196,12 +194,9 @@ impl Session {
             id: log.to_string(),
         };
         let (file, scan, _) = self.log(log).ok_or_else(missing)?;
-        let handle = std::fs::File::open(&file.path)
-            .map_err(|error| Error::io("read", &file.path, error))?;
-        let spans = entries
-            .iter()
-            .filter_map(|&at| Some(scan.outlines.get(at)?.span));
-        Ok(spans.map(move |span| log::record_bytes(&handle, file, span)))
+        let mut reader = log::Reader::open(&self.files.root, file)?;
+        let outlines = entries.iter().filter_map(|&at| scan.outlines.get(at));
+        Ok(outlines.map(move |outline| reader.record(outline).map(|(bytes, _)| bytes)))
     }
 
     /// The index of an entry of the main log, by its id or a unique beginning of it.

@@ -1,5 +1,6 @@
 //! The end of a log: what the next entry hangs from, and how that is kept true while others write.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -9,11 +10,10 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::{Head, PROGRAM, Record, Sink};
-use crate::model::{Artifact, Block, Body, Entry, EntryId, Fact, Outline, Span};
+use crate::model::{Artifact, Block, Body, Entry, EntryId, Fact, Key, Outline, Span};
 
 use super::Root;
-use super::inventory::FoundFile;
-use super::log::{REACH, Window};
+use super::log::{self, REACH, Window};
 
 /// A log that another program wrote to so recently is being written to.
 const LIVE: Duration = Duration::from_secs(60);
@@ -26,17 +26,40 @@ pub(super) struct Tail {
     pub(super) end: u64,
     /// The file of which this is known.
     pub(super) file: Option<(u64, u64)>,
+    /// The bytes before `end`: foreign programs rewrite tails in place.
+    pub(super) guard: Vec<u8>,
+    /// The log's ids and which of them an entry may hang from, once someone asked.
+    pub(super) known: Option<HashMap<Key, bool>>,
+    /// Writing goes on although another program writes too.
+    pub(super) live: bool,
 }
 
+/// How many bytes before the end must be as they were.
+const GUARDED: u64 = 4 << 10;
+
 impl Tail {
-    /// Finds where the log goes on, in its last kilobytes.
-    pub(super) fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<Window> {
+    /// The end of a log of which only the head is known.
+    pub(super) fn new(head: Head, live: bool) -> Self {
+        Tail {
+            head,
+            end: 0,
+            file: None,
+            guard: Vec::new(),
+            known: None,
+            live,
+        }
+    }
+
+    /// Finds where the log goes on, in its last kilobytes or as far back as it takes.
+    pub(super) fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<()> {
+        let failed = |error| Error::io("read", path, error);
         let log = self.head.log.clone();
-        let end = handle
-            .metadata()
-            .map_err(|error| Error::io("read", path, error))?
-            .len();
-        let window = Window::read(root, &log, path, handle, |_| true)?;
+        let end = handle.metadata().map_err(failed)?.len();
+        // A window without a message would make the next entry the first of a new conversation.
+        let window = Window::read(root, &log, path, handle, |tree| tree.resume.is_some())?;
+        if !self.live {
+            refuse_live(root, &log, path, handle, &window)?;
+        }
         let outlines = &window.scan.outlines;
         for outline in outlines {
             self.head.note(outline);
@@ -57,13 +80,17 @@ impl Tail {
         };
         // The last that the agent program knows: it would not follow a link to any other.
         ends.retain(|&at| !window.salvaged(at));
-        let entry = |at| window.entry(root, &log, at);
-        let leaf = ends.into_iter().rev().filter_map(entry).find(in_tree);
+        let entry = |at| window.entry(root, &log, handle, at);
+        let mut ends = ends.into_iter().rev().filter_map(entry);
+        let leaf = ends.find(|entry| self.head.takes(entry));
         self.head.leaf = leaf.and_then(|leaf| leaf.id);
         self.head.anchored = window.scan.whole || window.named;
         self.end = end;
         self.file = identity(handle);
-        Ok(window)
+        self.known = None;
+        self.guard =
+            jsonl::read_span(handle, end - end.min(GUARDED), end.min(GUARDED)).map_err(failed)?;
+        Ok(())
     }
 
     /// Reads what others appended since.
@@ -74,19 +101,25 @@ impl Tail {
         handle: &File,
         end: u64,
     ) -> Result<()> {
-        let same = self.file.is_none() || self.file == identity(handle);
-        if end == self.end && same {
-            return Ok(());
-        }
-        if !same
-            || end < self.end
-            || end - self.end > REACH
-            || !self.follow(root, path, handle, end)?
-        {
+        if !self.is_known(handle, end) || !self.follow(root, path, handle, end)? {
             self.find(root, path, handle)?;
         }
         self.end = end;
         Ok(())
+    }
+
+    /// Up to where we know it, the log is still what it was.
+    fn is_known(&self, handle: &File, end: u64) -> bool {
+        let same = self.file.is_none() || self.file == identity(handle);
+        if !same || end < self.end || end - self.end > REACH {
+            return false;
+        }
+        let len = self.guard.len() as u64;
+        let before = self
+            .end
+            .checked_sub(len)
+            .map(|from| jsonl::read_span(handle, from, len));
+        matches!(before, Some(Ok(bytes)) if bytes == self.guard)
     }
 
     /// Follows what was added to the log, as long as it goes on where the log did before.
@@ -97,15 +130,16 @@ impl Tail {
         handle: &File,
         end: u64,
     ) -> Result<bool> {
+        if end == self.end {
+            return Ok(true);
+        }
         let failed = |error| Error::io("read", path, error);
-        let from = self.end.saturating_sub(1);
-        let bytes = jsonl::read_span(handle, from, end - from).map_err(failed)?;
-        let added = match bytes.split_first() {
-            Some((b'\n', added)) if self.end > 0 => added,
-            _ if self.end == 0 => bytes.as_slice(),
-            // Our last line does not end where it ended.
-            _ => return Ok(false),
-        };
+        if !self.guard.is_empty() && !self.guard.ends_with(b"\n") {
+            // The torn line that we knew of may have been finished.
+            return Ok(false);
+        }
+        let bytes = jsonl::read_span(handle, self.end, end - self.end).map_err(failed)?;
+        let added = bytes.as_slice();
         let mut scanner = Scanner::from_offset(added, self.end, 1);
         let mut decoder = root.layout.decoder(&self.head.log);
         let mut sink = Sink::default();
@@ -134,9 +168,39 @@ impl Tail {
             if moves {
                 return Ok(false);
             }
-            self.head.observe(&entry);
+            if let Some(age) = fresh_and_foreign(&entry).filter(|_| !self.live) {
+                let path = path.to_owned();
+                return Err(Error::Live { path, age });
+            }
+            self.observe(&entry);
         }
+        self.keep(&bytes);
         Ok(true)
+    }
+
+    /// Takes in an entry that goes on where the log did before.
+    fn observe(&mut self, entry: &Entry) {
+        self.head.observe(entry);
+        if let (Some(known), Some(id)) = (&mut self.known, &entry.id) {
+            known.insert(id.key(), self.head.takes(entry));
+        }
+    }
+
+    /// Remembers the last of what stands before the end.
+    fn keep(&mut self, added: &[u8]) {
+        self.guard.extend_from_slice(added);
+        let surplus = self.guard.len().saturating_sub(GUARDED as usize);
+        self.guard.drain(..surplus);
+    }
+
+    /// Whether the log has an entry of that id, and whether another may hang from it.
+    pub(super) fn knows(&mut self, root: &Root, path: &Path, id: &EntryId) -> Result<Option<bool>> {
+        if self.known.is_none() {
+            let head = &self.head;
+            self.known = Some(log::ids(root, &head.log, path, |entry| head.takes(entry))?);
+        }
+        let known = self.known.as_ref();
+        Ok(known.and_then(|known| known.get(&id.key()).copied()))
     }
 
     pub(super) fn advance(
@@ -148,10 +212,20 @@ impl Tail {
     ) {
         let places = lines.iter().map(|line| (end, line.len() as u64 + 1));
         for entry in decode(root, &self.head.log, lines.iter().zip(places)) {
-            self.head.observe(&entry);
+            self.observe(&entry);
         }
         self.head.leaf = leaf.or(self.head.leaf.take());
-        self.end = end + lines.iter().map(|line| line.len() as u64 + 1).sum::<u64>();
+        // A torn tail is sealed by the same write.
+        let sealed = !self.guard.is_empty() && !self.guard.ends_with(b"\n");
+        if sealed {
+            self.keep(b"\n");
+        }
+        for line in lines {
+            self.keep(line);
+            self.keep(b"\n");
+        }
+        let written: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
+        self.end = end + u64::from(sealed) + written;
     }
 
     /// After a failed write nothing about the end is certain.
@@ -254,37 +328,43 @@ pub(super) fn decode<'a>(
 }
 
 /// Two programs on one session make two branches; that must be asked for.
-pub(super) fn refuse_live(
+fn refuse_live(
     root: &Root,
-    file: &FoundFile,
+    log: &Artifact,
+    path: &Path,
     handle: &File,
     window: &Window,
 ) -> Result<()> {
-    let age = handle
+    let touched = handle
         .metadata()
         .and_then(|metadata| metadata.modified())
         .ok()
         .and_then(|time| SystemTime::now().duration_since(time).ok());
-    if age.is_none_or(|age| age >= LIVE) {
+    if touched.is_none_or(|age| age >= LIVE) {
         return Ok(());
     }
-    let now = Timestamp::now();
-    let age = |time: Timestamp| now.duration_since(time).unsigned_abs();
     // Not all lines have a time, so the last one may tell nothing.
-    let recent = window.scan.outlines.iter().enumerate().rev();
-    let mut recent = recent.filter_map(|(at, outline)| Some((at, age(outline.time?))));
-    let foreign = recent.find(|(at, age)| {
-        *age < LIVE
-            && window
-                .entry(root, &file.artifact, *at)
-                .is_some_and(|entry| entry.program.as_deref() != Some(PROGRAM))
-    });
+    let outlines = window.scan.outlines.iter().enumerate().rev();
+    let mut recent =
+        outlines.filter(|(_, outline)| outline.time.is_some_and(|time| age(time) < LIVE));
+    let foreign =
+        recent.find_map(|(at, _)| fresh_and_foreign(&window.entry(root, log, handle, at)?));
     match foreign {
         None => Ok(()),
-        Some((_, age)) => Err(Error::refused(format!(
-            "{} is being written by another program (last entry {} s ago)",
-            file.path.display(),
-            age.as_secs()
-        ))),
+        Some(age) => Err(Error::Live {
+            path: path.to_owned(),
+            age,
+        }),
     }
+}
+
+/// The age of an entry that another program wrote here just now.
+fn fresh_and_foreign(entry: &Entry) -> Option<Duration> {
+    let foreign = !entry.copied && entry.program.as_deref() != Some(PROGRAM);
+    let age = age(entry.time?);
+    (foreign && age < LIVE).then_some(age)
+}
+
+fn age(time: Timestamp) -> Duration {
+    Timestamp::now().duration_since(time).unsigned_abs()
 }

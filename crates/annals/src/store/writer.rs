@@ -5,13 +5,14 @@
 //! lock of every append it reads what others added since. So an append costs what the record costs,
 //! whatever the log's size.
 
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
+use crate::json;
 use crate::jsonl::{self, Create, Durability, Log, Options};
 use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer};
 use crate::model::{
@@ -20,7 +21,7 @@ use crate::model::{
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::session::Session;
-use super::tail::{Tail, decode, identity, refuse_live};
+use super::tail::{Tail, decode, identity};
 use super::{Root, Store, log};
 
 /// How a session is written.
@@ -56,6 +57,10 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
+        let new = &NewSession {
+            cwd: real_directory(&new.cwd),
+            ..new.clone()
+        };
         let artifact = writer.session(new)?;
         let log_path = root.locate(&artifact)?;
         make_parent(root, &log_path)?;
@@ -78,11 +83,7 @@ impl Store {
             options,
             log_path,
             log: Mutex::new(Some(Arc::new(log))),
-            tail: Mutex::new(Tail {
-                head,
-                end: 0,
-                file: None,
-            }),
+            tail: Mutex::new(Tail::new(head, options.live)),
         };
         session.change(&Change::Begin)?;
         Ok(session)
@@ -148,34 +149,25 @@ impl Store {
         writer_of(&files.root)?;
         files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
-        let mut tail = Tail {
-            head: Head {
-                session: files.id.clone(),
-                agent: file.artifact.agent.clone(),
-                log: file.artifact.clone(),
-                leaf: None,
-                time: None,
-                cwd: None,
-                git_branch: None,
-                version: None,
-                prompt: None,
-                anchored: true,
-                beside: files
-                    .beside
-                    .iter()
-                    .map(|file| file.artifact.clone())
-                    .collect(),
-            },
-            end: 0,
-            file: None,
+        let head = Head {
+            session: files.id.clone(),
+            agent: file.artifact.agent.clone(),
+            log: file.artifact.clone(),
+            leaf: None,
+            time: None,
+            cwd: None,
+            git_branch: None,
+            version: None,
+            prompt: None,
+            anchored: true,
+            beside: files
+                .beside
+                .iter()
+                .map(|file| file.artifact.clone())
+                .collect(),
         };
-        log.locked(|handle| {
-            let window = tail.find(&files.root, &file.path, handle)?;
-            if options.live {
-                return Ok(());
-            }
-            refuse_live(&files.root, file, handle, &window)
-        })?;
+        let mut tail = Tail::new(head, options.live);
+        log.locked(|handle| tail.find(&files.root, &file.path, handle))?;
         Ok(SessionWriter {
             root: files.root.clone(),
             options,
@@ -201,13 +193,12 @@ impl Store {
             .main()
             .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
         let from = &session.files.id;
-        let handle =
-            File::open(&file.path).map_err(|error| Error::io("read", &file.path, error))?;
+        let mut reader = log::Reader::open(root, file)?;
         let mut bytes = Vec::new();
         let mut parent: Option<EntryId> = None;
         for outline in path.iter().filter_map(|&at| scan.outlines.get(at)) {
             let Some(id) = outline.id() else { continue };
-            let record = log::record_bytes(&handle, file, outline.span)?;
+            let (record, _) = reader.record(outline)?;
             // A compaction begins a chain of its own; everything else hangs from what comes before.
             let parent_is = match &parent {
                 None => Parent::None,
@@ -291,7 +282,8 @@ impl SessionWriter {
         self.tail().head.leaf.clone()
     }
 
-    /// Writes one entry and reads it back.
+    /// Writes a draft and reads it back. Of a reply that takes several entries, the last is returned:
+    /// it is the one to go on from.
     pub fn append(&self, draft: Draft) -> Result<Entry> {
         let mut written = self.append_all(vec![draft])?;
         written
@@ -371,11 +363,7 @@ impl SessionWriter {
             options: self.options,
             log_path,
             log: Mutex::new(None),
-            tail: Mutex::new(Tail {
-                head,
-                end: 0,
-                file: None,
-            }),
+            tail: Mutex::new(Tail::new(head, self.options.live)),
         })
     }
 
@@ -393,9 +381,9 @@ impl SessionWriter {
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
                     tail.catch_up(&self.root, &self.log_path, handle, end)?;
-                    self.check_parents(&tail.head, change)?;
+                    self.check_links(&mut tail, change)?;
                     let plan = plan(writer, &tail.head, change, self.options.now)?;
-                    let (lines, others) = self.split(plan.edits)?;
+                    let (lines, others) = self.split(&tail.head, plan.edits)?;
                     documents = others;
                     tail.advance(&self.root, end, &lines, plan.leaf);
                     tail.file = identity(handle);
@@ -405,13 +393,13 @@ impl SessionWriter {
                 })
                 .inspect_err(|_| self.tail().forget())?;
         } else {
-            let plan = plan(writer, &self.tail().head, change, self.options.now)?;
-            documents = self.split(plan.edits)?.1;
+            let head = self.tail().head.clone();
+            let plan = plan(writer, &head, change, self.options.now)?;
+            documents = self.split(&head, plan.edits)?.1;
         }
         // A crash before this leaves the derived documents behind, never the log.
-        for (path, bytes) in documents {
-            make_parent(&self.root, &path)?;
-            jsonl::replace(&path, &bytes, None)?;
+        for document in documents {
+            self.put(document)?;
         }
         let places = places
             .into_iter()
@@ -423,51 +411,138 @@ impl SessionWriter {
         Ok(entries)
     }
 
-    /// Refuses to hang an entry from one that is not there: readers would lose all that is above.
-    fn check_parents(&self, head: &Head, change: &Change) -> Result<()> {
+    /// Refuses links that readers could not follow: a parent that is not there or that the agent
+    /// program does not know, and an id that is there already, which would make a ring.
+    fn check_links(&self, tail: &mut Tail, change: &Change) -> Result<()> {
         let Change::Append(drafts) = change else {
             return Ok(());
         };
-        let mut known: Vec<&EntryId> = head.leaf.iter().collect();
+        let mut fresh: Vec<&EntryId> = Vec::new();
         for draft in drafts {
             if let Some(parent) = &draft.parent
-                && !known.contains(&parent)
+                && tail.head.leaf.as_ref() != Some(parent)
+                && !fresh.contains(&parent)
             {
-                if !log::has_entry(&self.root, &head.log, &self.log_path, parent.key())? {
-                    return Err(Error::NotFound {
-                        what: "message",
-                        id: parent.to_string(),
-                    });
+                match tail.knows(&self.root, &self.log_path, parent)? {
+                    Some(true) => {}
+                    Some(false) => {
+                        return Err(Error::refused(format!(
+                            "`{parent}` is no message that the agent program could go on from"
+                        )));
+                    }
+                    None => {
+                        return Err(Error::NotFound {
+                            what: "message",
+                            id: parent.to_string(),
+                        });
+                    }
                 }
-                known.push(parent);
             }
-            known.extend(&draft.id);
+            if let Some(id) = &draft.id {
+                let there = tail.knows(&self.root, &self.log_path, id)?.is_some();
+                if there || fresh.contains(&id) {
+                    return Err(Error::refused(format!(
+                        "the id `{id}` is in the session already; nothing was written"
+                    )));
+                }
+                fresh.push(id);
+            }
         }
         Ok(())
     }
 
-    /// Tells the lines for this log from documents to be replaced.
-    #[expect(
-        clippy::type_complexity,
-        reason = "two lists that are taken apart at once"
-    )]
-    fn split(&self, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<(PathBuf, Vec<u8>)>)> {
+    /// Tells the lines for this log from documents to be changed.
+    fn split(&self, head: &Head, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
+        let own = self.root.layout.place(&head.log);
         let mut lines = Vec::new();
         let mut documents = Vec::new();
-        let alone = self.tail_folder_missing();
         for edit in edits {
             match edit {
-                Edit::Append { lines: more, .. } => lines.extend(more),
-                Edit::Replace { .. } if alone => {
+                Edit::Append { path, lines: more } if path == own => lines.extend(more),
+                Edit::Append { path, .. } => {
+                    return Err(Error::refused(format!(
+                        "a change of {} cannot add to {}",
+                        own.display(),
+                        path.display()
+                    )));
+                }
+                _ if self.tail_folder_missing() => {
                     return Err(Error::refused(format!(
                         "{} lies outside of any root, so nothing can be kept beside it",
                         self.log_path.display()
                     )));
                 }
-                Edit::Replace { path, bytes } => documents.push((self.root.path.join(path), bytes)),
+                document => documents.push(document),
             }
         }
+        if let Some(long) = lines.iter().find(|line| line.len() >= jsonl::MAX_LINE) {
+            return Err(Error::refused(format!(
+                "a record of {} MB is longer than the {} MB that readers take",
+                long.len() >> 20,
+                jsonl::MAX_LINE >> 20
+            )));
+        }
         Ok((lines, documents))
+    }
+
+    /// Changes a document beside the log.
+    fn put(&self, edit: Edit) -> Result<()> {
+        match edit {
+            Edit::Append { .. } => Ok(()),
+            Edit::Replace { path, bytes } => {
+                let path = self.root.path.join(path);
+                make_parent(&self.root, &path)?;
+                jsonl::replace(&path, &bytes, None)
+            }
+            Edit::SetMembers { path, members } => {
+                let path = self.root.path.join(path);
+                make_parent(&self.root, &path)?;
+                let members: Vec<(&str, &str)> = members
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str()))
+                    .collect();
+                swap(&path, |old| {
+                    let set = json::set_members(old, &members);
+                    let set = set.or_else(|| json::set_members(b"{}", &members));
+                    Ok::<_, Error>(set.unwrap_or_default())
+                })
+            }
+        }
+    }
+
+    /// Changes the agent's todos: reads them, lets `edit` change them, and puts the result in their
+    /// place, again and again until no one else has changed them meanwhile.
+    ///
+    /// `edit` gets the document's path and bytes and the list that was read from it.
+    pub fn edit_todos<E: From<Error>>(
+        &self,
+        mut edit: impl FnMut(&Path, &[u8], Vec<Todo>) -> Result<Vec<Todo>, E>,
+    ) -> Result<Vec<Todo>, E> {
+        let writer = writer_of(&self.root)?;
+        let head = self.tail().head.clone();
+        let encoded = |list: &[Todo]| -> Result<(PathBuf, Vec<u8>)> {
+            let change = Change::SetTodos(list.to_vec());
+            let plan = plan(writer, &head, &change, self.options.now)?;
+            match self.split(&head, plan.edits)?.1.pop() {
+                Some(Edit::Replace { path, bytes }) => Ok((self.root.path.join(path), bytes)),
+                _ => Err(Error::refused("this layout keeps no todos")),
+            }
+        };
+        let (path, _) = encoded(&[])?;
+        make_parent(&self.root, &path)?;
+        let artifact = path
+            .strip_prefix(&self.root.path)
+            .ok()
+            .and_then(|path| self.root.layout.classify(path));
+        let mut list = Vec::new();
+        swap(&path, |old| {
+            let before = artifact
+                .as_ref()
+                .map(|artifact| todos_in(&self.root, artifact, old));
+            list = edit(&path, old, before.unwrap_or_default())?;
+            Ok::<_, E>(encoded(&list)?.1)
+        })?;
+        Ok(list)
     }
 
     fn tail_folder_missing(&self) -> bool {
@@ -487,6 +562,53 @@ impl SessionWriter {
 
     fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A directory as agent programs name it: without links and final slashes, where that can be told.
+fn real_directory(path: &str) -> String {
+    let real = std::fs::canonicalize(path).ok();
+    let real = real.and_then(|real| real.into_os_string().into_string().ok());
+    real.unwrap_or_else(|| match path.trim_end_matches('/') {
+        "" => path.to_owned(),
+        trimmed => trimmed.to_owned(),
+    })
+}
+
+/// The todos of a document.
+fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
+    let records = [(bytes.to_vec(), (0, bytes.len() as u64))];
+    let records = records.iter().map(|(bytes, place)| (bytes, *place));
+    let entries = decode(root, artifact, records);
+    let todos = entries.into_iter().filter_map(|entry| match entry.body {
+        Body::Todos(todos) => Some(todos),
+        _ => None,
+    });
+    todos.flatten().collect()
+}
+
+/// Puts what `change` makes of a document in its place, as long as it is still what `change` saw.
+fn swap<E: From<Error>>(
+    path: &Path,
+    mut change: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
+) -> Result<(), E> {
+    loop {
+        let old = match std::fs::read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("read", path, error).into()),
+        };
+        let new = change(old.as_deref().unwrap_or_default())?;
+        let put = match &old {
+            Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::of(old))),
+            None => jsonl::create_new(path, &new),
+        };
+        match put {
+            // Someone was faster. Each turn means that someone else got through, so this ends.
+            Err(Error::Changed { .. }) => {}
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return Ok(done?),
+        }
     }
 }
 

@@ -274,7 +274,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
         foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
     );
     let refused = fresh.store.write(&fresh.files(), QUICK);
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Live { .. })), "{refused:?}");
     let live = WriteOptions {
         live: true,
         ..QUICK
@@ -718,4 +718,143 @@ fn nothing_is_hung_from_what_only_we_can_read() {
     write_raw(fresh.writer.path(), glued.as_bytes());
     let second = fresh.writer.append(Draft::user("second")).unwrap();
     assert_eq!(second.parent, first.id);
+}
+
+/// Lines without messages at the end, longer than what is read of it at first.
+#[test]
+fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
+    let noise = [
+        format!(
+            "{{\"type\":\"file-history-snapshot\",\"blob\":\"{}\"}}\n",
+            "x".repeat(1_300_000)
+        ),
+        (0..9_000)
+            .map(|n| format!("{{\"type\":\"progress\",\"n\":{n},\"pad\":\"{}\"}}\n", "y".repeat(150)))
+            .collect(),
+        (0..5_000)
+            .map(|n| {
+                format!(
+                    "{{\"type\":\"user\",\"isSidechain\":true,\"uuid\":\"side-{n}\",\"parentUuid\":null,\"timestamp\":\"2020-01-01T00:00:00Z\",\"message\":{{\"role\":\"user\",\"content\":\"{}\"}}}}\n",
+                    "z".repeat(200)
+                )
+            })
+            .collect(),
+    ];
+    for noise in noise {
+        let fresh = fresh();
+        let leaf = id(&fresh.writer.append(Draft::user("before")).unwrap());
+        write_raw(fresh.writer.path(), noise.as_bytes());
+        let next = fresh.second().append(Draft::user("after")).unwrap();
+        assert_eq!(next.parent, Some(leaf));
+        assert!(next.place.cwd.is_some());
+        let (_, resumed) = paths(&fresh.read());
+        assert_eq!(
+            conversations(&fresh.read())[resumed.unwrap()],
+            ["before", "after"]
+        );
+    }
+}
+
+#[test]
+fn an_id_that_is_there_already_is_refused() {
+    let fresh = fresh();
+    let draft = Draft {
+        id: Some(annals::model::EntryId::new("my-id")),
+        ..Draft::user("once")
+    };
+    fresh.writer.append(draft.clone()).unwrap();
+    let before = std::fs::read(fresh.writer.path()).unwrap();
+    for writer in [&fresh.writer, &fresh.second()] {
+        let again = writer.append(draft.clone());
+        assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
+    }
+    let twice = fresh.writer.append_all(vec![
+        Draft {
+            id: Some(annals::model::EntryId::new("new")),
+            ..Draft::user("a")
+        },
+        Draft {
+            id: Some(annals::model::EntryId::new("new")),
+            ..Draft::user("b")
+        },
+    ]);
+    assert!(matches!(twice, Err(Error::Refused(_))), "{twice:?}");
+    assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
+}
+
+#[test]
+fn a_tail_rewritten_in_place_at_the_same_length_is_noticed() {
+    let fresh = fresh();
+    let first = id(&fresh.writer.append(Draft::user("first")).unwrap());
+    let second = id(&fresh.writer.append(Draft::user("second")).unwrap());
+    let log = std::fs::read_to_string(fresh.writer.path()).unwrap();
+    let other = second
+        .as_str()
+        .replace(|c: char| c.is_ascii_hexdigit(), "0");
+    std::fs::write(fresh.writer.path(), log.replace(second.as_str(), &other)).unwrap();
+    let third = fresh.writer.append(Draft::user("third")).unwrap();
+    assert_eq!(
+        third.parent.as_ref().map(|id| id.as_str()),
+        Some(other.as_str())
+    );
+    assert_ne!(third.parent, Some(first));
+}
+
+#[test]
+fn a_record_that_no_reader_takes_is_not_written() {
+    let fresh = fresh();
+    let before = std::fs::read(fresh.writer.path()).unwrap();
+    let huge = Draft::user("x".repeat(annals::jsonl::MAX_LINE));
+    let refused = fresh.writer.append(huge);
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
+}
+
+#[test]
+fn a_program_that_begins_to_write_while_we_are_open_is_noticed() {
+    let fresh = fresh();
+    let leaf = id(&fresh.writer.append(Draft::user("ours")).unwrap());
+    let now = Timestamp::now().to_string();
+    write_raw(
+        fresh.writer.path(),
+        foreign(1, Some(&leaf), &now).as_bytes(),
+    );
+    let refused = fresh.writer.append(Draft::user("more"));
+    assert!(matches!(refused, Err(Error::Live { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_session_read_before_its_log_was_rewritten_is_not_forked() {
+    let fresh = fresh();
+    let last = id(&fresh.writer.append(Draft::user("one")).unwrap());
+    let session = fresh.read();
+    let log = std::fs::read(fresh.writer.path()).unwrap();
+    let mut moved = format!("{{\"type\":\"mode\",\"pad\":\"{}\"}}\n", "p".repeat(80)).into_bytes();
+    moved.extend(log);
+    std::fs::write(fresh.writer.path(), moved).unwrap();
+    let forked = fresh.store.fork_at(&session, last.as_str());
+    assert!(matches!(forked, Err(Error::Changed { .. })), "{forked:?}");
+}
+
+#[test]
+fn todos_edited_at_once_are_all_kept() {
+    let fresh = fresh();
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let writer = fresh.second();
+            scope.spawn(move || {
+                writer
+                    .edit_todos::<Error>(|_, _, mut list| {
+                        list.push(annals::model::Todo::pending(format!("t{n}")));
+                        Ok(list)
+                    })
+                    .unwrap();
+            });
+        }
+    });
+    let lists = annals::store::Session::read(fresh.files())
+        .unwrap()
+        .todos()
+        .unwrap();
+    assert_eq!(lists[0].1.len(), 8, "{lists:?}");
 }

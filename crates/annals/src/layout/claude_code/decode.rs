@@ -82,6 +82,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             agent: lines.agent(&line),
             sidechain: line.sidechain.0,
             program: line.entrypoint.owned(),
+            copied: line.forked_from.is_some(),
             place: Place {
                 cwd: line.cwd.owned(),
                 git_branch: line.git_branch.owned(),
@@ -110,6 +111,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 agent: lines.owner.clone(),
                 sidechain: false,
                 program: None,
+                copied: false,
                 place: Place::default(),
                 body: Body::Opaque { kind: None, flaw },
             });

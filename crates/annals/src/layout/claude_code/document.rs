@@ -130,6 +130,7 @@ impl Decoder for Document {
             agent: None,
             sidechain: false,
             program: None,
+            copied: false,
             place: Place::default(),
             body: body.unwrap_or(Body::Opaque { kind: None, flaw }),
         });

@@ -22,7 +22,8 @@ pub(super) struct Written<'a> {
     #[serde(rename = "userType")]
     pub(super) user_type: &'a str,
     pub(super) entrypoint: &'a str,
-    pub(super) cwd: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cwd: Option<&'a str>,
     #[serde(rename = "sessionId")]
     pub(super) session: &'a str,
     pub(super) version: &'a str,
@@ -132,12 +133,6 @@ pub(super) struct Compaction<'a> {
 pub(super) struct Outcome<'a> {
     #[serde(rename = "agentId")]
     pub(super) agent: &'a str,
-}
-
-#[derive(Serialize)]
-pub(super) struct TitleFile<'a> {
-    #[serde(rename = "customTitle")]
-    pub(super) title: &'a str,
 }
 
 #[derive(Serialize)]

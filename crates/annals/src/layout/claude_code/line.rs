@@ -25,6 +25,7 @@ object! {
         "gitBranch" => git_branch: Text<'a>,
         "version" => version: Text<'a>,
         "entrypoint" => entrypoint: Text<'a>,
+        "forkedFrom" => forked_from: Raw<'a>,
         "requestId" => request: Text<'a>,
         "message" => message: Said<'a>,
         "toolUseResult" => result: Raw<'a>,

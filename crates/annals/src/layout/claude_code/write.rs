@@ -19,10 +19,9 @@ use crate::model::{
 };
 
 use super::form::{
-    Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, TitleFile, Tokens, Written,
-    content,
+    Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, Tokens, Written, content,
 };
-use super::line::Line;
+use super::line::{Line, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
 
 /// The client version whose lines we write like.
@@ -175,6 +174,9 @@ impl Pen<'_, '_> {
                 self.plan.added.push(id);
                 Ok(())
             }
+            Body::Summary { text, .. } if is_error_summary(text) => Err(Error::refused(
+                "a summary that is an error message says nothing and is not kept",
+            )),
             Body::Summary { text, leaf } => self.line(&Aside {
                 summary: Some(text),
                 leaf: leaf.as_ref().map(EntryId::as_str),
@@ -314,10 +316,9 @@ impl Pen<'_, '_> {
                 self.line(&aside)?;
                 let mut beside = self.head.beside.iter();
                 if let Some(file) = beside.find(|file| file.kind == ArtifactKind::TitleFile) {
-                    let bytes = encode(&TitleFile { title: text })?;
-                    self.plan.edits.push(Edit::Replace {
+                    self.plan.edits.push(Edit::SetMembers {
                         path: path::place(file),
-                        bytes,
+                        members: vec![("customTitle".to_owned(), json::quote(text))],
                     });
                 }
                 Ok(())
@@ -431,7 +432,7 @@ impl Pen<'_, '_> {
             agent: head.agent.as_ref().map(AgentId::as_str),
             user_type: "external",
             entrypoint: PROGRAM,
-            cwd: head.cwd.as_deref().unwrap_or("/"),
+            cwd: head.cwd.as_deref(),
             session: head.session.as_str(),
             version: head.version.as_deref().unwrap_or(VERSION),
             git_branch: head.git_branch.as_deref().unwrap_or_default(),
