@@ -176,7 +176,7 @@ macro_rules! object {
                     cursor.object(|key, cursor| {
                         match key {
                             $($key => object.$field = $crate::json::fast::Fast::fast(cursor)?,)+
-                            _ => cursor.skip()?,
+                            key => cursor.skip_unknown(key)?,
                         }
                         Some(())
                     })?;
