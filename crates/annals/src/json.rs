@@ -309,6 +309,45 @@ pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
+/// Makes valid JSON text readable for a parser that is stricter than JSON: lone surrogates become
+/// U+FFFD, and numbers that no float holds become `null`.
+pub(crate) fn mend(json: &str) -> String {
+    let json = mend_surrogates(json);
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json.as_str();
+    while let Some(first) = rest.chars().next() {
+        let number = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
+        let len = match first {
+            '"' => string_len(rest),
+            '-' | '0'..='9' => rest.find(|c| !number(c)).unwrap_or(rest.len()),
+            other => other.len_utf8(),
+        };
+        let (token, after) = rest.split_at_checked(len).unwrap_or((rest, ""));
+        let beyond = token.parse().is_ok_and(|float: f64| float.is_infinite());
+        mended.push_str(if beyond && first != '"' {
+            "null"
+        } else {
+            token
+        });
+        rest = after;
+    }
+    mended
+}
+
+/// The length of the string that `json` begins with, quotes included.
+fn string_len(json: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    json.len()
+}
+
 /// Replaces every escaped lone surrogate in JSON text by an escaped U+FFFD.
 pub(crate) fn mend_surrogates(json: &str) -> String {
     let mut mended = String::with_capacity(json.len());
@@ -414,6 +453,23 @@ mod tests {
             (r#""\ud83dx\n\u00e9""#, r#""\ufffdx\n\u00e9""#),
         ] {
             assert_eq!(mend_surrogates(raw), mended);
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_all_bounds_are_nothing() {
+        for (raw, mended) in [
+            (
+                r#"{"a":1e999,"b":[-1e999,1e5,-0,25]}"#,
+                r#"{"a":null,"b":[null,1e5,-0,25]}"#,
+            ),
+            (
+                r#"{"1e999":"1e999 \" 1e999","e":true}"#,
+                r#"{"1e999":"1e999 \" 1e999","e":true}"#,
+            ),
+            (r#"["\ud83d",1e400]"#, r#"["\ufffd",null]"#),
+        ] {
+            assert_eq!(mend(raw), mended);
         }
     }
 

@@ -40,7 +40,7 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Outcome> {
     let mut found = find(args, context)?;
-    found.sort_by(|a, b| b.updated.cmp(&a.updated));
+    found.sort_by_key(|row| std::cmp::Reverse(row.updated));
     found.truncate(args.filter.limit.unwrap_or(usize::MAX));
     if context.json {
         let rows = found.iter().map(ConversationRow::of).collect();

@@ -18,6 +18,9 @@ pub(crate) struct SessionFilter {
     /// Only sessions in which this model answered (a part of its name is enough)
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// Only sessions with such a sub-agent: a beginning of its id or of its kind
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
     /// Only sessions with this label
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
@@ -86,7 +89,11 @@ impl SessionFilter {
                 .tag
                 .as_deref()
                 .is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
-            in_project && since && until && model && tag
+            let agent = self.agent.as_deref().is_none_or(|wanted| {
+                let mut names = session.agent_names.iter();
+                names.any(|name| name.starts_with(wanted))
+            });
+            in_project && since && until && model && tag && agent
         });
         if let Some(limit) = self.limit {
             sessions.truncate(limit);
@@ -101,6 +108,7 @@ impl SessionFilter {
             || self.period.until.is_some()
             || self.model.is_some()
             || self.tag.is_some()
+            || self.agent.is_some()
     }
 }
 

@@ -5,17 +5,12 @@
 
 use super::text::is_hostile;
 use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
 
 /// Writes `value` as one indented document and a line break.
 pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     write_with(out, value, PrettyFormatter::new())
-}
-
-/// Writes `value` on one line.
-pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    write_with(out, value, CompactFormatter)
 }
 
 fn write_with(
@@ -154,8 +149,5 @@ mod tests {
             pretty(&value),
             serde_json::to_string_pretty(&value).unwrap() + "\n"
         );
-        let mut line = Vec::new();
-        write_line(&mut line, &value).unwrap();
-        assert_eq!(line, (value.to_string() + "\n").into_bytes());
     }
 }

@@ -63,7 +63,8 @@ impl Out {
         }
     }
 
-    /// Writes elsewhere: to a file, or to memory in a test.
+    /// Writes elsewhere.
+    #[cfg(test)]
     pub(crate) fn to(sink: Box<dyn Write>, width: Option<usize>, color: bool) -> Out {
         Out {
             sink: Sink::Other(sink),
@@ -84,11 +85,6 @@ impl Out {
         self.width
     }
 
-    /// Tells whether styles are kept.
-    pub(crate) fn color(&self) -> bool {
-        self.color
-    }
-
     /// Writes something rendered and a line break.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> io::Result<()> {
         writeln!(self, "{text}")
@@ -107,12 +103,6 @@ impl Out {
     /// Writes one indented JSON document.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         json::write_pretty(self, value)
-    }
-
-    /// Writes one JSON document on a line and sends it off, for output that others follow.
-    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        json::write_line(self, value)?;
-        self.flush()
     }
 
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
@@ -148,6 +138,7 @@ impl Write for Out {
         match &mut self.sink {
             Sink::Direct(stdout) | Sink::Held { stdout, .. } => stdout.flush(),
             Sink::Paged(pager) => pager.flush(),
+            #[cfg(test)]
             Sink::Other(sink) => sink.flush(),
             Sink::Done => Ok(()),
         }
@@ -179,6 +170,7 @@ enum Sink {
         stdout: BufWriter<StdoutLock<'static>>,
     },
     Paged(Pager),
+    #[cfg(test)]
     Other(Box<dyn Write>),
     Done,
 }
@@ -188,6 +180,7 @@ impl Sink {
         match self {
             Sink::Direct(stdout) => stdout.write_all(bytes),
             Sink::Paged(pager) => pager.write_all(bytes),
+            #[cfg(test)]
             Sink::Other(sink) => sink.write_all(bytes),
             Sink::Done => Err(io::ErrorKind::BrokenPipe.into()),
             Sink::Held { rows, text, .. } => {
@@ -236,6 +229,7 @@ impl Sink {
         let flushed = match std::mem::replace(self, Sink::Done) {
             Sink::Direct(mut stdout) | Sink::Held { mut stdout, .. } => stdout.flush(),
             Sink::Paged(mut pager) => pager.finish(),
+            #[cfg(test)]
             Sink::Other(mut sink) => sink.flush(),
             Sink::Done => Ok(()),
         };
@@ -318,7 +312,6 @@ mod tests {
             written(true, |out| out.json(&serde_json::json!({ "a": 1 }))),
             "{\n  \"a\": 1\n}\n"
         );
-        assert_eq!(written(false, |out| out.json_line(&[1, 2])), "[1,2]\n");
     }
 
     #[test]

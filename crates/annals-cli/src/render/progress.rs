@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 pub(crate) struct Progress {
     label: String,
     started: Instant,
-    delay: Duration,
     done: AtomicU64,
     total: AtomicU64,
     /// When the next line may be drawn, in milliseconds since the start.
@@ -46,7 +45,6 @@ impl Progress {
         Progress {
             label: safe(label).into(),
             started: Instant::now(),
-            delay,
             done: AtomicU64::new(0),
             total: AtomicU64::new(0),
             next: AtomicU64::new(delay.as_millis() as u64),
@@ -64,12 +62,6 @@ impl Progress {
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.done.store(done, Relaxed);
         self.total.store(total, Relaxed);
-        self.draw();
-    }
-
-    /// Reports that `n` more are done.
-    pub(crate) fn add(&self, n: u64) {
-        self.done.fetch_add(n, Relaxed);
         self.draw();
     }
 
@@ -193,17 +185,6 @@ mod tests {
     fn a_line_never_wraps_and_odd_totals_do_not_panic() {
         let drawn = run(Duration::ZERO, 10, |progress| progress.set(u64::MAX, 1));
         assert_eq!(drawn, "\r\x1b[Kscanning…\r\x1b[K");
-        assert!(run(Duration::ZERO, 80, |progress| progress.add(5)).contains("scanning␛ 5"));
-    }
-
-    #[test]
-    fn threads_add_up() {
-        let progress = Progress::to(None, 80, "x", Duration::ZERO);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..1000).for_each(|_| progress.add(1)));
-            }
-        });
-        assert_eq!(progress.text(), "x 4,000");
+        assert!(run(Duration::ZERO, 80, |progress| progress.set(5, 0)).contains("scanning␛ 5"));
     }
 }

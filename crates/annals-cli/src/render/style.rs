@@ -28,7 +28,6 @@ pub(crate) const FAILED: Style = color(AnsiColor::Red);
 pub(crate) const WARNING: Style = color(AnsiColor::Yellow);
 pub(crate) const SUCCESS: Style = color(AnsiColor::Green);
 pub(crate) const ID: Style = color(AnsiColor::Magenta);
-pub(crate) const MONEY: Style = color(AnsiColor::Yellow);
 pub(crate) const PATH: Style = color(AnsiColor::Blue);
 pub(crate) const TIME: Style = Style::new().dimmed();
 pub(crate) const ADDED: Style = color(AnsiColor::Green);
@@ -37,7 +36,6 @@ pub(crate) const HUNK: Style = color(AnsiColor::Cyan);
 pub(crate) const CODE: Style = color(AnsiColor::Cyan);
 pub(crate) const HEADING: Style = Style::new().bold();
 pub(crate) const LINK: Style = Style::new().underline();
-pub(crate) const MATCH: Style = color(AnsiColor::Red).bold();
 
 /// Shows `text` as one safe line in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {

@@ -30,11 +30,6 @@ impl Table {
             .push(cells.into_iter().take(self.columns.len()).collect());
     }
 
-    /// Tells whether there is no row.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Draws header and rows, each line ended by `\n`, in at most `max` columns where there is a limit.
     pub(crate) fn render(&self, max: Option<usize>) -> String {
         let widths = self.fit(max);
@@ -233,11 +228,6 @@ impl Cell {
             style: Some(style),
             ..Cell::new(text)
         }
-    }
-
-    /// Makes a cell without text.
-    pub(crate) fn empty() -> Cell {
-        Cell::new("")
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn is_hostile(c: char) -> bool {
 
 impl<'a> Safe<'a> {
     /// Gives the text away, borrowed where nothing had to change.
+    #[cfg(test)]
     pub(crate) fn into_inner(self) -> Cow<'a, str> {
         self.0
     }

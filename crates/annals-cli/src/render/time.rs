@@ -5,7 +5,7 @@
 use super::text::safe;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Span, Timestamp, ToSpan as _, Zoned};
+use jiff::{Span, Timestamp, ToSpan as _, Zoned};
 use std::fmt;
 
 /// What time it is, and where.
@@ -51,11 +51,6 @@ impl Clock {
     /// Formats date and time to the second: `2026-03-12 14:02:05`.
     pub(crate) fn full(&self, time: Timestamp) -> String {
         self.zoned(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
-    }
-
-    /// Formats the date: `2026-03-12`.
-    pub(crate) fn day(&self, time: Timestamp) -> String {
-        self.zoned(time).strftime("%Y-%m-%d").to_string()
     }
 
     /// Formats the time of day: `14:02`.
@@ -145,30 +140,6 @@ impl Clock {
     }
 }
 
-/// Formats a length of time in its two largest units: `2 h 5 min`.
-pub(crate) fn duration(length: SignedDuration) -> String {
-    let total = length.as_secs().unsigned_abs();
-    let (days, hours, minutes, seconds) = (
-        total / 86_400,
-        total / 3600 % 24,
-        total / 60 % 60,
-        total % 60,
-    );
-    let parts = match (days, hours, minutes, seconds) {
-        (0, 0, 0, 0) if !length.is_zero() => return format!("{} ms", length.subsec_millis().abs()),
-        (0, 0, 0, s) => [(s, "s"), (0, "")],
-        (0, 0, m, s) => [(m, "min"), (s, "s")],
-        (0, h, m, _) => [(h, "h"), (m, "min")],
-        (d, h, _, _) => [(d, "d"), (h, "h")],
-    };
-    let [(n, unit), rest] = parts;
-    if rest.0 == 0 {
-        format!("{n} {unit}")
-    } else {
-        format!("{n} {unit} {} {}", rest.0, rest.1)
-    }
-}
-
 /// A time that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadTime {
@@ -252,24 +223,7 @@ mod tests {
     fn times_are_local() {
         let time = ts("2026-03-12T23:30:05Z");
         assert_eq!(clock().full(time), "2026-03-13 00:30:05");
-        assert_eq!(clock().day(time), "2026-03-13");
         assert_eq!(clock().hour_minute(time), "00:30");
-    }
-
-    #[test]
-    fn lengths_keep_two_units() {
-        for (ms, shown) in [
-            (0, "0 s"),
-            (250, "250 ms"),
-            (59_999, "59 s"),
-            (60_000, "1 min"),
-            (125_000, "2 min 5 s"),
-            (7_500_000, "2 h 5 min"),
-            (90_000_000, "1 d 1 h"),
-        ] {
-            assert_eq!(duration(SignedDuration::from_millis(ms)), shown);
-        }
-        assert_eq!(duration(SignedDuration::MAX).split(' ').count(), 4);
     }
 
     #[test]

@@ -1,73 +1,80 @@
 //! The verbs that look: every table, drawing and document that people and scripts see.
 
+use std::fs::read_dir;
+use std::path::{Path, PathBuf};
+
 use insta::{assert_snapshot, with_settings};
 
-use crate::program::{World, on, repository};
+use crate::harness::{Run, Stage};
 
-/// When a file was checked out is no part of what the program says.
-fn snapshot(name: &str, seen: &str) {
-    with_settings!({
-        filters => vec![
-            (r#""expires": "[^"]*""#, r#""expires": "[TIME]""#),
-            (repository().to_str().unwrap(), "[REPOSITORY]"),
-        ],
-        omit_expression => true,
-    }, { assert_snapshot!(name, seen) });
+/// Runs the program on a copy of a fixture.
+fn on(fixture: &str, args: &[&str]) -> Run {
+    Stage::of(fixture).annals(args)
+}
+
+/// What the program prints on a copy of a fixture, unmasked.
+fn exactly(fixture: &str, args: &[&str]) -> String {
+    let stage = Stage::of(fixture);
+    let mut command = stage.command();
+    command.arg("--root").arg(&stage.root).args(args);
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
+}
+
+/// Everything a person sees, and how it ended.
+fn snapshot(name: &str, run: &Run) {
+    with_settings!({ omit_expression => true }, { assert_snapshot!(name, run.to_string()) });
 }
 
 #[test]
 fn the_whole_command_line_reference() {
-    let world = World::new();
-    let help = world.run(&["--help"]).out;
+    let stage = Stage::empty();
+    let help = stage.bare(&["--help"]).out;
     let mut reference = help.clone();
     let verbs = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     for verb in verbs
         .take_while(|line| !line.is_empty())
         .filter_map(|line| line.split_whitespace().next())
     {
-        let ran = world.run(&[verb, "--help"]);
+        let ran = stage.bare(&[verb, "--help"]);
         assert_eq!(ran.code, 0, "{verb}");
         reference.push_str(&format!("\n======== annals {verb} --help\n\n{}", ran.out));
     }
-    snapshot("reference", &reference);
+    with_settings!({ omit_expression => true }, { assert_snapshot!("reference", reference) });
 }
 
 #[test]
 fn the_overview() {
-    snapshot("overview", &on("subagents-every-placement", &[]).seen());
-    snapshot("overview-damaged", &on("torn-then-glued", &[]).seen());
+    snapshot("overview", &on("subagents-every-placement", &[]));
+    snapshot("overview-damaged", &on("torn-then-glued", &[]));
     snapshot(
         "overview-json",
-        &on("subagents-every-placement", &["--json"]).seen(),
+        &on("subagents-every-placement", &["--json"]),
     );
 }
 
 #[test]
 fn a_machine_without_history() {
-    let world = World::new();
-    snapshot("overview-nothing", &world.run(&[]).seen());
-    snapshot("sessions-nothing", &world.run(&["sessions"]).seen());
+    let stage = Stage::empty();
+    snapshot("overview-nothing", &stage.bare(&[]));
+    snapshot("sessions-nothing", &stage.bare(&["sessions"]));
     snapshot(
         "sessions-nothing-json",
-        &world.run(&["sessions", "--json"]).seen(),
+        &stage.bare(&["sessions", "--json"]),
     );
     snapshot(
         "sessions-filtered",
-        &on("branch-nested", &["sessions", "-p", "elsewhere"]).seen(),
+        &on("branch-nested", &["sessions", "-p", "elsewhere"]),
     );
 }
 
 #[test]
 fn projects() {
-    snapshot(
-        "projects",
-        &on("two-projects-one-folder", &["projects"]).seen(),
-    );
+    snapshot("projects", &on("two-projects-one-folder", &["projects"]));
     snapshot(
         "projects-json",
-        &on("two-projects-one-folder", &["projects", "--json"]).seen(),
+        &on("two-projects-one-folder", &["projects", "--json"]),
     );
-    snapshot("projects-moved", &on("moved-project", &["projects"]).seen());
+    snapshot("projects-moved", &on("moved-project", &["projects"]));
 }
 
 #[test]
@@ -88,17 +95,14 @@ fn a_moved_project_is_found_by_old_and_new_path_and_name() {
 
 #[test]
 fn sessions() {
-    snapshot(
-        "sessions",
-        &on("2.1.325-s01-multiturn", &["sessions"]).seen(),
-    );
+    snapshot("sessions", &on("2.1.325-s01-multiturn", &["sessions"]));
     snapshot(
         "sessions-json",
-        &on("2.1.325-s04-agent", &["sessions", "--json"]).seen(),
+        &on("2.1.325-s04-agent", &["sessions", "--json"]),
     );
     snapshot(
         "sessions-limited",
-        &on("2.1.325-s01-multiturn", &["sessions", "-n", "1"]).seen(),
+        &on("2.1.325-s01-multiturn", &["sessions", "-n", "1"]),
     );
 }
 
@@ -121,13 +125,10 @@ fn a_period_leaves_out_what_is_older_and_newer() {
 
 #[test]
 fn conversations() {
-    snapshot(
-        "conversations",
-        &on("branch-nested", &["conversations"]).seen(),
-    );
+    snapshot("conversations", &on("branch-nested", &["conversations"]));
     snapshot(
         "conversations-json",
-        &on("branch-edited-prompt", &["conversations", "--json"]).seen(),
+        &on("branch-edited-prompt", &["conversations", "--json"]),
     );
 }
 
@@ -135,51 +136,48 @@ fn conversations() {
 fn show() {
     snapshot(
         "show-tools",
-        &on("2.1.325-s02-tools", &["show", "e64eea5a"]).seen(),
+        &on("2.1.325-s02-tools", &["show", "e64eea5a"]),
     );
     snapshot(
         "show-agents",
-        &on("2.1.325-s04-agent", &["show", "3dfa1268"]).seen(),
+        &on("2.1.325-s04-agent", &["show", "3dfa1268"]),
     );
     snapshot(
         "show-agent",
-        &on("2.1.325-s04-agent", &["show", "3dfa", "--agent", "a318"]).seen(),
+        &on("2.1.325-s04-agent", &["show", "3dfa", "--agent", "a318"]),
     );
     snapshot(
         "show-compaction",
-        &on("compaction", &["show", only("compaction").as_str()]).seen(),
+        &on("compaction", &["show", only("compaction").as_str()]),
     );
     snapshot(
         "show-json",
         &on(
             "parallel-tools-dag",
             &["show", only("parallel-tools-dag").as_str(), "--json"],
-        )
-        .seen(),
+        ),
     );
     snapshot(
         "show-thinking",
-        &on("2.1.325-s02-tools", &["show", "e64e", "--kind", "thinking"]).seen(),
+        &on("2.1.325-s02-tools", &["show", "e64e", "--kind", "thinking"]),
     );
     snapshot(
         "show-all",
         &on(
             "attachments-in-chain",
             &["show", only("attachments-in-chain").as_str(), "--all"],
-        )
-        .seen(),
+        ),
     );
     snapshot(
         "show-damaged",
         &on(
             "torn-then-glued",
             &["show", only("torn-then-glued").as_str()],
-        )
-        .seen(),
+        ),
     );
     snapshot(
         "show-image",
-        &on("image", &["show", only("image").as_str()]).seen(),
+        &on("image", &["show", only("image").as_str()]),
     );
 }
 
@@ -191,8 +189,8 @@ fn the_end_of_a_log_is_the_end_of_the_whole() {
     );
     assert_eq!(whole.code, 2, "a flag given twice is an error");
     let entries = |args: &[&str]| -> Vec<serde_json::Value> {
-        let ran = on("2.1.325-s02-tools", args);
-        let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        let printed = exactly("2.1.325-s02-tools", args);
+        let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
         document["entries"]
             .as_array()
             .unwrap()
@@ -217,29 +215,14 @@ fn an_inner_message_ends_what_is_shown() {
 
 #[test]
 fn raw_records_are_the_bytes_of_the_file() {
-    let ran = on(
-        "number-spellings",
-        &["show", only("number-spellings").as_str(), "--raw"],
-    );
-    let dir = repository().join("fixtures/claude-code/number-spellings/projects");
-    let folder = std::fs::read_dir(dir)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let log = std::fs::read_dir(folder)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let text = std::fs::read_to_string(log).unwrap();
-    for line in ran.out.lines() {
+    let session = only("number-spellings");
+    let printed = exactly("number-spellings", &["show", &session, "--raw"]);
+    let text = std::fs::read_to_string(log_of("number-spellings")).unwrap();
+    for line in printed.lines() {
         assert!(text.contains(line), "{line}");
     }
     assert!(
-        ran.out.contains("1e5"),
+        printed.contains("1e5"),
         "the fixture's spellings come through"
     );
 }
@@ -255,7 +238,7 @@ fn trees() {
     ] {
         snapshot(
             &format!("tree-{fixture}"),
-            &on(fixture, &["tree", only(fixture).as_str()]).seen(),
+            &on(fixture, &["tree", only(fixture).as_str()]),
         );
     }
     snapshot(
@@ -263,16 +246,15 @@ fn trees() {
         &on(
             "branch-edited-prompt",
             &["tree", only("branch-edited-prompt").as_str(), "--json"],
-        )
-        .seen(),
+        ),
     );
 }
 
 #[test]
 fn checks() {
-    snapshot("check-fine", &on("2.1.325-s02-tools", &["check"]).seen());
-    snapshot("check-nul-runs", &on("nul-runs", &["check"]).seen());
-    snapshot("check-json", &on("torn-tail", &["check", "--json"]).seen());
+    snapshot("check-fine", &on("2.1.325-s02-tools", &["check"]));
+    snapshot("check-nul-runs", &on("nul-runs", &["check"]));
+    snapshot("check-json", &on("torn-tail", &["check", "--json"]));
 }
 
 #[test]
@@ -297,47 +279,54 @@ fn hostile_text_does_not_reach_the_terminal() {
 
 #[test]
 fn ids_that_do_not_fit_say_what_to_do() {
-    snapshot(
-        "id-unknown",
-        &on("branch-nested", &["show", "ffffffff"]).seen(),
-    );
-    snapshot(
-        "id-ambiguous",
-        &on("2.0.77-s01-multiturn", &["show", "d"]).seen(),
-    );
-    snapshot(
-        "id-hostile",
-        &on("branch-nested", &["show", "x..\u{7}"]).seen(),
-    );
-    snapshot(
-        "id-path",
-        &on("branch-nested", &["show", "fixtures/../README.md"]).seen(),
-    );
+    snapshot("id-unknown", &on("branch-nested", &["show", "ffffffff"]));
+    snapshot("id-ambiguous", &on("2.0.77-s01-multiturn", &["show", "d"]));
+    snapshot("id-hostile", &on("branch-nested", &["show", "x..\u{7}"]));
+    snapshot("id-path", &on("branch-nested", &["show", "/etc/hostname"]));
     snapshot(
         "id-long",
-        &on("branch-nested", &["show", &"a".repeat(10_000)]).seen(),
+        &on("branch-nested", &["show", &"a".repeat(10_000)]),
     );
     snapshot(
         "root-missing",
-        &World::new()
-            .run(&["--root", "/no/such/place", "sessions"])
-            .seen(),
+        &Stage::empty().bare(&["--root", "/no/such/place", "sessions"]),
     );
     snapshot(
         "root-layout",
-        &World::new()
-            .run(&["--root", "nonsense:/tmp", "sessions"])
-            .seen(),
+        &Stage::empty().bare(&["--root", "nonsense:/tmp", "sessions"]),
     );
     snapshot(
         "time-bad",
-        &on("branch-nested", &["sessions", "--since", "someday"]).seen(),
+        &on("branch-nested", &["sessions", "--since", "someday"]),
     );
 }
 
-/// The only session of a fixture.
+/// The id of a fixture's only session.
 fn only(fixture: &str) -> String {
-    let ran = on(fixture, &["sessions", "--json"]);
-    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    document["sessions"][0]["id"].as_str().unwrap().to_owned()
+    let log = log_of(fixture);
+    log.file_stem().unwrap().to_str().unwrap().to_owned()
+}
+
+/// The log of a fixture's only session.
+fn log_of(fixture: &str) -> PathBuf {
+    let stage = Stage::of(fixture);
+    let projects = stage.root.join("projects");
+    let folder = read_dir(&projects).unwrap().next().unwrap().unwrap();
+    let logs = read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut logs = logs.filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.ends_with(".jsonl") && !name.starts_with("agent-")
+    });
+    let name = logs
+        .next()
+        .unwrap()
+        .strip_prefix(&stage.root)
+        .unwrap()
+        .to_owned();
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/claude-code")
+        .join(fixture)
+        .join(name)
 }

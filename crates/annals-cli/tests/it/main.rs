@@ -7,6 +7,5 @@ mod demo;
 mod files;
 mod harness;
 mod look;
-mod program;
 mod todo;
 mod write;

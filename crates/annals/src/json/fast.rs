@@ -1,7 +1,7 @@
 //! A reader for records that are as they should be, which is nearly all of them.
 //!
-//! Most bytes of a log are long texts that an outline skips. This reader finds the end of a string
-//! sixteen bytes at a time and copies nothing. It is as strict as serde: control characters, bad
+//! Most bytes of a log are long texts that an outline skips. This reader passes over them in blocks
+//! of 32 bytes and copies nothing. It is as strict as serde: control characters, bad
 //! escapes, bad numbers and anything after the value end it. It never says what is wrong: it gives
 //! up, and the record is read again by serde, whose word on damage counts. It gives up on odd but
 //! good records too: escaped keys, numbers in the place of objects, deep nesting. So what it does

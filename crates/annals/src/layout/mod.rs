@@ -17,7 +17,7 @@ use crate::model::{
     AgentId, Artifact, Draft, Entry, EntryId, Flaw, FlawKind, Outline, SessionId, Span, Todo,
 };
 
-pub use claude_code::{ClaudeCode, encode_path};
+pub use claude_code::ClaudeCode;
 pub use record::Record;
 
 /// Every layout there is. Adding one touches this line and its own module.
@@ -47,6 +47,11 @@ pub trait Layout: Sync {
 
     /// The path of an artifact: the inverse of [`Layout::classify`].
     fn place(&self, artifact: &Artifact) -> PathBuf;
+
+    /// The folder that sessions of a directory share; `None` if the layout has no such folders.
+    ///
+    /// Several directories may share one, so a folder is never decoded.
+    fn folder(&self, directory: &str) -> Option<String>;
 
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;

@@ -56,17 +56,75 @@ impl<'a> Record<'a> {
                 return Some(object);
             }
             Ok(_) => (FlawKind::NotAnObject, "JSON, but not an object".to_owned()),
-            // A lone surrogate in a key or a text: JSON all the same.
-            Err(_) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
-                if let Ok(object) = read(&json::mend_surrogates(&text)) {
-                    return Some(object);
+            // A lone surrogate in a key or a text, a number beyond all bounds: JSON all the same.
+            Err(error) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => {
+                match read(&json::mend(&text)) {
+                    Ok(_) if !starts_object(&text) => {
+                        (FlawKind::NotAnObject, "JSON, but not an object".to_owned())
+                    }
+                    Ok(object) => {
+                        if let Cow::Owned(_) = text {
+                            sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
+                        }
+                        return Some(object);
+                    }
+                    Err(_) => (FlawKind::BadJson, format!("{error}")),
                 }
-                return None;
             }
             Err(error) => self.diagnose(&text, &error),
         };
         sink.flaw(fault.0, self.span, fault.1);
         None
+    }
+
+    /// The whole records within a damaged one: two that were glued together, one behind a torn one
+    /// or behind NULs. Each has a span of its own, so that it can be read alone.
+    ///
+    /// `is_record` tells a record from an object that is only a part of one.
+    pub(crate) fn pieces(&self, is_record: impl Fn(&str) -> bool) -> Vec<Record<'a>> {
+        /// More beginnings than this are noise, and trying each costs a pass over the line.
+        const ATTEMPTS: usize = 64;
+        let bytes: &'a [u8] = self.bytes;
+        let Ok(text) = str::from_utf8(bytes) else {
+            return Vec::new();
+        };
+        // A byte order mark is in the span but not in the bytes.
+        let beyond = self.span.len.saturating_sub(text.len() as u64);
+        let mark = if self.span.offset == 0 && beyond >= 3 {
+            3
+        } else {
+            0
+        };
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for _ in 0..ATTEMPTS {
+            let Some(rest) = text.get(at..) else { break };
+            let Some(start) = rest.find('{').map(|start| at + start) else {
+                break;
+            };
+            let candidate = text.get(start..).unwrap_or_default();
+            let mut values =
+                serde_json::Deserializer::from_str(candidate).into_iter::<IgnoredAny>();
+            let whole = matches!(values.next(), Some(Ok(_)));
+            let len = values.byte_offset();
+            match candidate.get(..len) {
+                Some(object) if whole && is_record(object) => {
+                    pieces.push(Record {
+                        span: Span {
+                            offset: self.span.offset + mark + start as u64,
+                            len: len as u64,
+                            line: self.span.line,
+                        },
+                        bytes: object.as_bytes(),
+                        terminated: true,
+                        oversize: false,
+                    });
+                    at = start + len;
+                }
+                _ => at = start + 1,
+            }
+        }
+        pieces
     }
 
     fn diagnose(&self, text: &str, error: &serde_json::Error) -> (FlawKind, String) {

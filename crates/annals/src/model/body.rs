@@ -112,6 +112,9 @@ pub enum TitleSource {
     Custom,
 }
 
+/// The model that answers where none was asked: the agent program itself, with an error.
+pub const SYNTHETIC: &str = "<synthetic>";
+
 /// Something said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {

@@ -117,18 +117,26 @@ pub enum Fact {
     /// A sub-agent did the work of these calls.
     Spawned(AgentId),
     /// A call hands this prompt to a sub-agent.
-    Delegates {
-        /// The call.
-        call: Key,
-        /// The prompt's whole text.
-        prompt: Key,
-    },
+    Delegates(Box<Delegation>),
     /// The whole text of a sub-agent's first message.
     Asked(Key),
     /// Versions of files were saved.
     Files,
     /// A person's remark.
     Note(Box<str>),
+}
+
+/// A call that hands work to a sub-agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegation {
+    /// The call.
+    pub call: Key,
+    /// The prompt's whole text, if there is one.
+    pub prompt: Option<Key>,
+    /// The kind of sub-agent asked for.
+    pub kind: Option<Box<str>>,
+    /// What it is for.
+    pub description: Option<Box<str>>,
 }
 
 impl Outline {

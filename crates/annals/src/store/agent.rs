@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::model::{AgentId, ArtifactKind, Body, Fact, Key, Outline};
+use crate::model::{AgentId, ArtifactKind, Body, Delegation, Fact, Key, Outline};
 use crate::tree::Tree;
 
 use super::inventory::SessionFiles;
@@ -61,8 +61,8 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
             let asked = scan.outlines.iter().find_map(asked);
             let call = meta.call.or_else(|| calls.for_agent(id.as_ref(), asked));
             agents.push(Agent {
-                kind: meta.kind,
-                description: meta.description,
+                kind: meta.kind.or_else(|| calls.kind(call)),
+                description: meta.description.or_else(|| calls.description(call)),
                 call: call.and_then(|key| calls.locate(key)),
                 id,
                 log: at,
@@ -85,8 +85,8 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
                 .or_else(|| calls.for_agent(strand.agent.as_ref(), None));
             agents.push(Agent {
                 id: strand.agent.clone(),
-                kind: None,
-                description: None,
+                kind: calls.kind(call),
+                description: calls.description(call),
                 call: call.and_then(|key| calls.locate(key)),
                 log: at,
                 strand: Some(number),
@@ -98,17 +98,19 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
 }
 
 /// Where calls were made, and what ties them to agents.
-struct Calls {
+struct Calls<'a> {
     made: HashMap<Key, (usize, usize)>,
+    asked: HashMap<Key, &'a Delegation>,
     by_agent: HashMap<AgentId, Key>,
     by_prompt: HashMap<Key, VecDeque<Key>>,
     taken: HashSet<Key>,
 }
 
-impl Calls {
-    fn of(logs: &[LogScan]) -> Self {
+impl<'a> Calls<'a> {
+    fn of(logs: &'a [LogScan]) -> Self {
         let mut calls = Calls {
             made: HashMap::new(),
+            asked: HashMap::new(),
             by_agent: HashMap::new(),
             by_prompt: HashMap::new(),
             taken: HashSet::new(),
@@ -117,9 +119,13 @@ impl Calls {
             for (entry, outline) in scan.outlines.iter().enumerate() {
                 for fact in &outline.facts {
                     match fact {
-                        Fact::Delegates { call, prompt } => {
-                            calls.made.insert(*call, (log, entry));
-                            calls.by_prompt.entry(*prompt).or_default().push_back(*call);
+                        Fact::Delegates(asked) => {
+                            calls.made.insert(asked.call, (log, entry));
+                            calls.asked.insert(asked.call, asked);
+                            if let Some(prompt) = asked.prompt {
+                                let waiting = calls.by_prompt.entry(prompt).or_default();
+                                waiting.push_back(asked.call);
+                            }
                         }
                         Fact::Spawned(agent) => {
                             let result = outline.results.first();
@@ -159,6 +165,16 @@ impl Calls {
             }
         }
         None
+    }
+
+    /// The kind of agent that a call asked for.
+    fn kind(&self, call: Option<Key>) -> Option<String> {
+        Some(self.asked.get(&call?)?.kind.as_ref()?.to_string())
+    }
+
+    /// What a call wanted an agent for.
+    fn description(&self, call: Option<Key>) -> Option<String> {
+        Some(self.asked.get(&call?)?.description.as_ref()?.to_string())
     }
 
     fn locate(&self, key: Key) -> Option<Call> {

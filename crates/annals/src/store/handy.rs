@@ -59,16 +59,30 @@ impl Store {
     /// The project is named by the directory that its sessions record; neither a part of a path nor
     /// the name of a folder is enough here. Sessions that cannot be read stay.
     pub fn reset(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+        let sessions = self.of_project(project);
+        sessions
+            .iter()
+            .map(|files| self.delete(files, now))
+            .collect()
+    }
+
+    /// What [`Store::reset`] would move.
+    pub fn reset_plan(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+        let sessions = self.of_project(project);
+        let plans = sessions.iter().map(|files| self.deletion(files, now));
+        plans.collect()
+    }
+
+    fn of_project(&self, project: &str) -> Vec<SessionFiles> {
         let inventory = self.inventory();
         let rows = self.sessions(&inventory, &|_, _| ());
-        let of_project = |row: &Result<super::SessionInfo>| {
-            row.as_ref()
-                .is_ok_and(|row| !row.project.guessed && row.project.path == project)
-        };
-        let sessions = inventory.sessions.iter().zip(&rows);
+        let sessions = inventory.sessions.into_iter().zip(rows);
         sessions
-            .filter(|(_, row)| of_project(row))
-            .map(|(files, _)| self.delete(files, now))
+            .filter(|(_, row)| {
+                row.as_ref()
+                    .is_ok_and(|row| !row.project.guessed && row.project.path == project)
+            })
+            .map(|(files, _)| files)
             .collect()
     }
 

@@ -44,15 +44,22 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
         scan.bytes += record.span.len;
         if !record.is_blank() {
             scan.lines += 1;
-            let before = sink.found.len();
-            decoder.outline(record, &mut sink);
-            scan.valid += u64::from(sink.found.len() > before);
+            scan.valid += u64::from(outline_one(decoder.as_mut(), record, &mut sink));
         }
         Ok(true)
     })?;
     scan.outlines = sink.found;
     scan.flaws = sink.flaws;
     Ok(scan)
+}
+
+/// Outlines a record and tells whether it is whole. What is salvaged from a damaged one counts
+/// among the entries, not among the valid lines.
+fn outline_one(decoder: &mut dyn Decoder, record: &Record<'_>, sink: &mut Sink<Outline>) -> bool {
+    let (found, flaws) = (sink.found.len(), sink.flaws.len());
+    decoder.outline(record, sink);
+    let mut fresh = sink.flaws.iter().skip(flaws);
+    sink.found.len() > found && !fresh.any(|flaw| flaw.kind.hides_record())
 }
 
 /// Hands every record of a log to `visit`, until it says `false`.
@@ -268,9 +275,7 @@ impl Window {
                 continue;
             }
             scan.lines += 1;
-            let before = sink.found.len();
-            decoder.outline(&record, &mut sink);
-            scan.valid += u64::from(sink.found.len() > before);
+            scan.valid += u64::from(outline_one(decoder.as_mut(), &record, &mut sink));
         }
         scan.outlines = sink.found;
         scan.flaws = sink.flaws;
@@ -283,14 +288,34 @@ impl Window {
         })
     }
 
+    /// An entry that stands in a damaged line: we can read it, the agent program cannot.
+    pub(super) fn salvaged(&self, at: usize) -> bool {
+        let Some(outline) = self.scan.outlines.get(at) else {
+            return false;
+        };
+        let found = self
+            .records
+            .binary_search_by_key(&outline.span.offset, |tailed| tailed.span.offset);
+        let record = found.ok().and_then(|found| self.records.get(found));
+        record.is_none_or(|tailed| tailed.span != outline.span)
+    }
+
     /// One of its entries, by the index of its outline.
     pub(super) fn entry(&self, root: &Root, artifact: &Artifact, at: usize) -> Option<Entry> {
         let span = self.scan.outlines.get(at)?.span;
-        let found = self
+        let after = self
             .records
-            .binary_search_by_key(&span.offset, |tailed| tailed.span.offset);
+            .partition_point(|tailed| tailed.span.offset <= span.offset);
+        let whole = self.records.get(after.checked_sub(1)?)?;
+        let mut record = whole.record();
+        if record.span != span {
+            // Salvaged from within a damaged line.
+            let start = (span.offset - record.span.offset) as usize;
+            let end = start.checked_add(span.len as usize)?;
+            record.bytes = record.bytes.get(start..end)?;
+            record.span = span;
+        }
         let mut sink = Sink::default();
-        let record = self.records.get(found.ok()?)?.record();
         root.layout.decoder(artifact).decode(&record, &mut sink);
         sink.found.pop()
     }

@@ -13,6 +13,7 @@ mod query;
 mod root;
 mod session;
 mod summary;
+mod tail;
 mod trash;
 mod writer;
 

@@ -1,13 +1,13 @@
 //! Questions about messages: which, how many, how many tokens, what came before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{AgentId, Body, Entry, Key, Role, Usage};
+use crate::model::{Body, Entry, Key, Role, SYNTHETIC, Usage};
 
 use super::log;
 use super::session::Session;
@@ -119,7 +119,7 @@ pub struct Stats {
     pub total: Counted,
     /// By role.
     pub by_role: BTreeMap<&'static str, u64>,
-    /// By agent; `main` is the main agent.
+    /// By agent; `main` is the main agent, `sidechain-1` the first sub-agent without an id.
     pub by_agent: BTreeMap<String, Counted>,
     /// By model.
     pub by_model: BTreeMap<String, Counted>,
@@ -224,20 +224,34 @@ impl Session {
         let mut stats = Stats::default();
         // What each response amounts to is known only after its last line.
         let mut responses: BTreeMap<Key, (Keys, Usage)> = BTreeMap::new();
-        for (file, scan) in self.files.logs().zip(&self.logs) {
-            for outline in scan
+        for ((file, scan), tree) in self.files.logs().zip(&self.logs).zip(&self.trees) {
+            // Sub-agents that have no id are numbered as they stand in the log.
+            let strands: HashMap<usize, usize> = tree
+                .strands
+                .iter()
+                .enumerate()
+                .flat_map(|(number, strand)| strand.entries.iter().map(move |&at| (at, number + 1)))
+                .collect();
+            for (at, outline) in scan
                 .outlines
                 .iter()
-                .filter(|outline| outline.kind.is_message())
+                .enumerate()
+                .filter(|(_, outline)| outline.kind.is_message())
             {
                 let owner = outline.agent.as_ref().or(file.artifact.agent.as_ref());
                 let local = outline.time.map(|time| time.to_zoned(zone.clone()));
                 let reply = outline.reply.as_deref();
+                // The client's own error messages are nobody's reply.
+                let real = |model: &&str| *model != SYNTHETIC;
+                let model = reply.and_then(|reply| reply.model.as_deref());
+                let synthetic = model.is_some() && model.filter(real).is_none();
                 let keys = Keys {
-                    agent: owner.map_or("main", AgentId::as_str).to_owned(),
-                    model: reply
-                        .and_then(|reply| reply.model.as_deref())
-                        .map(str::to_owned),
+                    agent: match (owner, strands.get(&at)) {
+                        (Some(agent), _) => agent.to_string(),
+                        (None, Some(number)) => format!("sidechain-{number}"),
+                        (None, None) => "main".to_owned(),
+                    },
+                    model: model.filter(real).map(str::to_owned),
                     hour: local.as_ref().map(|local| local.hour()),
                     day: local.as_ref().map(|local| local.date()),
                 };
@@ -254,7 +268,7 @@ impl Session {
                     Role::User
                 };
                 *stats.by_role.entry(role.as_str()).or_default() += 1;
-                let Some(usage) = reply.and_then(|reply| reply.usage) else {
+                let Some(usage) = reply.and_then(|reply| reply.usage).filter(|_| !synthetic) else {
                     continue;
                 };
                 match reply.and_then(|reply| reply.response) {

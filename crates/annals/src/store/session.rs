@@ -92,7 +92,7 @@ impl Session {
             if !titled {
                 self.elsewhere.extend(opening.summaries);
             }
-            homes.add(files.folder(), &opening.directories);
+            homes.add(files.root.layout, files.folder(), &opening.directories);
         }
         if !placed {
             self.neighbourhood = homes.only();

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::model::{FlawKind, Key, Project, SessionId, TitleSource, Usage};
+use crate::layout::Layout;
+use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
 use super::log::Opening;
@@ -52,6 +53,8 @@ pub struct SessionInfo {
     pub conversations: usize,
     /// Sub-agents.
     pub agents: usize,
+    /// What they can be asked for by: their ids and kinds.
+    pub agent_names: BTreeSet<String>,
     /// Bytes of all its files.
     pub bytes: u64,
     /// How many things are wrong with it.
@@ -292,10 +295,7 @@ impl<'a> Responses<'a> {
     fn add(&mut self, outline: &'a crate::model::Outline) {
         let Some(reply) = &outline.reply else { return };
         let Some(usage) = reply.usage else { return };
-        let model = reply
-            .model
-            .as_deref()
-            .filter(|model| *model != "<synthetic>");
+        let model = reply.model.as_deref().filter(|model| *model != SYNTHETIC);
         let fresh = Response {
             usage,
             model,
@@ -322,6 +322,7 @@ pub(super) struct Draft {
     info: SessionInfo,
     /// The file's own time, for sessions whose entries have none.
     modified: Option<Timestamp>,
+    layout: &'static dyn Layout,
     folder: Option<String>,
     /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
     wants: Vec<Key>,
@@ -385,9 +386,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             .reply
             .as_ref()
             .and_then(|reply| reply.model.as_deref());
-        if let Some(model) =
-            model.filter(|model| *model != "<synthetic>" && !models.contains(*model))
-        {
+        if let Some(model) = model.filter(|model| *model != SYNTHETIC && !models.contains(*model)) {
             models.insert(model.to_owned());
         }
     }
@@ -426,6 +425,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             .main()
             .map(|(_, scan, _)| Opening::of(&scan.outlines))
             .unwrap_or_default(),
+        layout: files.root.layout,
         folder: files.folder().map(str::to_owned),
         modified,
         info: SessionInfo {
@@ -449,6 +449,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             messages,
             conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
             agents: session.agents.len(),
+            agent_names: agent_names(session),
             bytes: files.bytes(),
             flaws: flaw_kinds.values().sum(),
             flaw_kinds,
@@ -460,15 +461,26 @@ pub(super) fn draft(session: &Session) -> Draft {
     }
 }
 
+fn agent_names(session: &Session) -> BTreeSet<String> {
+    let ids = session.agents.iter().filter_map(|agent| agent.id.as_ref());
+    let kinds = session.agents.iter().filter_map(|agent| agent.kind.clone());
+    ids.map(ToString::to_string).chain(kinds).collect()
+}
+
 /// The directories after which a folder may be named.
 #[derive(Default)]
 pub(super) struct Homes(BTreeSet<Box<str>>);
 
 impl Homes {
     /// Takes those of some directories that the folder can be named after.
-    pub(super) fn add(&mut self, folder: Option<&str>, directories: &[Box<str>]) {
+    pub(super) fn add(
+        &mut self,
+        layout: &dyn Layout,
+        folder: Option<&str>,
+        directories: &[Box<str>],
+    ) {
         for path in directories {
-            if Some(crate::layout::encode_path(path).as_str()) == folder {
+            if layout.folder(path).as_deref() == folder {
                 self.0.insert(path.clone());
             }
         }
@@ -499,7 +511,7 @@ pub(super) fn settle(rows: &mut [Result<Draft>]) {
         folder.summaries.extend(given.summaries);
         folder
             .homes
-            .add(draft.folder.as_deref(), &given.directories);
+            .add(draft.layout, draft.folder.as_deref(), &given.directories);
     }
     for draft in rows.iter_mut().flatten() {
         let Some(folder) = folders.get(&(draft.root(), draft.folder.clone())) else {
@@ -561,7 +573,7 @@ fn project(session: &Session) -> (Project, Vec<String>) {
         );
     };
     let home = directories.iter().copied().find(|path| {
-        Some(crate::layout::encode_path(path).as_str()) == folder
+        session.root().layout.folder(path).as_deref() == folder
             && Path::new(newest).starts_with(path)
     });
     let path = home.unwrap_or(newest);

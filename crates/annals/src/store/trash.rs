@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::jsonl;
+use crate::jsonl::{self, FileId};
 
 use super::inventory::SessionFiles;
 use super::{Root, Store};
@@ -85,6 +85,16 @@ impl Store {
         let mut plan = self.deletion(files, now)?;
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
+        }
+        // Someone who wrote to it since it was looked at still wants it.
+        for file in files.logs() {
+            let metadata = fs::symlink_metadata(&file.path);
+            let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
+            if FileId::from(&metadata) != file.id {
+                return Err(Error::Changed {
+                    path: file.path.clone(),
+                });
+            }
         }
         let trash = self.trash()?;
         let first = plan.id.clone();
@@ -161,18 +171,20 @@ impl Store {
             let sound = root.layout.classify(&file.path).is_some();
             let from = folder.join("files").join(&file.path);
             let to = root.path.join(&file.path);
+            if sound && from.symlink_metadata().is_err() {
+                // An earlier attempt brought it back.
+                continue;
+            }
             if !sound || to.symlink_metadata().is_ok() {
                 kept.push(to);
                 continue;
             }
-            if from.symlink_metadata().is_ok() {
-                root.guard(&to)?;
-                relocate(&from, &to)?;
-            }
+            root.guard(&to)?;
+            relocate(&from, &to)?;
         }
         if let Some(first) = kept.first() {
             return Err(Error::refused(format!(
-                "{} exists again, so its deleted version stays in {}",
+                "{} cannot be brought back: it exists again, or is no place for it; its deleted version stays in {}",
                 first.display(),
                 folder.display()
             )));

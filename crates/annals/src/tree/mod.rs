@@ -255,11 +255,13 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
     }
     let mut delegations = std::collections::HashMap::new();
     for fact in outlines.iter().flat_map(|outline| &outline.facts) {
-        if let Fact::Delegates { call, prompt } = fact {
+        if let Fact::Delegates(made) = fact
+            && let Some(prompt) = made.prompt
+        {
             delegations
-                .entry(*prompt)
+                .entry(prompt)
                 .or_insert_with(std::collections::VecDeque::new)
-                .push_back(*call);
+                .push_back(made.call);
         }
     }
     for strand in &mut strands {

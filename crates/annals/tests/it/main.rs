@@ -1,10 +1,13 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod decode;
 mod jsonl_append;
 mod jsonl_crash;
 mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
+mod query;
 mod support;
 mod tree;
+mod writer;

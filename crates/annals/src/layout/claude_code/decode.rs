@@ -7,7 +7,7 @@ use crate::model::{
     TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, timestamp, usage};
+use super::line::{Line, Lines, is_error_summary, salvage, timestamp, usage};
 
 object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
@@ -100,6 +100,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         }
         None if record.is_blank() => {}
         None => {
+            let pieces = salvage(record, out.flaws.get(flaws_before));
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
             out.found.push(Entry {
                 span: record.span,
@@ -112,6 +113,9 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 place: Place::default(),
                 body: Body::Opaque { kind: None, flaw },
             });
+            for piece in pieces {
+                entry(lines, &piece, out);
+            }
         }
     }
 }
@@ -225,7 +229,7 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
             })
             .flatten(),
         spawned: line.spawned(),
-        stored: line.result.stored.owned(),
+        stored: line.outcome().stored.owned(),
     }
 }
 

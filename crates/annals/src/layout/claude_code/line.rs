@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::model::{AgentId, Artifact, EntryId, Key, Usage};
+use crate::layout::Record;
+use crate::model::{AgentId, Artifact, EntryId, Flaw, FlawKind, Key, Usage};
 
 object! {
     struct Line<'a> {
@@ -26,7 +27,7 @@ object! {
         "entrypoint" => entrypoint: Text<'a>,
         "requestId" => request: Text<'a>,
         "message" => message: Said<'a>,
-        "toolUseResult" => result: ToolOutcome<'a>,
+        "toolUseResult" => result: Raw<'a>,
         "leafUuid" => leaf: Text<'a>,
         "summary" => summary: Text<'a>,
         "customTitle" => custom_title: Text<'a>,
@@ -175,6 +176,20 @@ impl Line<'_> {
             .map(EntryId::new)
     }
 
+    /// What the client kept of a tool's result beside the result itself.
+    pub(super) fn outcome(&self) -> ToolOutcome<'_> {
+        // Most are long and say nothing that we look for.
+        let says = |name: &str| {
+            let raw = self.result.0.unwrap_or_default();
+            memchr::memmem::find(raw.as_bytes(), name.as_bytes()).is_some()
+        };
+        if says("agentId") || says("persistedOutputPath") {
+            self.result.read()
+        } else {
+            ToolOutcome::default()
+        }
+    }
+
     pub(super) fn is_compaction(&self) -> bool {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
@@ -191,7 +206,7 @@ impl Line<'_> {
             || self.sidechain.0
             || self.compact_summary.0
             || content.results
-            || self.result.agent.get().is_some();
+            || self.result.is_some();
         if other {
             None
         } else {
@@ -254,6 +269,19 @@ pub(super) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
     }
 }
 
+/// The records within a damaged line, by what is wrong with it.
+pub(super) fn salvage<'a>(record: &Record<'a>, flaw: Option<&Flaw>) -> Vec<Record<'a>> {
+    let holds = |flaw: &Flaw| matches!(flaw.kind, FlawKind::Glued | FlawKind::NulRun);
+    if !flaw.is_some_and(holds) {
+        return Vec::new();
+    }
+    record.pieces(|object| {
+        let line: Line<'_> = serde_json::from_str(object).unwrap_or_default();
+        let named = [&line.uuid, &line.session, &line.leaf];
+        line.kind.filled().is_some() && named.iter().any(|text| text.filled().is_some())
+    })
+}
+
 /// Texts that the client itself puts in the user's place.
 pub(super) fn is_client_text(text: &str) -> bool {
     const OPENINGS: [&str; 9] = [
@@ -296,7 +324,7 @@ mod content {
     use super::{is_client_text, opening};
     use crate::json::fast::{Cursor, Fast};
     use crate::json::{Raw, Text, object};
-    use crate::model::Key;
+    use crate::model::{Delegation, Key};
 
     object! {
         struct Part<'a> {
@@ -310,7 +338,11 @@ mod content {
     }
 
     object! {
-        struct Delegation<'a> { "prompt" => prompt: Text<'a>, }
+        struct Task<'a> {
+            "prompt" => prompt: Text<'a>,
+            "subagent_type" => kind: Text<'a>,
+            "description" => description: Text<'a>,
+        }
     }
 
     /// No one hands a sub-agent more text than this.
@@ -329,7 +361,7 @@ mod content {
         /// The whole text, by which a sub-agent's first message finds the call it came from.
         pub(crate) asked: Option<Box<str>>,
         /// Calls that hand a prompt to a sub-agent.
-        pub(crate) delegations: Vec<(Key, Key)>,
+        pub(crate) delegations: Vec<Delegation>,
     }
 
     impl Content {
@@ -355,9 +387,13 @@ mod content {
                     };
                     self.calls.push(call);
                     if matches!(part.name.get(), Some("Task" | "Agent")) {
-                        let task: Delegation<'_> = part.input.read();
-                        let prompt = task.prompt.filled().map(Key::of);
-                        self.delegations.extend(prompt.map(|prompt| (call, prompt)));
+                        let task: Task<'_> = part.input.read();
+                        self.delegations.push(Delegation {
+                            call,
+                            prompt: task.prompt.filled().map(Key::of),
+                            kind: task.kind.filled().map(opening),
+                            description: task.description.filled().map(opening),
+                        });
                     }
                 }
                 Some("tool_result") => {

@@ -17,7 +17,7 @@
 //! plans/<name>.md                                              plans
 //! ```
 //!
-//! `<folder>` is [`encode_path`] of the working directory. Many paths share a folder, so the name is
+//! `<folder>` is `encode_path` of the working directory. Many paths share a folder, so the name is
 //! never decoded: a session's directory is the `cwd` of its records. Version 1 keeps sub-agents
 //! inside the session log, as chains with `isSidechain` and a root of their own.
 //!
@@ -29,6 +29,7 @@
 
 mod decode;
 mod document;
+mod form;
 mod line;
 mod outline;
 mod path;
@@ -40,7 +41,7 @@ use crate::model::{Artifact, ArtifactKind};
 
 use super::{Decoder, Env, Layout, Writer};
 
-pub use path::encode_path;
+use path::encode_path;
 
 /// The layout of Claude Code.
 #[derive(Debug)]
@@ -82,6 +83,10 @@ impl Layout for ClaudeCode {
 
     fn place(&self, artifact: &Artifact) -> PathBuf {
         path::place(artifact)
+    }
+
+    fn folder(&self, directory: &str) -> Option<String> {
+        Some(encode_path(directory))
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {

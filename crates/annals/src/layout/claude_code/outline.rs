@@ -7,7 +7,7 @@ use crate::model::{
 };
 
 use super::decode;
-use super::line::{Line, Lines, is_error_summary, opening};
+use super::line::{Line, Lines, is_error_summary, opening, salvage};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -15,6 +15,7 @@ object! {
 
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let flaws_before = out.flaws.len();
         let read = record.object(out, |text| {
             let line = match fast::read(text) {
                 Some(line) => line,
@@ -23,6 +24,9 @@ impl Decoder for Lines {
             Ok(self.sketch(&line, record.span))
         });
         let Some((outline, bad_usage)) = read else {
+            for piece in salvage(record, out.flaws.get(flaws_before)) {
+                self.outline(&piece, out);
+            }
             return;
         };
         if let Some(detail) = bad_usage {
@@ -80,10 +84,9 @@ impl Lines {
             }
             "assistant" => {
                 outline.kind = Kind::Assistant;
-                let delegations = line.message.content.delegations.iter();
-                outline
-                    .facts
-                    .extend(delegations.map(|&(call, prompt)| Fact::Delegates { call, prompt }));
+                let delegations = line.message.content.delegations.iter().cloned();
+                let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
+                outline.facts.extend(delegations);
                 let usage;
                 (usage, bad_usage) = super::line::usage(line.message.usage);
                 outline.reply = Some(Box::new(Reply {
@@ -123,7 +126,7 @@ impl Line<'_> {
 
     /// The sub-agent that a tool result speaks of.
     pub(super) fn spawned(&self) -> Option<AgentId> {
-        AgentId::new(self.result.agent.filled()?).ok()
+        AgentId::new(self.outcome().agent.filled()?).ok()
     }
 
     /// What a line beside the tree says.

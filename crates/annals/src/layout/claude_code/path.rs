@@ -198,7 +198,7 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
 ///
 /// Every UTF-16 unit outside `[A-Za-z0-9]` becomes `-`; a long result is cut and gets a hash of the
 /// whole path. Different paths can give one name.
-pub fn encode_path(path: &str) -> String {
+pub(super) fn encode_path(path: &str) -> String {
     let name: String = path
         .encode_utf16()
         .map(|unit| match u8::try_from(unit) {

@@ -8,7 +8,6 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
@@ -17,9 +16,12 @@ use crate::layout::{
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
-    Usage,
 };
 
+use super::form::{
+    Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, TitleFile, Tokens, Written,
+    content,
+};
 use super::line::Line;
 use super::{ClaudeCode, encode_path, path};
 
@@ -450,212 +452,6 @@ impl Pen<'_, '_> {
     }
 }
 
-/// The members of a line, in the client's order.
-#[derive(Serialize)]
-struct Written<'a> {
-    #[serde(rename = "parentUuid")]
-    parent: Option<&'a str>,
-    #[serde(rename = "logicalParentUuid", skip_serializing_if = "Option::is_none")]
-    logical_parent: Option<&'a str>,
-    #[serde(rename = "isSidechain")]
-    sidechain: bool,
-    #[serde(rename = "agentId", skip_serializing_if = "Option::is_none")]
-    agent: Option<&'a str>,
-    #[serde(rename = "userType")]
-    user_type: &'a str,
-    entrypoint: &'a str,
-    cwd: &'a str,
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-    version: &'a str,
-    #[serde(rename = "gitBranch")]
-    git_branch: &'a str,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subtype: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Said<'a>>,
-    #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
-    request: Option<&'a str>,
-    #[serde(rename = "isMeta", skip_serializing_if = "Option::is_none")]
-    meta: Option<bool>,
-    #[serde(
-        rename = "isVisibleInTranscriptOnly",
-        skip_serializing_if = "Option::is_none"
-    )]
-    transcript_only: Option<bool>,
-    #[serde(rename = "isCompactSummary", skip_serializing_if = "Option::is_none")]
-    compact_summary: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<&'a str>,
-    #[serde(rename = "compactMetadata", skip_serializing_if = "Option::is_none")]
-    compaction: Option<Compaction<'a>>,
-    #[serde(rename = "toolUseResult", skip_serializing_if = "Option::is_none")]
-    result: Option<Outcome<'a>>,
-    uuid: &'a str,
-    timestamp: String,
-}
-
-#[derive(Serialize)]
-struct Said<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'a str>,
-    role: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<&'a str>,
-    content: &'a RawValue,
-    #[serde(flatten)]
-    stop: Option<Stop<'a>>,
-}
-
-#[derive(Serialize)]
-struct Stop<'a> {
-    stop_reason: Option<&'a str>,
-    stop_sequence: (),
-    usage: Tokens,
-}
-
-#[derive(Serialize)]
-struct Tokens {
-    input_tokens: u64,
-    cache_creation_input_tokens: u64,
-    cache_read_input_tokens: u64,
-    cache_creation: CacheWrites,
-    output_tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server_tool_use: Option<Server>,
-    service_tier: &'static str,
-}
-
-#[derive(Serialize)]
-struct CacheWrites {
-    ephemeral_5m_input_tokens: u64,
-    ephemeral_1h_input_tokens: u64,
-}
-
-#[derive(Serialize)]
-struct Server {
-    web_search_requests: u64,
-}
-
-impl Tokens {
-    fn of(usage: &Usage) -> Self {
-        let searches = usage.web_searches;
-        Tokens {
-            input_tokens: usage.input,
-            cache_creation_input_tokens: usage.cache_write_5m.saturating_add(usage.cache_write_1h),
-            cache_read_input_tokens: usage.cache_read,
-            cache_creation: CacheWrites {
-                ephemeral_5m_input_tokens: usage.cache_write_5m,
-                ephemeral_1h_input_tokens: usage.cache_write_1h,
-            },
-            output_tokens: usage.output,
-            server_tool_use: (searches > 0).then_some(Server {
-                web_search_requests: searches,
-            }),
-            service_tier: "standard",
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Compaction<'a> {
-    trigger: &'a str,
-    #[serde(rename = "preTokens")]
-    tokens: u64,
-}
-
-#[derive(Serialize)]
-struct Outcome<'a> {
-    #[serde(rename = "agentId")]
-    agent: &'a str,
-}
-
-#[derive(Serialize)]
-struct TitleFile<'a> {
-    #[serde(rename = "customTitle")]
-    title: &'a str,
-}
-
-#[derive(Serialize)]
-struct Meta<'a> {
-    #[serde(rename = "agentType")]
-    kind: &'a str,
-    description: &'a str,
-    #[serde(rename = "toolUseId", skip_serializing_if = "Option::is_none")]
-    call: Option<&'a str>,
-}
-
-/// Stands beside the tree; the client skips types that it does not know.
-#[derive(Serialize)]
-struct Opening<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-    cwd: Option<&'a str>,
-    #[serde(rename = "gitBranch", skip_serializing_if = "Option::is_none")]
-    git_branch: Option<&'a str>,
-    version: &'a str,
-    entrypoint: &'a str,
-    timestamp: String,
-}
-
-#[derive(Serialize)]
-struct Note<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(rename = "noteId")]
-    id: &'a str,
-    timestamp: Timestamp,
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-    entrypoint: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    author: Option<&'a str>,
-    text: &'a str,
-}
-
-/// A line beside the tree. The type comes first: readers of the last kilobytes look for it there.
-#[derive(Serialize, Default)]
-struct Aside<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(rename = "customTitle", skip_serializing_if = "Option::is_none")]
-    custom_title: Option<&'a str>,
-    #[serde(rename = "aiTitle", skip_serializing_if = "Option::is_none")]
-    ai_title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tag: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<&'a str>,
-    #[serde(rename = "lastPrompt", skip_serializing_if = "Option::is_none")]
-    last_prompt: Option<&'a str>,
-    #[serde(rename = "leafUuid", skip_serializing_if = "Option::is_none")]
-    leaf: Option<&'a str>,
-    #[serde(rename = "sessionId", skip_serializing_if = "str::is_empty")]
-    session: &'a str,
-}
-
-impl<'a> Aside<'a> {
-    fn of(kind: &'a str) -> Self {
-        Aside {
-            kind,
-            ..Aside::default()
-        }
-    }
-
-    fn tag(mut self, text: &'a str) -> Self {
-        self.tag = Some(text);
-        self
-    }
-}
-
 /// The blocks of each line: one per line of a reply, one tool result per line, the rest of a
 /// prompt together.
 fn parts(message: &Message) -> Vec<&[Block]> {
@@ -667,79 +463,6 @@ fn parts(message: &Message) -> Vec<&[Block]> {
         .blocks
         .chunk_by(|a, b| !result(a) && !result(b))
         .collect()
-}
-
-/// A prompt is written as a string, anything else as blocks.
-fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
-    let json = match blocks {
-        [Block::Text(text)] if role == Role::User => json::quote(text),
-        blocks => blocks_json(blocks)?,
-    };
-    raw(json)
-}
-
-fn blocks_json(blocks: &[Block]) -> Result<String> {
-    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
-    Ok(format!("[{}]", parts.join(",")))
-}
-
-fn block_json(block: &Block) -> Result<String> {
-    let quote = |text: &str| json::quote(text);
-    Ok(match block {
-        Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-        Block::Thinking { text, signature } => format!(
-            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
-            quote(text),
-            quote(signature.as_deref().unwrap_or_default())
-        ),
-        Block::ToolUse { id, name, input } => format!(
-            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
-            quote(id),
-            quote(name),
-            one_line(input)?
-        ),
-        Block::ToolResult {
-            call,
-            output,
-            is_error,
-        } => {
-            let output = match output.as_slice() {
-                [Block::Text(text)] => quote(text),
-                blocks => {
-                    let mut parts = Vec::new();
-                    for block in blocks {
-                        if matches!(block, Block::ToolResult { .. }) {
-                            return Err(Error::refused("a tool result cannot hold a tool result"));
-                        }
-                        parts.push(block_json(block)?);
-                    }
-                    format!("[{}]", parts.join(","))
-                }
-            };
-            let error = if *is_error { r#","is_error":true"# } else { "" };
-            format!(
-                r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
-                quote(call)
-            )
-        }
-        Block::Image { media_type, data } => format!(
-            r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
-            quote(media_type),
-            quote(data)
-        ),
-        Block::Opaque { json, .. } => one_line(json)?,
-    })
-}
-
-/// Given JSON on one line. White space between tokens is all that a line break can be in it.
-fn one_line(json: &str) -> Result<String> {
-    serde_json::from_str::<serde::de::IgnoredAny>(json)
-        .map_err(|error| Error::refused(format!("a block's JSON is broken: {error}")))?;
-    Ok(json.trim().replace(['\n', '\r'], " "))
-}
-
-fn raw(json: String) -> Result<Box<RawValue>> {
-    RawValue::from_string(json).map_err(|error| Error::refused(error.to_string()))
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

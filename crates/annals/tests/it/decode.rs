@@ -1,0 +1,471 @@
+//! Decoders are total: any bytes give entries and flaws, never a panic, and both depths agree.
+
+use std::fs;
+
+use annals::layout::{LAYOUTS, Layout, Record, Sink};
+use annals::model::{
+    Artifact, ArtifactKind, Block, Body, Entry, Flaw, FlawKind, Key, Kind, Outline, SessionId, Span,
+};
+use proptest::prelude::*;
+
+use crate::support::{cases, fixtures};
+
+fn artifact(kind: ArtifactKind) -> Artifact {
+    Artifact {
+        folder: Some("-w".to_owned()),
+        session: Some(SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap()),
+        ..Artifact::of(kind)
+    }
+}
+
+fn claude_code() -> &'static dyn Layout {
+    annals::layout::by_name("claude-code").unwrap()
+}
+
+struct Read {
+    outlines: Vec<Outline>,
+    entries: Vec<Entry>,
+    flaws: Vec<Flaw>,
+}
+
+/// Reads one record at both depths and holds them against each other.
+fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool) -> Read {
+    let artifact = artifact(kind);
+    let record = Record {
+        span: Span {
+            offset: 0,
+            len: bytes.len() as u64 + 1,
+            line: 1,
+        },
+        bytes,
+        terminated,
+        oversize: false,
+    };
+    let mut shallow = Sink::default();
+    layout.decoder(&artifact).outline(&record, &mut shallow);
+    let mut deep: Sink<Entry> = Sink::default();
+    layout.decoder(&artifact).decode(&record, &mut deep);
+    assert_eq!(
+        shallow.flaws,
+        deep.flaws,
+        "{}",
+        String::from_utf8_lossy(bytes)
+    );
+    let readable: Vec<&Entry> = deep
+        .found
+        .iter()
+        .filter(|entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. }))
+        .collect();
+    assert_eq!(
+        shallow.found.len(),
+        readable.len(),
+        "{}",
+        String::from_utf8_lossy(bytes)
+    );
+    for (outline, entry) in shallow.found.iter().zip(readable) {
+        assert_eq!(outline.id(), entry.id);
+        assert_eq!(outline.link.key(), entry.parent.as_ref().map(|id| id.key()));
+        assert_eq!(outline.time, entry.time);
+        assert_eq!(outline.sidechain, entry.sidechain);
+        let human = matches!(&entry.body, Body::Message(message) if message.human);
+        assert_eq!(outline.human, human, "{}", String::from_utf8_lossy(bytes));
+    }
+    // A record that is there gives something to see, or a reason why not.
+    let blank = bytes.iter().all(u8::is_ascii_whitespace);
+    assert!(blank || !deep.found.is_empty());
+    Read {
+        outlines: shallow.found,
+        entries: deep.found,
+        flaws: shallow.flaws,
+    }
+}
+
+fn line(json: &str) -> Read {
+    read(
+        claude_code(),
+        ArtifactKind::SessionLog,
+        json.as_bytes(),
+        true,
+    )
+}
+
+const KINDS: [ArtifactKind; 12] = [
+    ArtifactKind::SessionLog,
+    ArtifactKind::AgentLog,
+    ArtifactKind::AgentMeta,
+    ArtifactKind::Todos,
+    ArtifactKind::Task,
+    ArtifactKind::FileVersion,
+    ArtifactKind::ToolResult,
+    ArtifactKind::History,
+    ArtifactKind::Settings,
+    ArtifactKind::Plan,
+    ArtifactKind::Index,
+    ArtifactKind::TitleFile,
+];
+
+/// Lines of fixtures that are short enough to be mutated thousands of times.
+fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = std::collections::BTreeMap::new();
+    for case in cases() {
+        for file in case.files() {
+            for line in fs::read(&file.path).unwrap().split(|byte| *byte == b'\n') {
+                if (1..3_000).contains(&line.len()) {
+                    // One of each fixture, kind of file and length will do.
+                    let key = (case.name.clone(), file.artifact.kind, line.len() / 64);
+                    seeds.entry(key).or_insert_with(|| line.to_vec());
+                }
+            }
+        }
+    }
+    seeds.into_values().collect()
+}
+
+/// What is put in the place of bytes: pieces of JSON that tempt, and noise.
+const PIECES: [&[u8]; 24] = [
+    b"\"",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e999",
+    b"99999999999999999999999999",
+    b"\"\\ud83d\"",
+    b"\\u0000",
+    b"\xff",
+    b"\xc3",
+    b"\0\0\0",
+    b"\r",
+    b"}{",
+    b"[[[[[[[[[[",
+    b"\"type\":\"user\",",
+    b"\"uuid\":1,",
+    b"\"content\":{\"x\":[]}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn mutated_lines_never_panic_and_both_depths_agree(
+        seed in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..24, 0usize..12, any::<u8>()), 1..6),
+        terminated in any::<bool>(),
+        kind in 0usize..12,
+        log in any::<bool>(),
+    ) {
+        thread_local!(static SEEDS: Vec<Vec<u8>> = seeds());
+        let mut bytes = SEEDS.with(|seeds| seeds[seed.index(seeds.len())].clone());
+        for (at, piece, cut, byte) in edits {
+            let at = at.index(bytes.len() + 1);
+            let end = (at + cut).min(bytes.len());
+            let single = [byte];
+            let put: &[u8] = if byte < 128 { PIECES[piece] } else { &single };
+            bytes.splice(at..end, put.iter().copied());
+        }
+        bytes.retain(|byte| *byte != b'\n');
+        let kind = if log { ArtifactKind::SessionLog } else { KINDS[kind] };
+        for layout in LAYOUTS {
+            read(*layout, kind, &bytes, terminated);
+        }
+    }
+
+    #[test]
+    fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0usize..12, terminated in any::<bool>()) {
+        for layout in LAYOUTS {
+            read(*layout, KINDS[kind], &bytes, terminated);
+        }
+    }
+}
+
+/// Every member of every shape of line, with a value of every wrong type.
+#[test]
+fn wrong_types_anywhere_are_absent() {
+    const WRONG: [&str; 9] = [
+        "null",
+        "true",
+        "-0",
+        "1e999",
+        "\"\"",
+        "\"\\ud83d\"",
+        "[]",
+        "[[[]]]",
+        "{\"a\":{\"type\":[]}}",
+    ];
+    let mut tried = 0;
+    for seed in seeds() {
+        let Ok(text) = std::str::from_utf8(&seed) else {
+            continue;
+        };
+        // Each value starts after a colon outside of strings, near enough: what is no value there
+        // makes bad JSON, which must not panic either.
+        let colons: Vec<usize> = text.match_indices("\":").map(|(at, _)| at + 2).collect();
+        for (nth, &at) in colons.iter().enumerate().take(60) {
+            let end = text[at..]
+                .find([',', '}'])
+                .map_or(text.len(), |len| at + len);
+            let wrong = WRONG[(nth + seed.len()) % WRONG.len()];
+            let changed = format!("{}{wrong}{}", &text[..at], &text[end..]);
+            for kind in [
+                ArtifactKind::SessionLog,
+                ArtifactKind::Todos,
+                ArtifactKind::History,
+            ] {
+                read(claude_code(), kind, changed.as_bytes(), true);
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 2_000, "{tried}");
+}
+
+#[test]
+fn a_line_of_wrong_types_is_an_entry_that_says_nothing() {
+    let read = line(
+        r#"{"type":"assistant","uuid":7,"parentUuid":[],"timestamp":{},"isSidechain":"yes","message":{"id":1,"role":null,"model":[],"content":{"a":1},"usage":{"input_tokens":{}}}}"#,
+    );
+    let entry = &read.entries[0];
+    assert_eq!(
+        (entry.id.as_ref(), entry.parent.as_ref(), entry.time),
+        (None, None, None)
+    );
+    assert!(!entry.sidechain);
+    let Body::Message(message) = &entry.body else {
+        panic!("{entry:?}")
+    };
+    assert_eq!(
+        (
+            message.blocks.len(),
+            message.usage,
+            message.model.as_deref()
+        ),
+        (0, None, None)
+    );
+    assert_eq!(read.flaws.len(), 1);
+    assert_eq!(read.flaws[0].kind, FlawKind::BadUsage);
+    // A message that is no object, blocks that are none.
+    for message in [
+        "null",
+        "[]",
+        "7",
+        "\"text\"",
+        "{\"content\":[1,null,\"x\",[],{}]}",
+    ] {
+        let read = line(&format!(
+            r#"{{"type":"user","uuid":"u","message":{message}}}"#
+        ));
+        assert_eq!(read.flaws, [], "{message}");
+        assert_eq!(read.outlines[0].kind, Kind::User);
+        assert!(!read.outlines[0].human, "{message}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_no_problem_anywhere() {
+    let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    let objects = |n: usize| format!("{}1{}", "{\"a\":".repeat(n), "}".repeat(n));
+    for n in [100, 127, 128, 129, 5_000, 100_000] {
+        for value in [deep(n), objects(n)] {
+            for place in [
+                format!(r#"{{"type":"user","uuid":"u","x":{value}}}"#),
+                format!(r#"{{"type":"user","uuid":"u","message":{{"content":{value}}}}}"#),
+                format!(
+                    r#"{{"type":"user","uuid":"u","message":{{"content":[{{"type":"tool_result","content":{value}}}]}}}}"#
+                ),
+                format!(
+                    r#"{{"type":"assistant","uuid":"u","message":{{"content":[{{"type":"tool_use","id":"t","name":"Task","input":{value}}}]}}}}"#
+                ),
+                format!(r#"{{"type":"file-history-snapshot","uuid":"u","snapshot":{value}}}"#),
+                format!(r#"{{"type":"attachment","uuid":"u","attachment":{value}}}"#),
+                format!(
+                    r#"{{"type":"assistant","uuid":"u","message":{{"usage":{{"cache_creation":{value}}}}}}}"#
+                ),
+            ] {
+                let read = line(&place);
+                assert_eq!(read.outlines.len(), 1, "{n}: {}", &place[..60]);
+                assert_eq!(read.entries[0].id.as_ref().unwrap().as_str(), "u");
+            }
+        }
+        // Not closed, it is torn, and nothing overflows.
+        read(
+            claude_code(),
+            ArtifactKind::SessionLog,
+            "[".repeat(n).as_bytes(),
+            false,
+        );
+        read(
+            claude_code(),
+            ArtifactKind::Todos,
+            "{\"a\":".repeat(n).as_bytes(),
+            true,
+        );
+    }
+}
+
+#[test]
+fn lone_surrogates_in_keys_and_values_hide_nothing() {
+    let read = line(
+        r#"{"\ud83d":1,"type":"user","uuid":"\ude00","x":{"\udfff":"\ud83d\ud83d"},"message":{"content":[{"type":"text","text":"a\ud83db","\ud800":[]}]}}"#,
+    );
+    assert_eq!(read.flaws, []);
+    assert_eq!(read.entries[0].id.as_ref().unwrap().as_str(), "\u{fffd}");
+    let Body::Message(message) = &read.entries[0].body else {
+        panic!()
+    };
+    assert_eq!(message.blocks, [Block::Text("a\u{fffd}b".to_owned())]);
+    assert!(message.human);
+    // As a plain string, and in what a tool was called with, whose bytes stay.
+    let read = line(r#"{"type":"user","uuid":"u","message":{"content":"\ud83d hi"}}"#);
+    assert!(read.outlines[0].human);
+    assert_eq!(read.outlines[0].prompt(), Some("\u{fffd} hi"));
+}
+
+#[test]
+fn the_last_of_duplicate_keys_counts() {
+    let read = line(
+        r#"{"type":"assistant","type":"user","uuid":"a","uuid":"b","message":{"content":"x"},"message":{"content":"y","content":"z"}}"#,
+    );
+    assert_eq!(read.outlines[0].kind, Kind::User);
+    assert_eq!(read.outlines[0].key, Some(Key::of("b")));
+    let Body::Message(message) = &read.entries[0].body else {
+        panic!()
+    };
+    assert_eq!(message.blocks, [Block::Text("z".to_owned())]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_a_flaw_and_no_loss() {
+    let read = read(
+        claude_code(),
+        ArtifactKind::SessionLog,
+        b"{\"type\":\"user\",\"uuid\":\"u\",\"message\":{\"content\":\"caf\xe9 \xed\xa0\xbd\"}}",
+        true,
+    );
+    assert_eq!(read.flaws.len(), 1);
+    assert_eq!(read.flaws[0].kind, FlawKind::BadUtf8);
+    assert_eq!(read.outlines[0].key, Some(Key::of("u")));
+    assert!(
+        read.outlines[0]
+            .prompt()
+            .unwrap()
+            .starts_with("caf\u{fffd}")
+    );
+}
+
+#[test]
+fn damage_is_named_for_what_it_is() {
+    use FlawKind as F;
+    let whole = r#"{"type":"user","uuid":"u"}"#;
+    for (bytes, terminated, kind) in [
+        (whole[..10].to_owned(), false, F::TornTail),
+        (whole[..10].to_owned(), true, F::BadJson),
+        ("[]".to_owned(), true, F::NotAnObject),
+        ("\"text\"".to_owned(), false, F::NotAnObject),
+        (format!("{whole}{whole}"), true, F::Glued),
+        (format!("{}{whole}", &whole[..10]), true, F::Glued),
+        (format!("\0\0{whole}"), true, F::NulRun),
+        ("\0\0\0".to_owned(), true, F::NulRun),
+        ("not json".to_owned(), true, F::BadJson),
+    ] {
+        let read = read(
+            claude_code(),
+            ArtifactKind::SessionLog,
+            bytes.as_bytes(),
+            terminated,
+        );
+        let kinds: Vec<FlawKind> = read.flaws.iter().map(|flaw| flaw.kind).collect();
+        assert_eq!(kinds, [kind], "{bytes:?}");
+    }
+}
+
+#[test]
+fn counts_that_cannot_be_add_nothing() {
+    let usage = |json: &str| {
+        let read = line(&format!(
+            r#"{{"type":"assistant","uuid":"u","message":{{"usage":{json}}}}}"#
+        ));
+        let flaws = read.flaws.len();
+        let Body::Message(message) = &read.entries[0].body else {
+            panic!()
+        };
+        assert_eq!(
+            read.outlines[0].reply.as_ref().unwrap().usage,
+            message.usage
+        );
+        (message.usage.map(|usage| usage.total()), flaws)
+    };
+    assert_eq!(usage("{}"), (None, 0));
+    assert_eq!(usage("null"), (None, 0));
+    assert_eq!(usage("[]"), (None, 1));
+    assert_eq!(usage("\"x\""), (None, 1));
+    assert_eq!(
+        usage(r#"{"input_tokens":5,"output_tokens":7}"#),
+        (Some(12), 0)
+    );
+    assert_eq!(
+        usage(r#"{"input_tokens":5,"output_tokens":-7}"#),
+        (Some(5), 1)
+    );
+    assert_eq!(
+        usage(r#"{"input_tokens":5,"output_tokens":null}"#),
+        (Some(5), 0)
+    );
+    assert_eq!(usage(r#"{"input_tokens":18446744073709551615}"#), (None, 1));
+    assert_eq!(usage(r#"{"input_tokens":1000000000000}"#), (None, 1));
+    assert_eq!(
+        usage(r#"{"input_tokens":999999999999}"#),
+        (Some(999_999_999_999), 0)
+    );
+    assert_eq!(
+        usage(
+            r#"{"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0}}"#
+        ),
+        (Some(9), 0)
+    );
+    assert_eq!(
+        usage(
+            r#"{"cache_creation_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":5}}"#
+        ),
+        (Some(9), 0)
+    );
+}
+
+#[test]
+fn prompts_are_what_a_person_typed() {
+    let human =
+        |json: &str| line(&format!(r#"{{"type":"user","uuid":"u",{json}}}"#)).outlines[0].human;
+    assert!(human(r#""message":{"content":"hello"}"#));
+    assert!(human(
+        r#""message":{"content":[{"type":"text","text":"hello"}]}"#
+    ));
+    // The client puts what was opened before what was typed.
+    assert!(human(
+        r#""message":{"content":[{"type":"text","text":"<ide_opened_file>x</ide_opened_file>"},{"type":"text","text":"hello"}]}"#
+    ));
+    for not in [
+        r#""message":{"content":""}"#,
+        r#""message":{"content":" \n"}"#,
+        r#""message":{"content":"<command-name>/x</command-name>"}"#,
+        r#""message":{"content":"Caveat: the messages below"}"#,
+        r#""message":{"content":"hello"},"isMeta":true"#,
+        r#""message":{"content":"hello"},"isSidechain":true"#,
+        r#""message":{"content":"hello"},"isCompactSummary":true"#,
+        r#""message":{"content":[{"type":"text","text":"hello"},{"type":"tool_result","tool_use_id":"t"}]}"#,
+        r#""message":{"content":[{"type":"image"}]}"#,
+        r#""message":{"content":"hello"},"toolUseResult":{"stdout":"x"}"#,
+        r#""message":{"content":"hello"},"toolUseResult":"Error""#,
+    ] {
+        assert!(!human(not), "{not}");
+    }
+}
+
+#[test]
+fn the_fixtures_are_there() {
+    assert!(fixtures().join("claude-code").is_dir());
+}

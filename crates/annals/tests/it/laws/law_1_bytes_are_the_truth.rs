@@ -1,0 +1,176 @@
+//! Reading and writing leave every byte that was there.
+
+use super::*;
+use annals::model::Draft;
+
+#[test]
+fn the_spans_of_all_records_are_the_file() {
+    for case in cases() {
+        for (file, bytes) in logs(&case) {
+            let mut together: Vec<u8> = Vec::new();
+            let mut number = 0;
+            for line in lines(&bytes) {
+                number += 1;
+                assert_eq!(line.span.offset as usize, together.len(), "{}", case.name);
+                assert_eq!(line.span.line, number, "{}", case.name);
+                let span = line.span.offset as usize..line.span.end() as usize;
+                together.extend(&bytes[span]);
+            }
+            assert_eq!(together, bytes, "{}", file.path.display());
+        }
+    }
+}
+
+#[test]
+fn what_is_opened_for_writing_and_closed_is_as_it_was() {
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.writer().is_some())
+    {
+        let copy = case.copy();
+        let before = picture(&copy.root.path);
+        for files in copy.sessions() {
+            if files.log.is_some() {
+                drop(copy.store().write(&files, QUICK).unwrap());
+            }
+            for agent in &files.agents {
+                let id = agent.artifact.agent.as_ref().unwrap();
+                drop(
+                    copy.store()
+                        .write_agent(&files, id.as_str(), QUICK)
+                        .unwrap(),
+                );
+            }
+        }
+        assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+    }
+}
+
+#[test]
+fn an_append_leaves_every_byte_before_it() {
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.writer().is_some())
+    {
+        let copy = case.copy();
+        for files in copy.sessions() {
+            let Some(log) = &files.log else { continue };
+            let before = fs::read(&log.path).unwrap();
+            let writer = copy.store().write(&files, QUICK).unwrap();
+            writer.append(Draft::user("one more")).unwrap();
+            writer.retitle("another title").unwrap();
+            let after = fs::read(&log.path).unwrap();
+            assert!(after.starts_with(&before), "{}", case.name);
+            assert!(after.ends_with(b"\n"), "{}", case.name);
+        }
+    }
+}
+
+/// What a fork may change of a record.
+fn unlike(original: &[u8], copied: &[u8]) -> Option<String> {
+    const MAY: [&[u8]; 5] = [
+        br#""sessionId""#,
+        br#""forkedFrom""#,
+        br#""parentUuid""#,
+        br#""logicalParentUuid""#,
+        br#""isSidechain""#,
+    ];
+    let own = |object: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
+        let all = members(object).into_iter();
+        all.filter(|(key, _)| !MAY.contains(&key.as_slice()))
+            .collect()
+    };
+    let (original, copied) = (own(original), own(copied));
+    (original != copied).then(|| format!("{original:?}\nbecame\n{copied:?}"))
+}
+
+#[test]
+fn a_fork_differs_in_nothing_but_names_and_links() {
+    let mut forked = 0;
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.writer().is_some())
+    {
+        let copy = case.copy();
+        for files in copy
+            .sessions()
+            .into_iter()
+            .filter(|files| files.log.is_some())
+        {
+            let session = Session::read(files).unwrap();
+            let (log, scan, tree) = session.main().unwrap();
+            let original = fs::read(&log.path).unwrap();
+            for (at, conversation) in tree.conversations.iter().enumerate() {
+                let path = tree.path(conversation);
+                let to =
+                    SessionId::new(&format!("{forked:08x}-ffff-4000-8000-000000000000")).unwrap();
+                let made = copy
+                    .store()
+                    .fork(&session, &path, to.clone(), None)
+                    .unwrap();
+                forked += 1;
+                let bytes = fs::read(&made).unwrap();
+                let copied: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
+                assert_eq!(copied.len(), path.len(), "{} {at}", case.name);
+                for (record, entry) in copied.iter().zip(&path) {
+                    let span = scan.outlines[*entry].span;
+                    let old = &original[span.offset as usize..span.end() as usize];
+                    let old = old.strip_prefix(b"\xef\xbb\xbf").unwrap_or(old);
+                    if let Some(difference) = unlike(old, record) {
+                        panic!("{} {at}: {difference}", case.name);
+                    }
+                    let said = |key: &[u8]| {
+                        let found = members(record).into_iter().find(|(name, _)| name == key);
+                        found.map(|(_, value)| String::from_utf8(value).unwrap())
+                    };
+                    assert_eq!(
+                        said(br#""sessionId""#),
+                        Some(format!("\"{to}\"")),
+                        "{}",
+                        case.name
+                    );
+                    let origin = said(br#""forkedFrom""#).expect(&case.name);
+                    assert!(origin.contains(session.files.id.as_str()), "{}", case.name);
+                }
+                // It is the same conversation, alone, without a flaw of its own making.
+                let fork = Session::read(copy.files(to.as_str())).unwrap();
+                let (new, resume) = paths(&fork);
+                let old: Vec<String> = path
+                    .iter()
+                    .map(|&at| session.entry_id(at).unwrap().to_string())
+                    .collect();
+                assert_eq!((new, resume), (vec![old], Some(0)), "{} {at}", case.name);
+                assert_eq!(fork.trees[0].flaws, [], "{} {at}", case.name);
+                fs::remove_file(made).unwrap();
+            }
+        }
+    }
+    assert!(forked > 100, "{forked}");
+}
+
+#[test]
+fn control_a_rewritten_value_is_seen() {
+    let original = br#"{"uuid":"a","n":1e5,"sessionId":"s","t":"\u00e9"}"#;
+    assert_eq!(
+        unlike(
+            original,
+            br#"{"uuid":"a","n":1e5,"sessionId":"x","t":"\u00e9","forkedFrom":{}}"#
+        ),
+        None
+    );
+    assert!(
+        unlike(
+            original,
+            br#"{"uuid":"a","n":100000.0,"sessionId":"x","t":"\u00e9"}"#
+        )
+        .is_some()
+    );
+    assert!(
+        unlike(
+            original,
+            "{\"uuid\":\"a\",\"n\":1e5,\"t\":\"é\"}".as_bytes()
+        )
+        .is_some()
+    );
+    assert!(unlike(original, br#"{"n":1e5,"uuid":"a","t":"\u00e9"}"#).is_some());
+}

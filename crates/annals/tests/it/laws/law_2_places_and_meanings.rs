@@ -1,0 +1,140 @@
+//! A path and its meaning are inverses, and no path leads out.
+
+use super::*;
+
+fn stays_inside(path: &Path) -> bool {
+    path.components()
+        .all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[test]
+fn every_file_of_a_fixture_is_placed_where_it_lies() {
+    let mut seen = BTreeSet::new();
+    for case in cases() {
+        for file in case.files() {
+            let relative = file.path.strip_prefix(&case.path).unwrap();
+            assert_eq!(case.layout.classify(relative), Some(file.artifact.clone()));
+            assert_eq!(case.layout.place(&file.artifact), relative, "{}", case.name);
+            for dir in relative
+                .ancestors()
+                .skip(1)
+                .filter(|dir| dir != &Path::new(""))
+            {
+                assert!(case.layout.enters(dir), "{}", dir.display());
+            }
+            seen.insert(file.artifact.kind);
+        }
+    }
+    assert!(
+        seen.len() >= 12,
+        "the fixtures show most kinds of files: {seen:?}"
+    );
+}
+
+/// Paths made of parts that tempt: names of the layout, ways out, nothing, garbage.
+#[test]
+fn hostile_paths_are_never_placed_outside() {
+    const PARTS: [&str; 26] = [
+        "..",
+        ".",
+        "",
+        "/",
+        "projects",
+        "todos",
+        "tasks",
+        "file-history",
+        "session-env",
+        "plans",
+        "-w",
+        "8c549c46-16ca-47dd-b731-f4c264becc53",
+        "s.jsonl",
+        "agent-a1.jsonl",
+        "agent-..jsonl",
+        "agent-.meta.json",
+        "subagents",
+        "tool-results",
+        "x-agent-y.json",
+        "..-agent-...json",
+        "custom-title.json",
+        "sessions-index.json",
+        "a\0b",
+        "%2e%2e",
+        "é\u{202e}",
+        ".jsonl",
+    ];
+    let mut dice = Dice(7);
+    let mut meant = 0;
+    for round in 0..60_000 {
+        let mut text = String::new();
+        for _ in 0..=dice.roll(7) {
+            text.push_str(PARTS[dice.roll(PARTS.len())]);
+            if dice.roll(8) > 0 {
+                text.push('/');
+            }
+        }
+        let path = Path::new(&text);
+        for layout in LAYOUTS {
+            let _ = layout.enters(path);
+            let Some(artifact) = layout.classify(path) else {
+                continue;
+            };
+            meant += 1;
+            let placed = layout.place(&artifact);
+            assert!(
+                stays_inside(&placed),
+                "{round}: {text:?} → {}",
+                placed.display()
+            );
+            assert_eq!(layout.classify(&placed), Some(artifact), "{text:?}");
+        }
+    }
+    assert!(meant > 1_000, "the paths are not all nonsense: {meant}");
+}
+
+#[test]
+fn an_artifact_made_by_hand_means_itself_or_nothing() {
+    use ArtifactKind as K;
+    let texts = ["..", "../../x", "/etc", "a/b", "", "ok", "a/../../b", "a\0"];
+    let texts = || std::iter::once(None).chain(texts.map(|text| Some(text.to_owned())));
+    let session = || [None, Some(SessionId::new("s1").unwrap())];
+    let agent = || [None, Some(AgentId::new("a1").unwrap())];
+    for layout in LAYOUTS {
+        for kind in [
+            K::SessionLog,
+            K::AgentLog,
+            K::AgentMeta,
+            K::Todos,
+            K::Task,
+            K::FileVersion,
+            K::ToolResult,
+            K::History,
+            K::Settings,
+            K::Plan,
+            K::Index,
+            K::TitleFile,
+            K::SessionState,
+        ] {
+            for folder in texts() {
+                for name in texts() {
+                    for (session, agent) in session()
+                        .into_iter()
+                        .flat_map(|s| agent().map(|a| (s.clone(), a)))
+                    {
+                        let artifact = Artifact {
+                            kind,
+                            folder: folder.clone(),
+                            session,
+                            agent,
+                            name: name.clone(),
+                        };
+                        let placed = layout.place(&artifact);
+                        if let Some(meaning) = layout.classify(&placed) {
+                            assert!(stays_inside(&placed), "{artifact:?} → {}", placed.display());
+                            assert_eq!(layout.place(&meaning), placed);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A file cut at any byte is a prefix of itself and at most one flaw; both depths agree.
+
+use super::*;
+
+/// What one record gives, at both depths.
+fn outlined(
+    layout: &dyn Layout,
+    artifact: &Artifact,
+    record: &Record<'_>,
+) -> (Vec<Outline>, Vec<Flaw>) {
+    let mut sink = Sink::default();
+    layout.decoder(artifact).outline(record, &mut sink);
+    (sink.found, sink.flaws)
+}
+
+fn decoded(
+    layout: &dyn Layout,
+    artifact: &Artifact,
+    record: &Record<'_>,
+) -> (Vec<Entry>, Vec<Flaw>) {
+    let mut sink = Sink::default();
+    layout.decoder(artifact).decode(record, &mut sink);
+    (sink.found, sink.flaws)
+}
+
+/// A cut changes the last record only, so each record is cut at each of its bytes.
+#[test]
+fn a_record_cut_at_any_byte_gives_itself_or_one_flaw() {
+    let mut dice = Dice(11);
+    let mut cuts = 0;
+    for case in cases() {
+        for (file, bytes) in logs(&case) {
+            for line in lines(&bytes) {
+                let whole = outlined(case.layout, &file.artifact, &line.record());
+                let len = line.bytes.len();
+                for cut in 1..len {
+                    // Each parse reads all that is left: long records are sampled in the middle.
+                    let near = cut < 600 || len - cut < 200;
+                    if !near && dice.roll(len) >= 30 {
+                        continue;
+                    }
+                    cuts += 1;
+                    let record = Record {
+                        span: Span {
+                            len: cut as u64,
+                            ..line.span
+                        },
+                        bytes: &line.bytes[..cut],
+                        terminated: false,
+                        oversize: false,
+                    };
+                    let (found, flaws) = outlined(case.layout, &file.artifact, &record);
+                    let place = || format!("{} line {} cut at {cut}", case.name, line.span.line);
+                    assert!(
+                        flaws.len() <= 1.max(whole.1.len()),
+                        "{}: {flaws:?}",
+                        place()
+                    );
+                    if found.is_empty() {
+                        assert!(record.is_blank() || flaws.len() == 1, "{}", place());
+                        continue;
+                    }
+                    // White space at the end is all that a whole record can lose; of glued ones,
+                    // the first may be whole.
+                    let mut same = whole.0.clone();
+                    same.truncate(found.len());
+                    for outline in &mut same {
+                        if outline.span == line.span {
+                            outline.span = record.span;
+                        }
+                    }
+                    assert_eq!(found, same, "{}", place());
+                }
+            }
+        }
+    }
+    assert!(cuts > 200_000, "{cuts}");
+}
+
+/// The same through the store: files that were really cut, read as sessions with their trees.
+#[test]
+fn a_file_cut_anywhere_is_read_as_a_prefix() {
+    let mut dice = Dice(5);
+    for case in cases() {
+        for (file, bytes) in logs(&case) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("cut.jsonl");
+            let root = Root::new(case.layout.name(), dir.path()).unwrap();
+            let found = |path: &Path| annals::store::FoundFile {
+                path: path.to_owned(),
+                ..file.clone()
+            };
+            fs::write(&path, &bytes).unwrap();
+            let whole = annals::store::LogScan::read(&root, &found(&path)).unwrap();
+            let mut at: BTreeSet<usize> = (0..6).map(|_| dice.roll(bytes.len() + 1)).collect();
+            for line in lines(&bytes).iter().rev().take(3) {
+                let end = line.span.end() as usize;
+                at.extend([
+                    line.span.offset as usize,
+                    end.saturating_sub(1),
+                    end.saturating_sub(2),
+                ]);
+            }
+            for cut in at {
+                fs::write(&path, &bytes[..cut]).unwrap();
+                let scan = annals::store::LogScan::read(&root, &found(&path)).unwrap();
+                let place = || format!("{} {} cut at {cut}", case.name, file.path.display());
+                assert_eq!(scan.bytes as usize, cut, "{}", place());
+                let count = scan.outlines.len();
+                assert!(count <= whole.outlines.len(), "{}", place());
+                for (mine, full) in scan.outlines.iter().zip(&whole.outlines) {
+                    let mut full = full.clone();
+                    full.span.len = mine.span.len;
+                    assert_eq!(*mine, full, "{}", place());
+                }
+                let tail = whole
+                    .flaws
+                    .iter()
+                    .take_while(|flaw| flaw.span.end() as usize <= cut)
+                    .count();
+                assert_eq!(scan.flaws[..tail], whole.flaws[..tail], "{}", place());
+                assert!(
+                    scan.flaws.len() <= tail + 1,
+                    "{}: {:?}",
+                    place(),
+                    scan.flaws
+                );
+                if file.artifact.kind.is_conversation() {
+                    Tree::build(&scan.outlines, Scope::Main);
+                    Tree::build(&scan.outlines, Scope::Agent);
+                }
+            }
+        }
+    }
+}
+
+/// What both depths must tell alike.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    span: Span,
+    kind: Kind,
+    id: Option<String>,
+    parent: Option<Key>,
+    time: Option<jiff::Timestamp>,
+    agent: Option<AgentId>,
+    sidechain: bool,
+    human: bool,
+    model: Option<String>,
+    usage: Option<annals::model::Usage>,
+    calls: Vec<Key>,
+    results: Vec<Key>,
+    spawned: Option<AgentId>,
+    aside: Option<String>,
+}
+
+fn of_outline(outline: &Outline) -> Seen {
+    let reply = outline.reply.as_deref();
+    let fact = |pick: &dyn Fn(&Fact) -> Option<String>| outline.facts.iter().find_map(pick);
+    Seen {
+        span: outline.span,
+        kind: outline.kind,
+        id: outline.id().map(|id| id.to_string()),
+        parent: outline.link.key(),
+        time: outline.time,
+        agent: outline.agent.clone(),
+        sidechain: outline.sidechain,
+        human: outline.human,
+        model: reply
+            .and_then(|reply| reply.model.as_deref())
+            .map(str::to_owned),
+        usage: reply.and_then(|reply| reply.usage),
+        calls: outline.calls().to_vec(),
+        results: outline.results.clone(),
+        spawned: outline.facts.iter().find_map(|fact| match fact {
+            Fact::Spawned(agent) => Some(agent.clone()),
+            _ => None,
+        }),
+        aside: fact(&|fact| match fact {
+            Fact::Title(text, source) => Some(format!("title {source:?} {text}")),
+            Fact::Summary(text, leaf) => Some(format!("summary {text} {leaf:?}")),
+            Fact::Tag(text) => Some(format!("tag {text}")),
+            Fact::Resume(leaf) => Some(format!("resume {leaf:?}")),
+            Fact::Note(text) => Some(format!("note {text}")),
+            Fact::Files => Some("files".to_owned()),
+            _ => None,
+        }),
+    }
+}
+
+fn of_entry(entry: &Entry) -> Seen {
+    use annals::model::Block;
+    let message = match &entry.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    };
+    let role = message.map(|message| message.role);
+    let key = |text: &String| Key::of(text);
+    let blocks = || message.into_iter().flat_map(|message| &message.blocks);
+    let short = |text: &str| text.chars().take(200).collect::<String>();
+    Seen {
+        span: entry.span,
+        kind: match (&entry.body, role) {
+            (_, Some(Role::User)) => Kind::User,
+            (_, Some(Role::Assistant)) => Kind::Assistant,
+            (Body::Compaction { .. }, _) => Kind::Compaction,
+            _ => Kind::Other,
+        },
+        id: entry.id.as_ref().map(ToString::to_string),
+        parent: entry.parent.as_ref().map(|id| id.key()),
+        time: entry.time,
+        agent: entry.agent.clone(),
+        sidechain: entry.sidechain,
+        human: message.is_some_and(|message| message.human),
+        model: message
+            .filter(|_| role == Some(Role::Assistant))
+            .and_then(|message| message.model.clone())
+            .filter(|model| !model.is_empty()),
+        usage: message
+            .filter(|_| role == Some(Role::Assistant))
+            .and_then(|message| message.usage),
+        calls: blocks()
+            .filter_map(|block| match block {
+                Block::ToolUse { id, .. } if !id.is_empty() && role == Some(Role::Assistant) => {
+                    Some(key(id))
+                }
+                _ => None,
+            })
+            .collect(),
+        results: blocks()
+            .filter_map(|block| match block {
+                Block::ToolResult { call, .. } if !call.is_empty() && role == Some(Role::User) => {
+                    Some(key(call))
+                }
+                _ => None,
+            })
+            .collect(),
+        spawned: message
+            .filter(|_| role == Some(Role::User))
+            .and_then(|message| message.spawned.clone()),
+        aside: match &entry.body {
+            Body::Title { text, source } => Some(format!("title {source:?} {}", short(text))),
+            Body::Summary { text, leaf } => {
+                let leaf = leaf.as_ref().map(|leaf| leaf.key());
+                Some(format!("summary {} {leaf:?}", short(text)))
+            }
+            Body::Tag { text } => Some(format!("tag {}", short(text))),
+            Body::Resume { leaf } => Some(format!("resume {:?}", leaf.key())),
+            Body::Note { text, .. } => Some(format!("note {}", short(text))),
+            Body::Files(_) => Some("files".to_owned()),
+            _ => None,
+        },
+    }
+}
+
+#[test]
+fn both_depths_tell_the_same() {
+    let mut compared = 0;
+    for case in cases() {
+        for (file, bytes) in logs(&case) {
+            if !file.artifact.kind.is_conversation() {
+                continue;
+            }
+            for line in lines(&bytes) {
+                let record = line.record();
+                let (outlines, shallow) = outlined(case.layout, &file.artifact, &record);
+                let (entries, deep) = decoded(case.layout, &file.artifact, &record);
+                let place = || format!("{} line {}", file.path.display(), line.span.line);
+                assert_eq!(shallow, deep, "{}", place());
+                // A record that cannot be read is an opaque entry, so that it can be shown.
+                let readable =
+                    |entry: &&Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
+                let entries: Vec<Seen> = entries.iter().filter(readable).map(of_entry).collect();
+                let outlines: Vec<Seen> = outlines.iter().map(of_outline).collect();
+                assert_eq!(outlines, entries, "{}", place());
+                compared += outlines.len();
+            }
+        }
+    }
+    assert!(compared > 1_000, "{compared}");
+}
+
+/// A decoder that forgets one thing at one depth is seen.
+#[test]
+fn control_a_difference_between_the_depths_is_seen() {
+    let line = br#"{"type":"user","uuid":"u","parentUuid":"p","timestamp":"2026-03-01T10:00:00Z","message":{"content":"hi"}}"#;
+    let artifact = Artifact::of(ArtifactKind::SessionLog);
+    for layout in LAYOUTS {
+        let whole = &lines(line)[0];
+        let (outlines, _) = outlined(*layout, &artifact, &whole.record());
+        let (entries, _) = decoded(*layout, &artifact, &whole.record());
+        let (Some(outline), Some(entry)) = (outlines.first(), entries.first()) else {
+            continue;
+        };
+        assert_eq!(of_outline(outline), of_entry(entry));
+        let forgets: [fn(&mut Outline); 4] = [
+            |outline| outline.time = None,
+            |outline| outline.human = !outline.human,
+            |outline| outline.link = annals::model::Link::None,
+            |outline| outline.key = None,
+        ];
+        for forget in forgets
+            .iter()
+            .take(if outline.key.is_some() { 4 } else { 0 })
+        {
+            let mut worse = outline.clone();
+            worse.facts.clear();
+            forget(&mut worse);
+            assert_ne!(of_outline(&worse), of_entry(entry));
+        }
+    }
+}

@@ -1,0 +1,721 @@
+//! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use annals::Error;
+use annals::layout::NewSession;
+use annals::model::{Block, Body, Draft, Entry, EntryId, SessionId, Todo};
+use annals::store::{Root, Session, SessionFiles, SessionWriter, Store, WriteOptions};
+use jiff::Timestamp;
+
+use crate::support::{QUICK, case, cases, conversations, paths, picture};
+
+const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
+
+struct Fresh {
+    dir: tempfile::TempDir,
+    store: Store,
+    writer: SessionWriter,
+}
+
+fn fresh() -> Fresh {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("claude-code", dir.path().join("root")).unwrap();
+    let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
+    let new = NewSession {
+        id: SessionId::new(ID).unwrap(),
+        cwd: "/home/dev/w".to_owned(),
+        git_branch: None,
+    };
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    Fresh { dir, store, writer }
+}
+
+impl Fresh {
+    fn files(&self) -> SessionFiles {
+        self.store.inventory().sessions.remove(0)
+    }
+
+    fn read(&self) -> Session {
+        Session::read(self.files()).unwrap()
+    }
+
+    fn second(&self) -> SessionWriter {
+        self.store.write(&self.files(), QUICK).unwrap()
+    }
+}
+
+fn id(entry: &Entry) -> EntryId {
+    entry.id.clone().unwrap()
+}
+
+/// A line as the real client writes it.
+fn foreign(n: usize, parent: Option<&EntryId>, time: &str) -> String {
+    let parent = parent.map_or("null".to_owned(), |parent| format!("\"{parent}\""));
+    format!(
+        r#"{{"parentUuid":{parent},"isSidechain":false,"type":"user","uuid":"{n:08x}-ffff-4000-8000-000000000000","timestamp":"{time}","sessionId":"{ID}","cwd":"/home/dev/w","version":"2.1.325","entrypoint":"cli","message":{{"role":"user","content":"foreign {n}"}}}}"#
+    ) + "\n"
+}
+
+fn foreign_id(n: usize) -> EntryId {
+    EntryId::new(&format!("{n:08x}-ffff-4000-8000-000000000000"))
+}
+
+fn write_raw(path: &Path, bytes: &[u8]) {
+    let mut file = OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+#[test]
+fn threads_and_writers_together_make_one_chain() {
+    const EACH: usize = 25;
+    let fresh = fresh();
+    let other = fresh.second();
+    let start = Barrier::new(10);
+    thread::scope(|scope| {
+        for worker in 0..10 {
+            let (start, writer) = (&start, if worker < 8 { &fresh.writer } else { &other });
+            scope.spawn(move || {
+                start.wait();
+                for n in 0..EACH {
+                    let drafts = vec![
+                        Draft::user(format!("{worker}-{n}")),
+                        Draft::assistant(vec![
+                            Block::Text("a".to_owned()),
+                            Block::Text(format!("{worker}-{n} answered")),
+                        ]),
+                    ];
+                    assert_eq!(writer.append_all(drafts).unwrap().len(), 3);
+                }
+            });
+        }
+    });
+    let session = fresh.read();
+    assert_eq!(session.flaws().count(), 0);
+    let said = conversations(&session);
+    assert_eq!(said.len(), 1, "each append hangs from the one before it");
+    assert_eq!(said[0].len(), 10 * EACH * 3);
+    let unique: BTreeSet<&String> = said[0].iter().filter(|text| *text != "a").collect();
+    assert_eq!(unique.len(), 10 * EACH * 2, "each is there once");
+    // A prompt and its answer are one write, so nothing comes between them.
+    for three in said[0].chunks(3) {
+        assert_eq!(three[2], format!("{} answered", three[0]));
+    }
+    assert_strictly_later(&session);
+}
+
+/// The older client goes on at the newest line and takes the first of equals.
+fn assert_strictly_later(session: &Session) {
+    let (_, scan, _) = session.main().unwrap();
+    let times: Vec<Timestamp> = scan
+        .outlines
+        .iter()
+        .filter(|outline| outline.key.is_some())
+        .map(|outline| outline.time.unwrap())
+        .collect();
+    for pair in times.windows(2) {
+        assert!(
+            pair[1].as_millisecond() > pair[0].as_millisecond(),
+            "{pair:?}"
+        );
+    }
+}
+
+#[test]
+fn every_line_is_later_even_than_the_future() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("now")).unwrap();
+    let leaf = fresh.writer.leaf().unwrap();
+    write_raw(
+        fresh.writer.path(),
+        foreign(1, Some(&leaf), "2090-01-01T00:00:00.000Z").as_bytes(),
+    );
+    fresh
+        .writer
+        .append(Draft::user("after the future"))
+        .unwrap();
+    fresh
+        .writer
+        .append(Draft::assistant(vec![
+            Block::Text("a".to_owned()),
+            Block::Text("b".to_owned()),
+        ]))
+        .unwrap();
+    fresh.second().append(Draft::user("and again")).unwrap();
+    assert_strictly_later(&fresh.read());
+}
+
+#[test]
+fn a_given_time_is_kept() {
+    let fresh = fresh();
+    let time: Timestamp = "2020-02-03T04:05:06.789Z".parse().unwrap();
+    let blocks = vec![Block::Text("a".to_owned()), Block::Text("b".to_owned())];
+    let written = fresh
+        .writer
+        .append_all(vec![
+            Draft::user("then").at(time),
+            Draft::assistant(blocks).at("2020-02-03T04:05:07Z".parse().unwrap()),
+        ])
+        .unwrap();
+    let times: Vec<String> = written
+        .iter()
+        .map(|entry| entry.time.unwrap().to_string())
+        .collect();
+    assert_eq!(
+        times,
+        [
+            "2020-02-03T04:05:06.789Z",
+            "2020-02-03T04:05:07Z",
+            "2020-02-03T04:05:07.001Z"
+        ]
+    );
+}
+
+#[test]
+fn a_torn_tail_is_sealed_and_hung_from_the_last_whole_entry() {
+    let copy = case("torn-tail").copy();
+    let files = copy.files("");
+    let path = files.main_path().to_owned();
+    let before = fs::read(&path).unwrap();
+    let written = copy
+        .store()
+        .write(&files, QUICK)
+        .unwrap()
+        .append(Draft::user("on"))
+        .unwrap();
+    let after = fs::read(&path).unwrap();
+    assert_eq!(after[..before.len()], before);
+    assert_eq!(after[before.len()], b'\n');
+    assert_eq!(written.span.offset as usize, before.len() + 1);
+    assert!(written.parent.unwrap().as_str().starts_with("00000003"));
+    assert_eq!(
+        conversations(&copy.read("")),
+        [["question 1", "answer 1", "question 2", "on"]]
+    );
+}
+
+#[test]
+fn tails_torn_by_others_between_two_appends_are_sealed() {
+    let fresh = fresh();
+    let mut last = fresh.writer.append(Draft::user("0")).unwrap();
+    for n in 1..20 {
+        write_raw(
+            fresh.writer.path(),
+            &foreign(n, None, "2026-01-01T00:00:00.000Z").as_bytes()[..n * 7],
+        );
+        let next = fresh.writer.append(Draft::user(n.to_string())).unwrap();
+        assert_eq!(next.parent, last.id);
+        last = next;
+    }
+    assert_eq!(conversations(&fresh.read())[0].len(), 20);
+}
+
+#[test]
+fn what_others_append_is_caught_up_with() {
+    let fresh = fresh();
+    let first = fresh.writer.append(Draft::user("first")).unwrap();
+    // It goes on where we were: so do we.
+    write_raw(
+        fresh.writer.path(),
+        foreign(1, first.id.as_ref(), "2026-01-01T00:00:00.000Z").as_bytes(),
+    );
+    let second = fresh.writer.append(Draft::user("second")).unwrap();
+    assert_eq!(second.parent, Some(foreign_id(1)));
+    // It branches from an inner entry and stands last: the program would go on there.
+    write_raw(
+        fresh.writer.path(),
+        foreign(2, first.id.as_ref(), "2026-01-01T00:00:01.000Z").as_bytes(),
+    );
+    let third = fresh.writer.append(Draft::user("third")).unwrap();
+    assert_eq!(third.parent, Some(foreign_id(2)));
+    // The log names a leaf: what is appended elsewhere does not move it.
+    write_raw(
+        fresh.writer.path(),
+        format!(
+            "{{\"type\":\"last-prompt\",\"leafUuid\":\"{}\"}}\n",
+            id(&second)
+        )
+        .as_bytes(),
+    );
+    let fourth = fresh.writer.append(Draft::user("fourth")).unwrap();
+    assert_eq!(fourth.parent, second.id);
+    write_raw(
+        fresh.writer.path(),
+        foreign(3, third.id.as_ref(), "2026-01-01T00:00:02.000Z").as_bytes(),
+    );
+    let fifth = fresh.writer.append(Draft::user("fifth")).unwrap();
+    assert_eq!(fifth.parent, fourth.id);
+    // A reader and a fresh writer see the same.
+    let session = fresh.read();
+    let (_, resumed) = paths(&session);
+    assert_eq!(
+        conversations(&session)[resumed.unwrap()],
+        ["first", "foreign 1", "second", "fourth", "fifth"]
+    );
+    assert_eq!(fresh.second().leaf(), fifth.id);
+}
+
+#[test]
+fn a_session_that_another_program_is_writing_is_refused() {
+    let fresh = fresh();
+    let leaf = id(&fresh.writer.append(Draft::user("ours")).unwrap());
+    // Our own recent entries are no other program's.
+    drop(fresh.second());
+    let now = Timestamp::now();
+    write_raw(
+        fresh.writer.path(),
+        foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
+    );
+    let refused = fresh.store.write(&fresh.files(), QUICK);
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    let live = WriteOptions {
+        live: true,
+        ..QUICK
+    };
+    let written = fresh
+        .store
+        .write(&fresh.files(), live)
+        .unwrap()
+        .append(Draft::user("live"))
+        .unwrap();
+    assert_eq!(written.parent, Some(foreign_id(1)));
+    // Lines without a time after it do not hide it.
+    let hidden = self::fresh();
+    let leaf = id(&hidden.writer.append(Draft::user("ours")).unwrap());
+    hidden
+        .writer
+        .append(Draft::note("a note is ours too"))
+        .unwrap();
+    drop(hidden.second());
+    write_raw(
+        hidden.writer.path(),
+        foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
+    );
+    write_raw(hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
+    assert!(hidden.store.write(&hidden.files(), QUICK).is_err());
+    // Long ago is not live, however new the file is.
+    let old = self::fresh();
+    let leaf = id(&old.writer.append(Draft::user("ours")).unwrap());
+    write_raw(
+        old.writer.path(),
+        foreign(1, Some(&leaf), "2026-01-01T00:00:00.000Z").as_bytes(),
+    );
+    old.store.write(&old.files(), QUICK).unwrap();
+}
+
+#[test]
+fn a_vanished_log_is_not_made_anew() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("one")).unwrap();
+    let path = fresh.writer.path().to_owned();
+    let away = fresh.dir.path().join("away.jsonl");
+    fs::rename(&path, &away).unwrap();
+    let bytes = fs::read(&away).unwrap();
+    assert!(fresh.writer.append(Draft::user("lost?")).is_err());
+    assert!(!path.exists());
+    assert_eq!(
+        fs::read(&away).unwrap(),
+        bytes,
+        "nor is the moved one written to"
+    );
+    // Back again, it is written to again.
+    fs::rename(&away, &path).unwrap();
+    fresh.writer.append(Draft::user("two")).unwrap();
+    assert_eq!(conversations(&fresh.read()), [["one", "two"]]);
+}
+
+#[test]
+fn a_log_that_was_replaced_or_cut_is_read_again() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("old")).unwrap();
+    let path = fresh.writer.path().to_owned();
+    // Longer than what we knew, and another file.
+    let other: String = (1..200)
+        .map(|n| {
+            foreign(
+                n,
+                (n > 1).then(|| foreign_id(n - 1)).as_ref(),
+                "2026-01-01T00:00:00.000Z",
+            )
+        })
+        .collect();
+    let temp = fresh.dir.path().join("other");
+    fs::write(&temp, &other).unwrap();
+    fs::rename(&temp, &path).unwrap();
+    let written = fresh.writer.append(Draft::user("new")).unwrap();
+    assert_eq!(written.parent, Some(foreign_id(199)));
+    // Cut in place, as some programs rewrite their tails.
+    let cut = foreign(1, None, "2026-01-01T00:00:00.000Z");
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(cut.len() as u64)
+        .unwrap();
+    let written = fresh.writer.append(Draft::user("newer")).unwrap();
+    assert_eq!(written.parent, Some(foreign_id(1)));
+    assert_eq!(fresh.read().flaws().count(), 0);
+}
+
+#[test]
+fn an_inner_parent_makes_a_branch_that_is_resumed() {
+    let fresh = fresh();
+    let first = fresh.writer.append(Draft::user("one")).unwrap();
+    fresh
+        .writer
+        .append(Draft::assistant(vec![Block::Text("two".to_owned())]))
+        .unwrap();
+    let branch = fresh
+        .writer
+        .append(Draft::user("two again").under(id(&first)))
+        .unwrap();
+    let session = fresh.read();
+    let (_, resumed) = paths(&session);
+    assert_eq!(
+        conversations(&session),
+        [["one", "two"], ["one", "two again"]]
+    );
+    assert_eq!(resumed, Some(1));
+    let log = fs::read_to_string(fresh.writer.path()).unwrap();
+    let last = log.lines().last().unwrap();
+    assert!(
+        last.contains("last-prompt") && last.contains(id(&branch).as_str()),
+        "{last}"
+    );
+    // What follows hangs from the branch, and the log need not say so again.
+    let next = fresh.writer.append(Draft::user("three")).unwrap();
+    assert_eq!(next.parent, branch.id);
+    let log = fs::read_to_string(fresh.writer.path()).unwrap();
+    assert_eq!(log.matches("last-prompt").count(), 1);
+    // An entry that is not there cannot be a parent, and nothing is written.
+    let refused = fresh
+        .writer
+        .append(Draft::user("lost").under(EntryId::new("nowhere")));
+    assert!(
+        matches!(refused, Err(Error::NotFound { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read_to_string(fresh.writer.path()).unwrap(), log);
+    // Within one batch, an entry may hang from one before it.
+    let mut ahead = Draft::user("ahead");
+    ahead.id = Some(EntryId::new("mine"));
+    fresh
+        .writer
+        .append_all(vec![
+            ahead,
+            Draft::user("behind").under(EntryId::new("mine")),
+        ])
+        .unwrap();
+    assert_eq!(fresh.read().flaws().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_no_trace() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("one")).unwrap();
+    let before = picture(fresh.dir.path());
+    let broken = Block::ToolUse {
+        id: "t".to_owned(),
+        name: "n".to_owned(),
+        input: "{\"a\":".to_owned(),
+    };
+    let newline = Block::Opaque {
+        kind: "x".to_owned(),
+        json: "{\"a\":1}\n{\"b\":2}".to_owned(),
+    };
+    let nested = Block::ToolResult {
+        call: "t".to_owned(),
+        output: vec![Block::ToolResult {
+            call: "u".to_owned(),
+            output: vec![],
+            is_error: false,
+        }],
+        is_error: false,
+    };
+    for draft in [
+        Draft::assistant(vec![broken]),
+        Draft::assistant(vec![newline]),
+        Draft::assistant(vec![nested]),
+        Draft::assistant(vec![]),
+        Draft::new(Body::Compaction {
+            text: String::new(),
+        }),
+    ] {
+        assert!(fresh.writer.append(draft.clone()).is_err(), "{draft:?}");
+        // Nor does a good one in the same batch get in.
+        assert!(
+            fresh
+                .writer
+                .append_all(vec![Draft::user("good"), draft])
+                .is_err()
+        );
+    }
+    assert_eq!(picture(fresh.dir.path()), before);
+    fresh.writer.append(Draft::user("two")).unwrap();
+    assert_eq!(conversations(&fresh.read()), [["one", "two"]]);
+}
+
+#[test]
+fn files_are_private() {
+    let fresh = fresh();
+    fresh.writer.set_todos(&[Todo::pending("x")]).unwrap();
+    let root = fresh.dir.path().join("root");
+    for (path, what) in picture(&root) {
+        let mode = fs::metadata(root.join(&path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            mode,
+            if what.is_empty() { 0o700 } else { 0o600 },
+            "{}",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn a_read_only_directory_is_an_error_and_no_loss() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("one")).unwrap();
+    let folder = fresh.writer.path().parent().unwrap().to_owned();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
+    fs::set_permissions(fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
+    // The superuser may write anywhere; there is nothing to see then.
+    let enforced = fs::File::create(folder.join("probe")).is_err();
+    if enforced {
+        assert!(fresh.store.write(&fresh.files(), QUICK).is_err());
+        let session = fresh.read();
+        assert!(
+            fresh
+                .store
+                .fork(
+                    &session,
+                    &[1],
+                    SessionId::new(&ID.replace('a', "b")).unwrap(),
+                    None
+                )
+                .is_err()
+        );
+        assert!(
+            fresh
+                .store
+                .delete(&fresh.files(), Timestamp::now())
+                .is_err()
+        );
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(conversations(&fresh.read()), [["one"]]);
+}
+
+#[test]
+fn todos_are_whole_at_any_moment() {
+    let fresh = fresh();
+    fresh.writer.set_todos(&[Todo::pending("0")]).unwrap();
+    let path = fresh
+        .dir
+        .path()
+        .join(format!("root/todos/{ID}-agent-{ID}.json"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1..60 {
+                let todos: Vec<Todo> = (0..n * 20)
+                    .map(|at| Todo::pending(at.to_string()))
+                    .collect();
+                fresh.writer.set_todos(&todos).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            let todos: Vec<Todo> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            assert!(!todos.is_empty());
+        }
+    });
+    let beside: Vec<PathBuf> = fs::read_dir(path.parent().unwrap())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(beside, [path], "nothing is left over");
+}
+
+/// Every session of every fixture, one by one: all that is its own goes, and comes back as it was.
+#[test]
+fn what_is_deleted_comes_back_byte_for_byte() {
+    let mut moved = BTreeMap::new();
+    for case in cases() {
+        let copy = case.copy();
+        let store = copy.store();
+        let before = picture(&copy.root.path);
+        for files in copy.sessions() {
+            let own: BTreeSet<PathBuf> = files
+                .files()
+                .map(|file| file.path.strip_prefix(&copy.root.path).unwrap().to_owned())
+                .collect();
+            for file in files.files() {
+                *moved.entry(file.artifact.kind).or_insert(0) += 1;
+            }
+            let planned = store.deletion(&files, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!(picture(&copy.root.path), before, "a plan changes nothing");
+            let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!(planned.files.len(), trashed.files.len());
+            let after = picture(&copy.root.path);
+            for (path, what) in &before {
+                // Folders that are empty now are gone; those at the top stay.
+                let folder = what.is_empty();
+                let kept = if folder {
+                    path.components().count() == 1
+                        || after
+                            .keys()
+                            .any(|other| other != path && other.starts_with(path))
+                } else {
+                    !own.contains(path)
+                };
+                assert_eq!(
+                    after.contains_key(path),
+                    kept,
+                    "{} {}",
+                    case.name,
+                    path.display()
+                );
+            }
+            assert!(
+                after
+                    .iter()
+                    .all(|(path, what)| before.get(path) == Some(what))
+            );
+            assert_eq!(store.trashed().unwrap().len(), 1);
+            store.undelete(&trashed.id).unwrap();
+            assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+            assert!(store.trashed().unwrap().is_empty());
+            assert_eq!(picture(&copy.state().join("trash")), BTreeMap::new());
+        }
+    }
+    use annals::model::ArtifactKind as K;
+    for kind in [
+        K::SessionLog,
+        K::AgentLog,
+        K::AgentMeta,
+        K::Todos,
+        K::Task,
+        K::FileVersion,
+        K::ToolResult,
+        K::TitleFile,
+        K::SessionState,
+    ] {
+        assert!(moved.contains_key(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_has_changed_since_it_was_looked_at_is_not_deleted() {
+    let fresh = fresh();
+    let files = fresh.files();
+    fresh.writer.append(Draft::user("wait")).unwrap();
+    let refused = fresh.store.delete(&files, Timestamp::now());
+    assert!(matches!(refused, Err(Error::Changed { .. })), "{refused:?}");
+    assert_eq!(conversations(&fresh.read()), [["wait"]]);
+    assert!(fresh.store.trashed().unwrap().is_empty());
+}
+
+#[test]
+fn two_deletions_within_a_second_do_not_collide() {
+    let copy = case("same-session-two-projects").copy();
+    let store = copy.store();
+    let before = picture(&copy.root.path);
+    let ids: BTreeSet<String> = copy
+        .sessions()
+        .iter()
+        .map(|files| store.delete(files, Timestamp::UNIX_EPOCH).unwrap().id)
+        .collect();
+    assert_eq!(ids.len(), 2);
+    let session = copy_session_id();
+    assert!(matches!(
+        store.undelete(&session),
+        Err(Error::Ambiguous { .. })
+    ));
+    for id in ids {
+        store.undelete(&id).unwrap();
+    }
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+fn copy_session_id() -> String {
+    case("same-session-two-projects").sessions()[0]
+        .id
+        .to_string()
+}
+
+#[test]
+fn what_is_there_again_is_not_overwritten() {
+    let copy = case("todos").copy();
+    let store = copy.store();
+    let files = copy.files("5e634e57");
+    let path = files.main_path().to_owned();
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    fs::write(&path, "new\n").unwrap();
+    assert!(matches!(store.undelete("5e634e57"), Err(Error::Refused(_))));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+    let kept = store.trashed().unwrap();
+    assert_eq!(kept.len(), 1, "the deleted one is still in the trash");
+    // Once the way is free, the rest comes back.
+    fs::remove_file(&path).unwrap();
+    store.undelete("5e634e57").unwrap();
+    assert!(fs::read(&path).unwrap().starts_with(b"{"));
+}
+
+/// Two forks of everything make sessions that stand for themselves.
+#[test]
+fn a_fork_can_be_titled_and_written_to() {
+    let copy = case("branch-nested").copy();
+    let session = copy.read("");
+    let tree = session.tree().unwrap();
+    let path = tree.path(&tree.conversations[1]);
+    let to = SessionId::new(&ID.replace('a', "c")).unwrap();
+    copy.store()
+        .fork(&session, &path, to.clone(), Some("The left way"))
+        .unwrap();
+    let again = copy.store().fork(&session, &path, to.clone(), None);
+    assert!(again.is_err(), "a session is never forked over another");
+    let written = copy
+        .writer("cccccccc")
+        .append(Draft::user("further"))
+        .unwrap();
+    let fork = copy.read("cccccccc");
+    assert_eq!(fork.title().unwrap().text, "The left way");
+    assert_eq!(conversations(&fork)[0].last().unwrap(), "further");
+    assert_eq!(written.parent, session.entry_id(*path.last().unwrap()));
+    let ids: HashMap<String, usize> = copy
+        .sessions()
+        .iter()
+        .map(|files| (files.id.to_string(), 1))
+        .collect();
+    assert_eq!(ids.len(), 2);
+}
+
+/// The real client drops a glued line whole: what hangs from it would hang from nothing.
+#[test]
+fn nothing_is_hung_from_what_only_we_can_read() {
+    let copy = case("glued-records").copy();
+    let files = copy.files("");
+    let path = files.main_path().to_owned();
+    let log = fs::read_to_string(&path).unwrap();
+    let two: String = log.split_inclusive('\n').take(2).collect();
+    fs::write(&path, two).unwrap();
+    let writer = copy.store().write(&files, QUICK).unwrap();
+    let written = writer.append(Draft::user("on")).unwrap();
+    assert!(written.parent.unwrap().as_str().starts_with("00000001"));
+    // The same for what comes while we are at it.
+    let fresh = fresh();
+    let first = fresh.writer.append(Draft::user("first")).unwrap();
+    let time = "2026-01-01T00:00:00.000Z";
+    let glued = foreign(1, first.id.as_ref(), time).trim_end().to_owned()
+        + &foreign(2, Some(&foreign_id(1)), time);
+    write_raw(fresh.writer.path(), glued.as_bytes());
+    let second = fresh.writer.append(Draft::user("second")).unwrap();
+    assert_eq!(second.parent, first.id);
+}
