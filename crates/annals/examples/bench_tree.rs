@@ -3,8 +3,6 @@
 //! `cargo run --release -p annals --example bench_tree [MESSAGES]`, of the large chain; a million
 //! unless told otherwise.
 
-use std::io;
-
 use annals::model::{Key, Kind, Link, Outline, Span};
 use annals::tree::{Scope, Tree};
 
@@ -28,12 +26,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let builds = (total / outlines.len()).max(1);
         let mut best = f64::INFINITY;
         for _ in 0..PASSES {
-            let start = cpu_seconds()?;
+            let start = cpu_seconds();
             for _ in 0..builds {
                 let tree = Tree::build(&outlines, Scope::Main);
                 assert_eq!(tree.conversations.len(), leaves);
             }
-            best = best.min(cpu_seconds()? - start);
+            best = best.min(cpu_seconds() - start);
         }
         let each = best / (builds * outlines.len()) as f64;
         println!("{what}\t{:.1}\tns per message", each * 1e9);
@@ -65,14 +63,7 @@ fn message(n: usize, parent: usize) -> Outline {
     outline
 }
 
-/// From the scheduler's own account, which counts nanoseconds where `stat` counts ticks.
-fn cpu_seconds() -> io::Result<f64> {
-    let text = std::fs::read_to_string("/proc/self/schedstat")?;
-    let nanos = text
-        .split(' ')
-        .next()
-        .and_then(|field| field.parse::<f64>().ok());
-    nanos
-        .map(|nanos| nanos / 1e9)
-        .ok_or_else(|| io::Error::other("no schedstat"))
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -1,8 +1,11 @@
 //! JSON as agents write it: read leniently, never parsed into a struct and written back.
 //!
-//! The fast path is serde with borrowed fields. It differs from derived code where logs differ from
-//! schemas: a field of a wrong type is absent instead of an error, the last of duplicate keys counts,
+//! Records are read by serde with borrowed fields, or by [`fast`], which gives up on whatever is not
+//! plain. Both differ from derived code where
+//! logs differ from schemas: a field of a wrong type is absent instead of an error, the last of duplicate keys counts,
 //! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
+
+pub(crate) mod fast;
 
 use std::borrow::Cow;
 
@@ -161,6 +164,24 @@ macro_rules! object {
                 fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> { Ok($name::default()) }
                 fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> { Ok($name::default()) }
                 fn visit_unit<E: Error>(self) -> Result<Self::Value, E> { Ok($name::default()) }
+            }
+
+            impl<$lt> $crate::json::fast::Fast<$lt> for $name<$lt> {
+                fn fast(cursor: &mut $crate::json::fast::Cursor<$lt>) -> Option<Self> {
+                    let mut object = $name::default();
+                    if cursor.peek()? != b'{' {
+                        cursor.skip_other()?;
+                        return Some(object);
+                    }
+                    cursor.object(|key, cursor| {
+                        match key {
+                            $($key => object.$field = $crate::json::fast::Fast::fast(cursor)?,)+
+                            key => cursor.skip_unknown(key)?,
+                        }
+                        Some(())
+                    })?;
+                    Some(object)
+                }
             }
 
             impl<'de: $lt, $lt> Deserialize<'de> for $name<$lt> {

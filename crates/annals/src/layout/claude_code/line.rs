@@ -323,6 +323,7 @@ mod content {
     use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
     use super::{is_client_text, opening};
+    use crate::json::fast::{Cursor, Fast};
     use crate::json::{Raw, Text, object};
     use crate::model::{Delegation, Key};
 
@@ -364,6 +365,62 @@ mod content {
         pub(crate) delegations: Vec<Delegation>,
     }
 
+    impl Content {
+        fn of_text(text: &str) -> Self {
+            let prompt = (!is_client_text(text)).then(|| opening(text));
+            let asked = (text.len() < LONGEST_TASK).then(|| text.into());
+            Content {
+                prompt,
+                asked,
+                ..Content::default()
+            }
+        }
+
+        fn add(&mut self, part: &Part<'_>) {
+            match part.kind.get() {
+                Some("text") if self.prompt.is_none() => {
+                    let text = part.text.text().filter(|text| !is_client_text(text));
+                    self.prompt = text.as_deref().map(opening);
+                }
+                Some("tool_use") => {
+                    let Some(call) = part.id.filled().map(Key::of) else {
+                        return;
+                    };
+                    self.calls.push(call);
+                    if matches!(part.name.get(), Some("Task" | "Agent")) {
+                        let task: Task<'_> = part.input.read();
+                        self.delegations.push(Delegation {
+                            call,
+                            prompt: task.prompt.filled().map(Key::of),
+                            kind: task.kind.filled().map(opening),
+                            description: task.description.filled().map(opening),
+                        });
+                    }
+                }
+                Some("tool_result") => {
+                    self.results = true;
+                    self.answers.extend(part.answers.filled().map(Key::of));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    impl<'a> Fast<'a> for Content {
+        fn fast(cursor: &mut Cursor<'a>) -> Option<Self> {
+            let mut content = Content::default();
+            match cursor.peek()? {
+                b'"' => return Text::fast(cursor)?.get().map(Content::of_text),
+                b'[' => cursor.array(|cursor| {
+                    content.add(&Part::fast(cursor)?);
+                    Some(())
+                })?,
+                _ => cursor.skip_other()?,
+            }
+            Some(content)
+        }
+    }
+
     impl<'de> Deserialize<'de> for Content {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             deserializer.deserialize_any(Parts)
@@ -380,44 +437,13 @@ mod content {
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
-            let prompt = (!is_client_text(text)).then(|| opening(text));
-            let asked = (text.len() < LONGEST_TASK).then(|| text.into());
-            Ok(Content {
-                prompt,
-                asked,
-                ..Content::default()
-            })
+            Ok(Content::of_text(text))
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
             let mut content = Content::default();
             while let Some(part) = parts.next_element::<Part<'de>>()? {
-                match part.kind.get() {
-                    Some("text") if content.prompt.is_none() => {
-                        let text = part.text.text().filter(|text| !is_client_text(text));
-                        content.prompt = text.as_deref().map(opening);
-                    }
-                    Some("tool_use") => {
-                        let Some(call) = part.id.filled().map(Key::of) else {
-                            continue;
-                        };
-                        content.calls.push(call);
-                        if matches!(part.name.get(), Some("Task" | "Agent")) {
-                            let task: Task<'_> = part.input.read();
-                            content.delegations.push(Delegation {
-                                call,
-                                prompt: task.prompt.filled().map(Key::of),
-                                kind: task.kind.filled().map(opening),
-                                description: task.description.filled().map(opening),
-                            });
-                        }
-                    }
-                    Some("tool_result") => {
-                        content.results = true;
-                        content.answers.extend(part.answers.filled().map(Key::of));
-                    }
-                    _ => {}
-                }
+                content.add(&part);
             }
             Ok(content)
         }

@@ -1,6 +1,6 @@
 //! The shallow depth: links, counts and short texts.
 
-use crate::json::{Text, object};
+use crate::json::{Text, fast, object};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
@@ -17,7 +17,11 @@ impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
         let flaws_before = out.flaws.len();
         let read = record.object(out, |text| {
-            Ok(self.sketch(&serde_json::from_str(text)?, record.span))
+            let line = match fast::read(text) {
+                Some(line) => line,
+                None => serde_json::from_str(text)?,
+            };
+            Ok(self.sketch(&line, record.span))
         });
         let Some((outline, bad_usage)) = read else {
             for piece in salvage(record, out.flaws.get(flaws_before)) {
