@@ -152,14 +152,32 @@ impl Context {
         })
     }
 
+    /// Where sessions would lie if no root is named.
+    pub(crate) fn default_places(&self) -> Vec<String> {
+        let env = environment();
+        let layouts = annals::layout::LAYOUTS.iter();
+        let places = layouts.flat_map(|layout| layout.roots(&env));
+        places.map(|path| path.display().to_string()).collect()
+    }
+
+    /// Something could not be read, so what was printed is not all there is.
+    pub(crate) fn incomplete(&self) -> bool {
+        self.warnings > 0
+    }
+
     pub(crate) fn finish(self) -> Result<()> {
         Ok(self.out.finish()?)
     }
 }
 
-/// A root that was named must be there, unless its layout was named too: then it may be new.
+/// A root that was named must be there, unless its layout was named too: then it may be new. Its
+/// path is kept whole, because the trash remembers it.
 fn named_root(text: &str) -> Result<Root> {
-    Root::parse(text).map_err(Into::into)
+    let mut root = Root::parse(text)?;
+    if let Ok(path) = std::path::absolute(&root.path) {
+        root.path = path;
+    }
+    Ok(root)
 }
 
 /// What layouts may know of the machine.

@@ -78,8 +78,12 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
         }
         Error::Busy { .. } => "try again when the other program is done".to_owned(),
+        Error::Refused(why) if why.contains("symbolic link") => {
+            "name the real place with --root, for instance --root claude-code:/real/path".to_owned()
+        }
         Error::Full { .. } => {
-            "make room and run the command again; what was there is untouched".to_owned()
+            "make room and run the command again; a torn last line is sealed by the next append"
+                .to_owned()
         }
         Error::Poisoned { .. } => "check the disk, then run `annals check` on the file".to_owned(),
         Error::Changed { .. } => "run the command again to see the new state".to_owned(),
@@ -94,9 +98,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             std::io::ErrorKind::NotADirectory => {
                 "a root is a directory; name another with --root".to_owned()
             }
-            std::io::ErrorKind::NotFound => {
-                "check the path, or name another root with --root".to_owned()
-            }
+            std::io::ErrorKind::NotFound => "check the path".to_owned(),
             _ => return None,
         },
         Error::Live { .. } => {

@@ -22,15 +22,18 @@ fn main() -> ExitCode {
     let color = cli.global.color;
     let outcome = Context::new(&cli.global).and_then(|mut context| {
         let found = commands::run(cli.command, &mut context);
+        let incomplete = context.incomplete();
         // What was printed before a failure must come out before its message.
         let finished = context.finish();
         let found = found?;
         finished?;
-        Ok(found)
+        Ok((found, incomplete))
     });
     match outcome {
-        Ok(commands::Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(commands::Outcome::Nothing) => ExitCode::from(1),
+        // Like a search that could not open a file: what was found was printed, and it is not all.
+        Ok((_, true)) => ExitCode::from(2),
+        Ok((commands::Outcome::Fine, false)) => ExitCode::SUCCESS,
+        Ok((commands::Outcome::Nothing, false)) => ExitCode::from(1),
         Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             failure::report(&error, color);

@@ -35,7 +35,7 @@ pub enum Error {
         waited: Duration,
     },
     /// The disk, quota or file-size limit is exhausted; nothing was acknowledged.
-    #[error("no room left to write {} ({source}); the log is intact and the record was not accepted", path.display())]
+    #[error("no room left to write {} ({source}); the record was not accepted, and what stood there before is untouched", path.display())]
     Full {
         /// The file that could not grow.
         path: PathBuf,
@@ -102,7 +102,7 @@ impl Error {
         Error::Io {
             action,
             path: path.as_ref().to_owned(),
-            source,
+            source: plain(source),
         }
     }
 
@@ -110,4 +110,13 @@ impl Error {
     pub fn refused(why: impl Into<String>) -> Self {
         Error::Refused(why.into())
     }
+}
+
+/// The system's own error, where a library wrapped it with the name of a temporary file of ours.
+fn plain(source: io::Error) -> io::Error {
+    let wrapped = source.get_ref().and_then(|inner| inner.source());
+    let code = wrapped
+        .and_then(|inner| inner.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error);
+    code.map_or(source, io::Error::from_raw_os_error)
 }

@@ -1,13 +1,13 @@
 //! `annals conversations`
 
-use annals::store::{ConversationInfo, Session};
+use annals::store::{ConversationInfo, Neighbours, Session};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
-use super::row::{ConversationRow, head, short_len};
+use super::row::{ConversationRow, Short};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, SUCCESS};
@@ -79,11 +79,12 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
             inventory.sessions.iter().filter(keep).cloned().collect()
         }
     };
+    let neighbours = Neighbours::of(&inventory.sessions);
     let mut found = Vec::new();
     for files in wanted {
         match Session::read(files) {
             Ok(mut session) => {
-                session.find_summaries(inventory.sessions.iter());
+                session.find_summaries(&neighbours);
                 found.extend(session.conversations());
             }
             Err(error) => context.warn(&error),
@@ -93,21 +94,21 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
 }
 
 fn table(conversations: &[ConversationInfo], context: &Context) -> String {
-    let session_len = short_len(conversations.iter().map(|row| row.session.as_str()));
-    let leaf_len = short_len(conversations.iter().map(|row| row.leaf.as_str()));
+    let sessions = Short::of(conversations.iter().map(|row| row.session.as_str()));
+    let leaves = Short::of(conversations.iter().map(|row| row.leaf.as_str()));
     let mut table = Table::new([
-        Column::new("CONVERSATION").style(ID),
-        Column::new("UPDATED").style(DIM),
-        Column::new("MSGS").right(),
-        Column::new("").style(SUCCESS),
-        Column::new("TITLE").min(16),
+        Column::new("CONVERSATION").style(ID).priority(250),
+        Column::new("UPDATED").style(DIM).priority(80),
+        Column::new("MSGS").right().priority(70),
+        Column::new("").style(SUCCESS).priority(220),
+        Column::new("TITLE").min(12).priority(200),
         Column::new("BRANCH").min(12).priority(60),
     ]);
     for row in conversations {
         let id = format!(
             "{}@{}",
-            head(row.session.as_str(), session_len),
-            head(&row.leaf, leaf_len)
+            sessions.get(row.session.as_str()),
+            leaves.get(&row.leaf)
         );
         table.row([
             Cell::new(id),

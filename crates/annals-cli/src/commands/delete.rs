@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{head, short_len};
+use super::row::Short;
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
@@ -232,7 +232,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
     } else {
-        let len = short_len(trashed.iter().map(|trashed| trashed.session.as_str()));
+        let short = Short::of(trashed.iter().map(|trashed| trashed.session.as_str()));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
@@ -243,7 +243,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
         ]);
         for row in &trashed {
             table.row([
-                Cell::new(head(&row.session, len)),
+                Cell::new(short.get(&row.session)),
                 Cell::new(context.clock.ago(row.deleted)),
                 Cell::new(size::count(row.files.len() as u64)),
                 Cell::new(size::bytes(bytes(row))),
@@ -290,7 +290,7 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
 }
 
 fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
-    let len = short_len(all.iter().map(|trashed| trashed.session.as_str()));
+    let short = Short::of(all.iter().map(|trashed| trashed.session.as_str()));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("SIZE").right(),
@@ -300,7 +300,7 @@ fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
         for (at, file) in trashed.files.iter().enumerate() {
             table.row([
                 Cell::new(if at == 0 {
-                    head(&trashed.session, len)
+                    short.get(&trashed.session)
                 } else {
                     ""
                 }),

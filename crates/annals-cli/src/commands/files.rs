@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{head, short_len};
+use super::row::Short;
 use crate::context::Context;
 use crate::render::diff;
 use crate::render::message::prose;
@@ -193,7 +193,7 @@ fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result
         .iter()
         .flat_map(|file| &file.versions)
         .filter_map(|version| version.message.as_deref());
-    let len = short_len(messages);
+    let short = Short::of(messages);
     for (at, file) in saved.iter().enumerate().filter(|_| !context.json) {
         if at > 0 {
             context.out.blank()?;
@@ -222,7 +222,7 @@ fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result
                         .unwrap_or_default(),
                 ),
                 Cell::new(version.bytes.map(size::bytes).unwrap_or_default()),
-                Cell::new(version.message.as_deref().map_or("", |id| head(id, len))),
+                Cell::new(version.message.as_deref().map_or("", |id| short.get(id))),
                 remark,
             ]);
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::{Period, resolve_dir};
-use super::row::{head, short_len};
+use super::row::Short;
 use crate::context::Context;
 use crate::render::style::{DIM, ID, TIME};
 use crate::render::table::{Cell, Column, Table};
@@ -119,7 +119,7 @@ fn row(entry: Entry) -> Option<Row> {
 }
 
 fn table(rows: &[Row], context: &Context) -> String {
-    let len = short_len(rows.iter().filter_map(|row| row.session.as_deref()));
+    let short = Short::of(rows.iter().filter_map(|row| row.session.as_deref()));
     let name = |row: &Row| {
         let path = row.project.clone().unwrap_or_default();
         Project {
@@ -143,7 +143,7 @@ fn table(rows: &[Row], context: &Context) -> String {
                     .map(|time| context.clock.full(time))
                     .unwrap_or_default(),
             ),
-            Cell::new(row.session.as_deref().map_or("", |id| head(id, len))),
+            Cell::new(row.session.as_deref().map_or("", |id| short.get(id))),
             Cell::new(name(row)),
             Cell::new(&row.text),
             Cell::new(if row.pasted { "+ pasted" } else { "" }),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{head, short_len};
+use super::row::Short;
 use crate::context::Context;
 use crate::render::message::prose;
 use crate::render::style::{BOLD, DIM, ID, TIME, paint};
@@ -56,7 +56,7 @@ impl Note {
 
 pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let len = short_len(inventory.sessions.iter().map(|files| files.id.as_str()));
+    let short = Short::of(inventory.sessions.iter().map(|files| files.id.as_str()));
     let mut notes = Vec::new();
     match &args.session {
         Some(id) => notes = of(context.find_session(id)?)?,
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             .unwrap_or_default();
         context.out.line(format_args!(
             "{}  {}  {}  {}",
-            paint(ID, head(&note.session, len)),
+            paint(ID, short.get(&note.session)),
             paint(TIME, &time),
             paint(DIM, author.unwrap_or_default()),
             paint(BOLD, note.title.as_deref().unwrap_or_default()),

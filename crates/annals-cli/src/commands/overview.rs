@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::short_len;
+use super::row::Short;
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
@@ -89,9 +89,11 @@ pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Resu
         .map(|root| root.path.display().to_string())
         .collect();
     if roots.is_empty() {
-        context
-            .out
-            .line("No agent history was found in the usual places.")?;
+        let places = context.default_places().join(", ");
+        context.out.line(format_args!(
+            "No agent history was found in {}.",
+            paint(PATH, &places)
+        ))?;
     } else {
         context.out.line(format_args!(
             "No {what}s in {}.",
@@ -195,23 +197,23 @@ fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo])
         .unwrap_or_default();
     let table = super::projects::table(shown, context);
     context.out.text(table)?;
-    more(context, projects.len(), "projects")?;
+    more(context, projects.len() - shown.len(), "projects")?;
     context.out.blank()?;
-    let len = short_len(sessions.iter().map(|session| session.id.as_str()));
+    let short = Short::of(sessions.iter().map(|session| session.id.as_str()));
     let lively: Vec<SessionInfo> = sessions
         .iter()
         .filter(|session| session.messages > 0)
         .take(SHOWN)
         .cloned()
         .collect();
-    let table = super::sessions::table(&lively, context, len);
+    let table = super::sessions::table(&lively, context, &short);
     context.out.text(table)?;
-    more(context, sessions.len(), "sessions")
+    more(context, sessions.len() - lively.len(), "sessions")
 }
 
-fn more(context: &mut Context, all: usize, verb: &str) -> Result<()> {
-    if all > SHOWN {
-        let text = format!("… {} more: annals {verb}", all - SHOWN);
+fn more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
+    if left > 0 {
+        let text = format!("… {} more: annals {verb}", size::count(left as u64));
         context.out.line(paint(DIM, &text))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Rows as JSON, in the shape that scripts may rely on, and what tables share.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use annals::model::Usage;
@@ -97,16 +97,31 @@ impl<'a> ConversationRow<'a> {
     }
 }
 
-/// The shortest beginnings, of at least eight characters, by which all of some ids differ.
-pub(crate) fn short_len<'a>(ids: impl Iterator<Item = &'a str>) -> usize {
-    let ids: HashSet<&str> = ids.collect();
-    let longest = ids.iter().map(|id| id.len()).max().unwrap_or(8);
-    (8..longest)
-        .find(|&len| {
-            let heads: HashSet<&str> = ids.iter().map(|id| head(id, len)).collect();
-            heads.len() == ids.len()
-        })
-        .unwrap_or(longest)
+/// Ids by beginnings that are short and still tell each from all others.
+pub(crate) struct Short(HashMap<String, usize>);
+
+impl Short {
+    /// Compares some ids with each other.
+    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
+        const SHORTEST: usize = 8;
+        let ids: BTreeSet<&str> = ids.collect();
+        let ids: Vec<&str> = ids.into_iter().collect();
+        let shared =
+            |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        // In order, the ids most alike stand side by side.
+        let lens = ids.iter().enumerate().map(|(at, id)| {
+            let before = at.checked_sub(1).and_then(|at| ids.get(at));
+            let alike = [before, ids.get(at + 1)].into_iter().flatten();
+            let longest = alike.map(|other| shared(id, other)).max().unwrap_or(0);
+            ((*id).to_owned(), (longest + 1).max(SHORTEST))
+        });
+        Short(lens.collect())
+    }
+
+    /// The beginning of an id.
+    pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
+        head(id, self.0.get(id).copied().unwrap_or(usize::MAX))
+    }
 }
 
 /// A line of facts, cut where the terminal ends.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
-use super::row::{SessionRow, head, short_len};
+use super::row::{SessionRow, Short};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, WARNING};
@@ -36,7 +36,7 @@ struct Document<'a> {
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
-    let len = short_len(all.iter().map(|session| session.id.as_str()));
+    let short = Short::of(all.iter().map(|session| session.id.as_str()));
     let mut sessions = args.filter.apply(context, all)?;
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     } else if sessions.is_empty() {
         super::overview::nothing(context, args.filter.is_set(), "session")?;
     } else {
-        let table = table(&sessions, context, len);
+        let table = table(&sessions, context, &short);
         context.out.text(table)?;
     }
     Ok(if sessions.is_empty() {
@@ -62,23 +62,23 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
 }
 
 /// The table of sessions, as wide as the terminal allows.
-pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) -> String {
+pub(crate) fn table(sessions: &[SessionInfo], context: &Context, short: &Short) -> String {
     let several_projects = sessions.iter().any(|session| {
         sessions
             .first()
             .is_some_and(|first| first.project.path != session.project.path)
     });
     let mut table = Table::new([
-        Column::new("SESSION").style(ID),
-        Column::new("UPDATED").style(DIM),
+        Column::new("SESSION").style(ID).priority(250),
+        Column::new("UPDATED").style(DIM).priority(80),
         Column::new("PROJECT").min(8).max(24).priority(60),
-        Column::new("TITLE").min(16),
-        Column::new("MSGS").right(),
+        Column::new("TITLE").min(12).priority(200),
+        Column::new("MSGS").right().priority(70),
         Column::new("CONVS").right().priority(50),
         Column::new("AGENTS").right().priority(40),
         Column::new("TOKENS").right().priority(45),
         Column::new("SIZE").right().priority(55),
-        Column::new("").style(WARNING),
+        Column::new("").style(WARNING).priority(150),
     ]);
     for session in sessions {
         let number = |n: u64| {
@@ -90,7 +90,7 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, id_len: usize) 
         };
         let marks = marks(session, context);
         table.row([
-            Cell::new(head(session.id.as_str(), id_len)),
+            Cell::new(short.get(session.id.as_str())),
             Cell::new(
                 session
                     .updated

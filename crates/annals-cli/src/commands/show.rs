@@ -1,9 +1,10 @@
 //! `annals show`
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use annals::model::{Block, Body, Entry, Message, Role, Span};
-use annals::store::{Agent, ConversationInfo, MessageFilter, Session};
+use annals::model::{ArtifactKind, Block, Body, Entry, Message, Role, Span};
+use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -83,10 +84,33 @@ enum KindArg {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    session: Option<SessionRow<'a>>,
-    conversation: Option<ConversationRow<'a>>,
+    session: About<SessionRow<'a>, SessionName<'a>>,
+    conversation: Option<About<ConversationRow<'a>, ConversationName>>,
     entries: Vec<EntryRow>,
     flaws: Vec<FlawRow<'a>>,
+}
+
+/// A whole row, or only a name: totals of a log that was not read whole would be wrong.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum About<Row, Name> {
+    Row(Row),
+    Name(Name),
+}
+
+#[derive(Serialize)]
+struct SessionName<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    id: &'a str,
+    file: &'a Path,
+}
+
+#[derive(Serialize)]
+struct ConversationName {
+    id: String,
+    session: String,
+    leaf: String,
 }
 
 /// What of a session is read: entries of one of its logs.
@@ -113,7 +137,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         None => Session::read(target.files)?,
     };
     if end_only.is_none() {
-        session.find_summaries(inventory.sessions.iter());
+        session.find_summaries(&Neighbours::of(&inventory.sessions));
     }
     let mut selection = select(&session, args.agent.as_deref(), target.message.as_deref())?;
     narrow(&session, &mut selection, args, context)?;
@@ -335,16 +359,34 @@ fn json(
         Ok(true)
     })?;
     let info = session.info(None);
-    let conversations = if end_only {
-        Vec::new()
-    } else {
-        session.conversations()
+    let conversations = session.conversations();
+    let conversation = selection
+        .conversation
+        .and_then(|at| conversations.get(at))
+        .map(|conversation| {
+            if end_only {
+                About::Name(ConversationName {
+                    id: conversation.id.clone(),
+                    session: conversation.session.to_string(),
+                    leaf: conversation.leaf.clone(),
+                })
+            } else {
+                About::Row(ConversationRow::of(conversation))
+            }
+        });
+    let name = SessionName {
+        layout: info.layout,
+        root: &info.root,
+        id: info.id.as_str(),
+        file: &info.file,
     };
-    let conversation = selection.conversation.and_then(|at| conversations.get(at));
     let document = Document {
-        // Totals of a log that was not read whole would be wrong.
-        session: (!end_only).then(|| SessionRow::of(&info, context.clock.now)),
-        conversation: conversation.map(ConversationRow::of),
+        session: if end_only {
+            About::Name(name)
+        } else {
+            About::Row(SessionRow::of(&info, context.clock.now))
+        },
+        conversation,
         entries,
         flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
     };
@@ -374,7 +416,7 @@ fn print(
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
         let offset = entry.span.offset;
-        let page = page(entry, args, context, &mut speaker);
+        let page = page(entry, args, session, context, &mut speaker, first);
         if page.begins && !first {
             pages.push("\n".to_owned());
         }
@@ -536,8 +578,10 @@ struct Page {
 fn page(
     entry: Entry,
     args: &ShowArgs,
+    session: &Session,
     context: &Context,
     speaker: &mut Option<(Role, Option<String>)>,
+    first: bool,
 ) -> Page {
     let width = context.out.width();
     let time = entry
@@ -565,13 +609,16 @@ fn page(
         .iter()
         .all(|block| matches!(block, Block::ToolResult { .. }));
     let same = (message.role, message.response.clone());
-    let goes_on = results_only && !message.blocks.is_empty()
-        || message.role == Role::Assistant
-            && speaker.as_ref() == Some(&same)
-            && message.response.is_some();
+    let result = results_only && !message.blocks.is_empty();
+    let goes_on = !first
+        && (result
+            || message.role == Role::Assistant
+                && speaker.as_ref() == Some(&same)
+                && message.response.is_some());
     if !goes_on {
         let role = match message.role {
             Role::User if message.compact_summary => "summary",
+            Role::User if result => "tool",
             Role::User if entry.sidechain && !message.meta => "task",
             Role::User if !message.human => "client",
             role => role.as_str(),
@@ -589,10 +636,7 @@ fn page(
         }
     }
     if let Some(path) = &message.stored {
-        page.push_str(&format!(
-            "{}\n",
-            paint(DIM, &format!("  whole output: {path}"))
-        ));
+        page.push_str(&stored(session, path, args, width));
     }
     if !results_only {
         *speaker = Some(same);
@@ -600,6 +644,38 @@ fn page(
     Page {
         text: page,
         begins: !goes_on,
+    }
+}
+
+/// Output that was too long for the log: where it is, or with `--full` what it says.
+fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
+    let name = Path::new(path).file_name();
+    let here = session.files.beside.iter().find(|file| {
+        file.artifact.kind == ArtifactKind::ToolResult && file.path.file_name() == name
+    });
+    let shown = here.map_or(Path::new(path), |file| &file.path);
+    match (here, args.full) {
+        (Some(file), true) => match std::fs::read(&file.path) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                message::tool_result(&text, false, width, usize::MAX)
+            }
+            Err(error) => {
+                let text = format!("  {}: {error}", file.path.display());
+                format!("{}\n", paint(WARNING, &text))
+            }
+        },
+        (Some(_), false) => {
+            let text = format!("  whole output (--full): {}", shown.display());
+            format!("{}\n", paint(DIM, &text))
+        }
+        (None, _) => {
+            let text = format!(
+                "  the whole output was kept in {}, which is gone",
+                shown.display()
+            );
+            format!("{}\n", paint(DIM, &text))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 
+use super::row::Short;
 use super::todos::{self, Document, Listed};
 use super::{Outcome, input};
 use crate::context::Context;
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         context.out.json(&Document::of(&lists))?;
     } else {
-        todos::print(context, &lists, files.id.as_str().len())?;
+        todos::print(context, &lists, &Short::of([files.id.as_str()].into_iter()))?;
     }
     Ok(Outcome::Fine)
 }

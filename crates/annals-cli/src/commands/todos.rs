@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{head, short_len};
+use super::row::Short;
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
 
@@ -100,7 +100,7 @@ impl<'a> Document<'a> {
 
 pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let len = short_len(inventory.sessions.iter().map(|files| files.id.as_str()));
+    let short = Short::of(inventory.sessions.iter().map(|files| files.id.as_str()));
     let mut lists = match &args.session {
         Some(id) => {
             let files = context.find_session(id)?;
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
         };
         context.out.line(what)?;
     } else {
-        print(context, &lists, len)?;
+        print(context, &lists, &short)?;
     }
     Ok(if lists.is_empty() {
         Outcome::Nothing
@@ -135,12 +135,12 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// Prints lists, each under its session.
-pub(super) fn print(context: &mut Context, lists: &[Listed], id_len: usize) -> Result<()> {
+pub(super) fn print(context: &mut Context, lists: &[Listed], short: &Short) -> Result<()> {
     for (at, list) in lists.iter().enumerate() {
         if at > 0 {
             context.out.blank()?;
         }
-        let mut heading = paint(ID, head(list.session.as_str(), id_len)).to_string();
+        let mut heading = paint(ID, short.get(list.session.as_str())).to_string();
         if list.agent != list.session.as_str() {
             heading += &format!("  {}", paint(DIM, &format!("sub-agent {}", list.agent)));
         }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use annals::model::{Kind, Outline};
-use annals::store::{Agent, ConversationInfo, Session};
+use annals::store::{Agent, ConversationInfo, Neighbours, Session};
 use annals::tree::Limb;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{ConversationRow, SessionRow, head, short_len};
+use super::row::{ConversationRow, SessionRow, Short, fit, head};
 use super::show::agent_name;
 use crate::context::Context;
 use crate::render::size::{self, plural};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let target = context.store.find(&inventory, &args.session)?;
     let mut session = Session::read(target.files)?;
-    session.find_summaries(inventory.sessions.iter());
+    session.find_summaries(&Neighbours::of(&inventory.sessions));
     let conversations = session.conversations();
     let limbs = session.tree().map(|tree| tree.limbs()).unwrap_or_default();
     if context.json {
@@ -133,7 +133,7 @@ struct Drawing<'a> {
     children: Vec<Vec<usize>>,
     agents: HashMap<(usize, usize), Vec<&'a Agent>>,
     context: &'a Context,
-    id_len: usize,
+    short: Short,
 }
 
 /// A limb that is to be drawn.
@@ -176,7 +176,7 @@ impl<'a> Drawing<'a> {
             .iter()
             .filter_map(|outline| Some(outline.id()?.to_string()))
             .collect();
-        let id_len = short_len(ids.iter().map(String::as_str));
+        let short = Short::of(ids.iter().map(String::as_str));
         Drawing {
             session,
             conversations,
@@ -184,7 +184,7 @@ impl<'a> Drawing<'a> {
             children,
             agents,
             context,
-            id_len,
+            short,
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Drawing<'a> {
             "{}  {}\n{}\n",
             paint(ID, self.session.files.id.as_str()),
             paint(TITLE, title),
-            paint(DIM, &facts.join(" · "))
+            paint(DIM, &fit(&facts.join(" · "), self.context))
         );
         if info.flaws > 0 {
             let kinds: Vec<String> = info
@@ -306,7 +306,7 @@ impl<'a> Drawing<'a> {
     fn mark(&self, outline: &Outline, left: &str, text: &mut String) {
         let id = outline
             .id()
-            .map(|id| head(id.as_str(), self.id_len).to_owned())
+            .map(|id| self.short.get(id.as_str()).to_owned())
             .unwrap_or_default();
         let time = outline
             .time
@@ -413,7 +413,7 @@ impl<'a> Drawing<'a> {
         let id = format!(
             "{}@{}",
             head(self.session.files.id.as_str(), 8),
-            head(&conversation.leaf, self.id_len)
+            self.short.get(&conversation.leaf)
         );
         let mark = if conversation.resumes { "➤" } else { "╰" };
         text.push_str(&format!(

@@ -43,6 +43,8 @@ pub enum FlawKind {
     DuplicateId,
     /// A token count is negative, absurd or not a number.
     BadUsage,
+    /// A file could not be read.
+    Unreadable,
     /// A document that should hold a list or an object holds something else.
     BadDocument,
 }
@@ -62,6 +64,7 @@ impl FlawKind {
             FlawKind::Cycle => "cycle",
             FlawKind::DuplicateId => "duplicate-id",
             FlawKind::BadUsage => "bad-usage",
+            FlawKind::Unreadable => "unreadable",
             FlawKind::BadDocument => "bad-document",
         }
     }

@@ -472,6 +472,20 @@ fn open(path: &Path) -> Result<File> {
 }
 
 impl LogScan {
+    /// What there is to say about a log that could not be read.
+    pub(super) fn unreadable(error: &Error) -> Self {
+        let flaw = Flaw {
+            kind: FlawKind::Unreadable,
+            span: Span::default(),
+            detail: error.to_string(),
+        };
+        LogScan {
+            flaws: vec![flaw],
+            whole: true,
+            ..LogScan::default()
+        }
+    }
+
     /// Outlines a whole log.
     pub fn read(root: &Root, file: &FoundFile) -> Result<Self> {
         outline(root, file)

@@ -1,6 +1,7 @@
 //! A session in memory: the outlines of its logs, their trees, its agents.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Todo};
@@ -8,6 +9,7 @@ use crate::tree::{Conversation, Title, Titles, Tree};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::log::{self, LogScan};
+use super::neighbour::Neighbours;
 use super::{Agent, Root};
 
 /// A session that was read.
@@ -22,7 +24,7 @@ pub struct Session {
     /// Its sub-agents.
     pub agents: Vec<Agent>,
     /// Summaries that other files hold for conversations, by the leaf they name.
-    pub elsewhere: HashMap<Key, Box<str>>,
+    pub elsewhere: Arc<HashMap<Key, Box<str>>>,
     /// The directory of the folder's other sessions, where this one names none.
     pub neighbourhood: Option<String>,
 }
@@ -30,10 +32,12 @@ pub struct Session {
 impl Session {
     /// Reads the outlines of all logs.
     pub fn read(files: SessionFiles) -> Result<Self> {
-        let logs = files
-            .logs()
-            .map(|file| log::outline(&files.root, file))
-            .collect::<Result<_>>()?;
+        let read = |file: &FoundFile| log::outline(&files.root, file);
+        let mut logs: Vec<LogScan> = files.log.iter().map(read).collect::<Result<_>>()?;
+        // A sub-agent that cannot be read does not hide the session it belongs to.
+        let unreadable = |error: Error| LogScan::unreadable(&error);
+        let agents = files.agents.iter().map(read);
+        logs.extend(agents.map(|scan| scan.unwrap_or_else(unreadable)));
         Ok(Session::assemble(files, logs))
     }
 
@@ -62,16 +66,14 @@ impl Session {
             logs,
             trees,
             agents,
-            elsewhere: HashMap::new(),
+            elsewhere: Arc::default(),
             neighbourhood: None,
         }
     }
 
-    /// Looks into the other logs of the folder for what this one leaves open: summaries of its
+    /// Takes from the other logs of the folder what this one leaves open: summaries of its
     /// conversations, and its directory.
-    ///
-    /// Only the beginning of each is read, where the client puts them.
-    pub fn find_summaries<'a>(&mut self, neighbours: impl Iterator<Item = &'a SessionFiles>) {
+    pub fn find_summaries(&mut self, neighbours: &Neighbours<'_>) {
         let titled = self
             .title()
             .is_some_and(|title| title.source > crate::model::TitleSource::Prompt);
@@ -79,23 +81,12 @@ impl Session {
         if titled && placed {
             return;
         }
-        let mut homes = super::summary::Homes::default();
-        for files in neighbours {
-            if files.folder() != self.files.folder()
-                || files.root.path != self.files.root.path
-                || files.id == self.files.id
-            {
-                continue;
-            }
-            let Some(file) = &files.log else { continue };
-            let opening = log::Opening::read(&files.root, file).unwrap_or_default();
-            if !titled {
-                self.elsewhere.extend(opening.summaries);
-            }
-            homes.add(files.root.layout, files.folder(), &opening.directories);
+        let folder = neighbours.folder(&self.files);
+        if !titled {
+            self.elsewhere = Arc::clone(&folder.summaries);
         }
         if !placed {
-            self.neighbourhood = homes.only();
+            self.neighbourhood.clone_from(&folder.home);
         }
     }
 

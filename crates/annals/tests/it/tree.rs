@@ -32,7 +32,7 @@ fn dump(case: &Case) -> String {
     }
     for (row, files) in rows.iter().zip(&inventory.sessions) {
         let mut session = Session::read(files.clone()).unwrap();
-        session.find_summaries(inventory.sessions.iter());
+        session.find_summaries(&annals::store::Neighbours::of(&inventory.sessions));
         describe(&mut out, row, &session);
     }
     for (_, file) in &inventory.others {
@@ -648,7 +648,7 @@ fn titles_by_precedence() {
     ] {
         let case = case(name);
         let mut read = case.session(session);
-        read.find_summaries(case.sessions().iter());
+        read.find_summaries(&annals::store::Neighbours::of(case.sessions().iter()));
         let found = read.title().unwrap();
         assert_eq!(
             (found.text.as_str(), found.source),

@@ -16,7 +16,7 @@ fn a_row_of_the_list_is_what_the_session_says_of_itself() {
         assert_eq!(rows.len(), inventory.sessions.len());
         for (row, files) in rows.into_iter().zip(&inventory.sessions) {
             let mut alone = Session::read(files.clone()).unwrap();
-            alone.find_summaries(inventory.sessions.iter());
+            alone.find_summaries(&annals::store::Neighbours::of(&inventory.sessions));
             let alone = format!("{:#?}", alone.info(keep));
             assert_eq!(format!("{:#?}", row.unwrap()), alone, "{}", case.name);
         }
