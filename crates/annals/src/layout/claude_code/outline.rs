@@ -7,7 +7,7 @@ use crate::model::{
 };
 
 use super::decode;
-use super::line::{Line, Lines, is_error_summary, opening, salvage};
+use super::line::{Line, Lines, is_error_summary, is_record, opening};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -15,15 +15,17 @@ object! {
 
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        let flaws_before = out.flaws.len();
-        let read = record.object(out, |text| {
+        let read = record.object_or_pieces(out, is_record, |text| {
             Ok(self.sketch(&serde_json::from_str(text)?, record.span))
         });
-        let Some((outline, bad_usage)) = read else {
-            for piece in salvage(record, out.flaws.get(flaws_before)) {
-                self.outline(&piece, out);
+        let (outline, bad_usage) = match read {
+            Ok(read) => read,
+            Err(pieces) => {
+                for piece in pieces {
+                    self.outline(&piece, out);
+                }
+                return;
             }
-            return;
         };
         if let Some(detail) = bad_usage {
             out.flaw(FlawKind::BadUsage, record.span, detail);
