@@ -127,8 +127,7 @@ fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
         "system" if line.is_compaction() => Body::Compaction {
             text: line.content.text().unwrap_or_default().into_owned(),
         },
-        // The design document wraps a system prompt in a message.
-        "system" if line.message.role.get().is_some() => {
+        "system" if line.is_instructions() => {
             Body::Message(message(line, text, Role::System, bad_usage))
         }
         "system" => Body::System {

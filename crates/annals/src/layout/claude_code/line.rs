@@ -193,6 +193,11 @@ impl Line<'_> {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
 
+    /// The design document wraps a system prompt in a message.
+    pub(super) fn is_instructions(&self) -> bool {
+        self.kind.get() == Some("system") && self.message.role.get().is_some()
+    }
+
     pub(super) fn time(&self) -> Option<Timestamp> {
         timestamp(self.timestamp)
     }

@@ -99,6 +99,7 @@ impl Lines {
                 }));
             }
             "system" if line.is_compaction() => outline.kind = Kind::Compaction,
+            "system" if line.is_instructions() => outline.kind = Kind::System,
             _ => outline.facts.extend(line.aside()),
         }
         (outline, bad_usage)
