@@ -53,6 +53,15 @@ fn the_overview() {
 }
 
 #[test]
+fn the_instructions_alone() {
+    let stage = Stage::of("design-document-shapes");
+    let run = stage.annals(&["show", "17e62b2c", "--role", "system"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.contains("You are a careful agent."), "{run}");
+    assert!(!run.out.contains("Changing."), "{run}");
+}
+
+#[test]
 fn a_machine_without_history() {
     let stage = Stage::empty();
     snapshot("overview-nothing", &stage.bare(&[]));

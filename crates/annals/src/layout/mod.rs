@@ -123,7 +123,7 @@ pub trait Writer: Sync {
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
 
     /// Copies one record into a fork: the same bytes but for the names that must change.
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Vec<u8>;
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>>;
 }
 
 /// How a record is copied into a fork.

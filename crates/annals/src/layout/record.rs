@@ -1,6 +1,7 @@
 //! Records as every layout of lines sees them: text, or a reason why not.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
@@ -28,32 +29,47 @@ impl<'a> Record<'a> {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Reads the record as an object; what keeps it from being one goes to `sink`.
+    /// Reads a document's object; what keeps it from being one goes to `sink`.
     ///
     /// `read` gets text that is valid UTF-8. Blank records give nothing and are no flaw.
     pub(crate) fn object<T, S>(
         &self,
         sink: &mut Sink<S>,
-        mut read: impl FnMut(&str) -> serde_json::Result<T>,
+        read: impl FnMut(&str) -> serde_json::Result<T>,
     ) -> Option<T> {
+        self.object_or_pieces(sink, |_| false, read).ok()
+    }
+
+    /// Reads a line's object. If damage keeps it from being one, that goes to `sink`, and the whole
+    /// records within the line are what is left of it: two that were glued together, one behind a
+    /// torn one or behind NULs. Each has a span of its own, so that it can be read alone.
+    ///
+    /// `is_record` tells a record of the layout from any other object.
+    pub(crate) fn object_or_pieces<T, S>(
+        &self,
+        sink: &mut Sink<S>,
+        is_record: impl Fn(&str) -> bool,
+        mut read: impl FnMut(&str) -> serde_json::Result<T>,
+    ) -> Result<T, Vec<Record<'a>>> {
         if self.is_blank() {
-            return None;
+            return Err(Vec::new());
         }
         if self.oversize {
             let detail = format!("{} bytes; longer than the reader's cap", self.span.len);
             sink.flaw(FlawKind::Oversize, self.span, detail);
-            return None;
+            return Err(Vec::new());
         }
         let text = match simdutf8::basic::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(self.bytes),
         };
+        let mut pieces = Vec::new();
         let fault = match read(&text) {
             Ok(object) if starts_object(&text) => {
                 if let Cow::Owned(_) = text {
                     sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
                 }
-                return Some(object);
+                return Ok(object);
             }
             Ok(_) => (FlawKind::NotAnObject, "JSON, but not an object".to_owned()),
             // A lone surrogate in a key or a text, a number beyond all bounds: JSON all the same.
@@ -66,77 +82,58 @@ impl<'a> Record<'a> {
                         if let Cow::Owned(_) = text {
                             sink.flaw(FlawKind::BadUtf8, self.span, "some bytes are not UTF-8");
                         }
-                        return Some(object);
+                        return Ok(object);
                     }
                     Err(_) => (FlawKind::BadJson, format!("{error}")),
                 }
             }
-            Err(error) => self.diagnose(&text, &error),
+            Err(error) if !self.terminated && error.is_eof() => (
+                FlawKind::TornTail,
+                format!("the last {} bytes are not a whole record", self.bytes.len()),
+            ),
+            Err(error) => {
+                pieces = self.pieces(is_record);
+                self.diagnose(&pieces, &error)
+            }
         };
         sink.flaw(fault.0, self.span, fault.1);
-        None
+        Err(pieces)
     }
 
-    /// The whole records within a damaged one: two that were glued together, one behind a torn one
-    /// or behind NULs. Each has a span of its own, so that it can be read alone.
-    ///
-    /// `is_record` tells a record from an object that is only a part of one.
-    pub(crate) fn pieces(&self, is_record: impl Fn(&str) -> bool) -> Vec<Record<'a>> {
-        /// More beginnings than this are noise, and trying each costs a pass over the line.
-        const ATTEMPTS: usize = 64;
+    fn pieces(&self, is_record: impl Fn(&str) -> bool) -> Vec<Record<'a>> {
         let bytes: &'a [u8] = self.bytes;
-        let Ok(text) = str::from_utf8(bytes) else {
-            return Vec::new();
-        };
         // A byte order mark is in the span but not in the bytes.
-        let beyond = self.span.len.saturating_sub(text.len() as u64);
+        let beyond = self.span.len.saturating_sub(bytes.len() as u64);
         let mark = if self.span.offset == 0 && beyond >= 3 {
             3
         } else {
             0
         };
-        let mut pieces = Vec::new();
-        let mut at = 0;
-        for _ in 0..ATTEMPTS {
-            let Some(rest) = text.get(at..) else { break };
-            let Some(start) = rest.find('{').map(|start| at + start) else {
-                break;
-            };
-            let candidate = text.get(start..).unwrap_or_default();
-            let mut values =
-                serde_json::Deserializer::from_str(candidate).into_iter::<IgnoredAny>();
-            let whole = matches!(values.next(), Some(Ok(_)));
-            let len = values.byte_offset();
-            match candidate.get(..len) {
-                Some(object) if whole && is_record(object) => {
-                    pieces.push(Record {
-                        span: Span {
-                            offset: self.span.offset + mark + start as u64,
-                            len: len as u64,
-                            line: self.span.line,
-                        },
-                        bytes: object.as_bytes(),
-                        terminated: true,
-                        oversize: false,
-                    });
-                    at = start + len;
-                }
-                _ => at = start + 1,
-            }
-        }
-        pieces
+        let whole = whole_objects(bytes).into_iter();
+        whole
+            .filter(|within| !is_part(bytes, within))
+            .filter_map(|within| {
+                let object = bytes.get(within.clone())?;
+                is_record(&String::from_utf8_lossy(object)).then_some(Record {
+                    span: Span {
+                        offset: self.span.offset + mark + within.start as u64,
+                        len: object.len() as u64,
+                        line: self.span.line,
+                    },
+                    bytes: object,
+                    terminated: true,
+                    oversize: false,
+                })
+            })
+            .collect()
     }
 
-    fn diagnose(&self, text: &str, error: &serde_json::Error) -> (FlawKind, String) {
-        if !self.terminated && error.is_eof() {
-            let detail = format!("the last {} bytes are not a whole record", self.bytes.len());
-            return (FlawKind::TornTail, detail);
-        }
-        let nuls = self.bytes.iter().filter(|&&byte| byte == 0).count();
+    fn diagnose(&self, pieces: &[Record<'_>], error: &serde_json::Error) -> (FlawKind, String) {
+        let nuls = memchr::memchr_iter(0, self.bytes).count();
         if nuls > 0 {
             return (FlawKind::NulRun, format!("{nuls} NUL bytes"));
         }
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+        let mut values = serde_json::Deserializer::from_slice(self.bytes).into_iter::<IgnoredAny>();
         if let Some(Ok(_)) = values.next() {
             let at = values.byte_offset();
             return (
@@ -144,25 +141,77 @@ impl<'a> Record<'a> {
                 format!("a record ends at column {at} and more follows"),
             );
         }
-        // The tail of a torn record may carry the whole next one.
-        if memchr::memmem::rfind_iter(self.bytes, b"{\"")
-            .take(64)
-            .any(|at| {
-                at > 0
-                    && text.get(at..).is_some_and(|rest| {
-                        serde_json::from_str::<IgnoredAny>(rest).is_ok()
-                            && rest.contains("\"type\"")
-                            && rest.contains("\"uuid\"")
-                    })
-            })
-        {
-            return (
-                FlawKind::Glued,
-                "a torn record with a whole one glued to it".to_owned(),
-            );
+        if pieces.is_empty() {
+            return (FlawKind::BadJson, format!("{error}"));
         }
-        (FlawKind::BadJson, format!("{error}"))
+        (
+            FlawKind::Glued,
+            "a torn record with a whole one glued to it".to_owned(),
+        )
     }
+}
+
+/// Where whole objects lie in bytes that are not JSON, none within another; earliest first.
+///
+/// The bytes need not be text: a record may be torn within a character.
+fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
+    /// How often the bytes may be gone over. Every object that a torn record left open costs one
+    /// pass, and only a line made to be slow leaves more of them open than this.
+    const PASSES: usize = 16;
+    /// Short lines may be gone over more often, since that costs nothing.
+    const CHEAP: usize = 1 << 20;
+    /// What a beginning costs in itself, as bytes.
+    const ATTEMPT: usize = 32;
+    let mut left = bytes.len().saturating_mul(PASSES).max(CHEAP);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while left > 0
+        && let Some(start) = next_object(bytes, at)
+        && let Some(rest) = bytes.get(start..)
+    {
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        let parsed = match values.next() {
+            Some(Ok(_)) => {
+                let len = values.byte_offset();
+                found.push(start..start + len);
+                at = start + len;
+                len
+            }
+            Some(Err(error)) => {
+                at = start + 1;
+                // A column counts from the last line ending, and only documents have any.
+                if error.line() > 1 {
+                    rest.len()
+                } else {
+                    error.column()
+                }
+            }
+            None => break,
+        };
+        left = left.saturating_sub(parsed + ATTEMPT);
+    }
+    found
+}
+
+/// The next `{` that a key follows.
+fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    memchr::memchr_iter(b'{', rest)
+        .find(|at| {
+            let mut after = rest.iter().skip(at + 1);
+            after.find(|byte| !byte.is_ascii_whitespace()) == Some(&b'"')
+        })
+        .map(|at| from + at)
+}
+
+/// Whether an object stands where a value must and goes on as after a value: what holds it was
+/// torn elsewhere, and nobody wrote it as a record.
+fn is_part(bytes: &[u8], within: &Range<usize>) -> bool {
+    let solid = |byte: &&u8| !byte.is_ascii_whitespace();
+    let before = bytes.get(..within.start).unwrap_or_default();
+    let after = bytes.get(within.end..).unwrap_or_default();
+    let held = matches!(before.iter().rfind(solid), Some(b':' | b',' | b'['));
+    held && matches!(after.iter().find(solid), Some(b',' | b'}' | b']'))
 }
 
 fn starts_object(text: &str) -> bool {

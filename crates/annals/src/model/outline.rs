@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{AgentId, EntryId, Key, Span, TitleSource, Usage};
+use super::{AgentId, EntryId, Key, Role, Span, TitleSource, Usage};
 
 /// The skeleton of an entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +44,8 @@ pub enum Kind {
     User,
     /// A message of the model.
     Assistant,
+    /// A message of instructions.
+    System,
     /// A compaction's boundary.
     Compaction,
     /// Anything else.
@@ -53,7 +55,17 @@ pub enum Kind {
 impl Kind {
     /// Something was said.
     pub fn is_message(self) -> bool {
-        matches!(self, Kind::User | Kind::Assistant)
+        self.role().is_some()
+    }
+
+    /// Who said it, if it is a message.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Kind::User => Some(Role::User),
+            Kind::Assistant => Some(Role::Assistant),
+            Kind::System => Some(Role::System),
+            Kind::Compaction | Kind::Other => None,
+        }
     }
 }
 

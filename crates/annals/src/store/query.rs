@@ -261,12 +261,9 @@ impl Session {
                         ..Counted::default()
                     },
                 );
-                let role = if reply.is_some() {
-                    Role::Assistant
-                } else {
-                    Role::User
-                };
-                *stats.by_role.entry(role.as_str()).or_default() += 1;
+                if let Some(role) = outline.kind.role() {
+                    *stats.by_role.entry(role.as_str()).or_default() += 1;
+                }
                 let Some(usage) = reply.and_then(|reply| reply.usage).filter(|_| !synthetic) else {
                     continue;
                 };

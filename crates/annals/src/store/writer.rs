@@ -211,7 +211,7 @@ impl Store {
                 id: &id,
                 parent: parent_is,
             };
-            bytes.extend(writer.transplant(&record, &graft));
+            bytes.extend(writer.transplant(&record, &graft)?);
             bytes.push(b'\n');
             parent = Some(id);
         }

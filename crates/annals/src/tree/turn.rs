@@ -69,7 +69,7 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
             above
                 .and_then(|above| turns.turns.get(above))
                 .is_some_and(|turn| match outline.kind {
-                    Kind::Other => true,
+                    Kind::System | Kind::Other => true,
                     Kind::Assistant => {
                         let response = outline.reply.as_ref().and_then(|reply| reply.response);
                         response.is_some() && response == turn.response

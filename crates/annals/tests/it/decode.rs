@@ -384,6 +384,145 @@ fn damage_is_named_for_what_it_is() {
     }
 }
 
+/// The ids that a damaged line gives, its flaw, and whether each piece lies within the line.
+fn salvaged(bytes: &[u8]) -> (Vec<String>, FlawKind) {
+    let read = read(claude_code(), ArtifactKind::SessionLog, bytes, true);
+    let mut end = 0;
+    for outline in &read.outlines {
+        let span = outline.span;
+        assert!(span.offset >= end, "{span:?} overlaps the one before");
+        end = span.offset + span.len;
+        assert!(end <= bytes.len() as u64, "{span:?} is not within the line");
+        let piece = &bytes[span.offset as usize..end as usize];
+        assert!(piece.starts_with(b"{") && piece.ends_with(b"}"));
+    }
+    let ids = read.outlines.iter().map(|outline| {
+        let id = outline.id().map(|id| id.as_str().to_owned());
+        id.unwrap_or_else(|| format!("{:?}", outline.facts))
+    });
+    (ids.collect(), read.flaws[0].kind)
+}
+
+#[test]
+fn a_record_torn_within_a_character_does_not_hide_the_one_glued_to_it() {
+    let mut bytes = br#"{"type":"user","uuid":"torn","message":{"content":"caf"#.to_vec();
+    bytes.push(0xc3);
+    bytes.extend(br#"{"type":"user","uuid":"whole","message":{"content":"hi"}}"#);
+    assert_eq!(
+        salvaged(&bytes),
+        (vec!["whole".to_owned()], FlawKind::Glued)
+    );
+    // One that is no text itself is still a record.
+    bytes.extend(b"{\"type\":\"user\",\"uuid\":\"latin\",\"x\":\"\xe9\"}");
+    assert_eq!(
+        salvaged(&bytes),
+        (
+            vec!["whole".to_owned(), "latin".to_owned()],
+            FlawKind::Glued
+        )
+    );
+}
+
+#[test]
+fn many_objects_before_or_within_a_glued_record_do_not_hide_it() {
+    let many = vec![r#"{"a":{"b":[{"c":1}]}}"#; 500].join(",");
+    let whole = r#"{"type":"user","uuid":"whole"}"#;
+    let full = format!(r#"{{"type":"user","uuid":"full","toolUseResult":[{many}]}}"#);
+    for (bytes, ids) in [
+        (
+            format!(r#"{{"type":"user","uuid":"torn","toolUseResult":[{many},{{"a":{whole}"#),
+            vec!["whole"],
+        ),
+        (format!(r#"{{"type":"user","uuid":"to{full}"#), vec!["full"]),
+        (format!("{full}{whole}"), vec!["full", "whole"]),
+        (
+            format!(r#"{{"type":"user","uui{whole}{full}{whole}"#),
+            vec!["whole", "full", "whole"],
+        ),
+    ] {
+        let (found, kind) = salvaged(bytes.as_bytes());
+        assert_eq!(
+            (found.as_slice(), kind),
+            (
+                &ids.iter().map(ToString::to_string).collect::<Vec<_>>()[..],
+                FlawKind::Glued
+            )
+        );
+    }
+}
+
+#[test]
+fn glued_lines_that_stand_beside_the_tree_are_found() {
+    for (aside, fact) in [
+        (
+            r#"{"type":"custom-title","customTitle":"Mine","sessionId":"s"}"#,
+            "Mine",
+        ),
+        (
+            r#"{"type":"last-prompt","leafUuid":"l","sessionId":"s"}"#,
+            "Resume",
+        ),
+        (
+            r#"{"type":"summary","summary":"Short","leafUuid":"l"}"#,
+            "Short",
+        ),
+        (
+            r#"{"type":"file-history-snapshot","messageId":"m","snapshot":{}}"#,
+            "Files",
+        ),
+        (
+            r#"{"type":"custom-title","customTitle":"\ud83d","sessionId":"s"}"#,
+            "Title",
+        ),
+    ] {
+        let (found, kind) =
+            salvaged(format!(r#"{{"type":"user","uuid":"u","mess{aside}"#).as_bytes());
+        assert_eq!((found.len(), kind), (1, FlawKind::Glued), "{aside}");
+        assert!(found[0].contains(fact), "{found:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_torn_record_is_no_record() {
+    let inner = r#"{"type":"user","uuid":"inner","message":{"content":"x"}}"#;
+    for bytes in [
+        format!(r#"{{"type":"progress","uuid":"p","data":{{"message":{inner},"n":1"#),
+        format!(r#"{{"type":"progress","uuid":"p","data":[{inner}],@@@}}"#),
+    ] {
+        assert_eq!(salvaged(bytes.as_bytes()), (Vec::new(), FlawKind::BadJson));
+    }
+    // One that a writer put into the middle of another's is.
+    let bytes = format!(r#"{{"type":"user","uuid":"around","te{inner}xt":"x"}}"#);
+    assert_eq!(
+        salvaged(bytes.as_bytes()),
+        (vec!["inner".to_owned()], FlawKind::Glued)
+    );
+}
+
+#[test]
+fn lines_made_to_be_slow_are_not() {
+    for (unit, len) in [
+        (r#"{""#, 5_000_000),
+        (r#"{"a":"#, 1_000_000),
+        (r#"{"{":"#, 1_000_000),
+        (r#"[{"a":["#, 1_000_000),
+        (r#"{"a":1}"#, 1_000_000),
+        ("{ ", 1_000_000),
+    ] {
+        let bytes = unit.repeat(len / unit.len());
+        let begun = std::time::Instant::now();
+        read(
+            claude_code(),
+            ArtifactKind::SessionLog,
+            bytes.as_bytes(),
+            true,
+        );
+        // It takes about a second; trying each beginning to its end takes hours.
+        let took = begun.elapsed();
+        assert!(took.as_secs() < 20, "{unit}: {took:?}");
+    }
+}
+
 #[test]
 fn counts_that_cannot_be_add_nothing() {
     let usage = |json: &str| {

@@ -159,6 +159,14 @@ struct Expected {
 
 const TURN: &[&str] = &["question 1", "answer 1"];
 const TWO: &[&str] = &["question 1", "answer 1", "question 2", "answer 2"];
+/// The second answer was torn, and the third prompt was glued to it.
+const GLUED: &[&str] = &[
+    "question 1",
+    "answer 1",
+    "question 2",
+    "question 3",
+    "answer 3",
+];
 const THREE: &[&str] = &[
     "question 1",
     "answer 1",
@@ -497,16 +505,14 @@ fn each_fixture_has_the_conversations_and_flaws_of_its_notes() {
         // Damage with nothing lost: what is whole within it is in its place.
         flawed("glued-records", &[TWO], &[(F::Glued, 2)]),
         flawed("nul-runs", &[TWO], &[(F::NulRun, 3), (F::NulRun, 4)]),
+        flawed("torn-then-glued", &[GLUED], &[(F::Glued, 4)]),
+        flawed("torn-in-character", &[GLUED], &[(F::Glued, 4)]),
+        flawed("torn-after-many-objects", &[GLUED], &[(F::Glued, 4)]),
+        flawed("glued-with-many-objects", &[GLUED], &[(F::Glued, 4)]),
         flawed(
-            "torn-then-glued",
-            &[&[
-                "question 1",
-                "answer 1",
-                "question 2",
-                "question 3",
-                "answer 3",
-            ]],
-            &[(F::Glued, 4)],
+            "glued-asides",
+            &[TWO],
+            &[(F::Glued, 5), (F::Glued, 6), (F::Glued, 7)],
         ),
         plain("unknown-files", &[TURN]),
         plain("unknown-type-parent", &[TWO]),
@@ -593,6 +599,7 @@ fn titles_by_precedence() {
         ("title-ai", "", "A title by a machine", S::Ai),
         ("title-api-error-summary", "", "question 1", S::Prompt),
         ("title-custom", "", "Second custom title", S::Custom),
+        ("glued-asides", "", "Kept title", S::Custom),
         (
             "title-emoji-at-cut",
             "d984d379",

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use annals::Error;
-use annals::layout::NewSession;
+use annals::layout::{Graft, NewSession, Parent};
 use annals::model::{Block, Body, Draft, Entry, EntryId, SessionId, Todo};
 use annals::store::{Root, Session, SessionFiles, SessionWriter, Store, WriteOptions};
 use jiff::Timestamp;
@@ -695,6 +695,37 @@ fn a_fork_can_be_titled_and_written_to() {
         .map(|files| (files.id.to_string(), 1))
         .collect();
     assert_eq!(ids.len(), 2);
+}
+
+/// Half a surrogate pair made the line unreadable to the copier, which then left old links in it.
+#[test]
+fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
+    let writer = annals::layout::by_name("claude-code").unwrap().writer();
+    let from = SessionId::new(ID).unwrap();
+    let to = SessionId::new(&ID.replace('a', "c")).unwrap();
+    let id = EntryId::new("u");
+    let graft = Graft {
+        from: &from,
+        to: &to,
+        id: &id,
+        parent: Parent::None,
+    };
+    let transplant = |record: &[u8]| writer.unwrap().transplant(record, &graft);
+    let record = br#"{"parentUuid":"gone","logicalParentUuid":"gone too","isSidechain":true,"type":"user","uuid":"u","message":{"content":"\ud83d"},"n":1e999}"#;
+    let fork = String::from_utf8(transplant(record).unwrap()).unwrap();
+    for wanted in [
+        r#""parentUuid":null"#,
+        r#""logicalParentUuid":null"#,
+        r#""isSidechain":false"#,
+        r#""message":{"content":"\ud83d"},"n":1e999"#,
+        &format!(r#""sessionId":"{to}""#),
+    ] {
+        assert!(fork.contains(wanted), "{wanted}: {fork}");
+    }
+    // What is no record is not copied as if it were.
+    for not in [&b"{\"uuid\":"[..], b"[]", b""] {
+        assert!(transplant(not).is_err());
+    }
 }
 
 /// The real client drops a glued line whole: what hangs from it would hang from nothing.

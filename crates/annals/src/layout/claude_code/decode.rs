@@ -7,7 +7,7 @@ use crate::model::{
     TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, salvage, timestamp, usage};
+use super::line::{Line, Lines, is_error_summary, is_record, timestamp, usage};
 
 object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
@@ -66,7 +66,7 @@ object! {
 
 pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
     let flaws_before = out.flaws.len();
-    let read = record.object(out, |text| {
+    let read = record.object_or_pieces(out, is_record, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
         let mut bad_usage = None;
         let body = body(&line, text, &mut bad_usage);
@@ -93,15 +93,14 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         Ok((entry, bad_usage))
     });
     match read {
-        Some((entry, bad_usage)) => {
+        Ok((entry, bad_usage)) => {
             if let Some(detail) = bad_usage {
                 out.flaw(FlawKind::BadUsage, record.span, detail);
             }
             out.found.push(entry);
         }
-        None if record.is_blank() => {}
-        None => {
-            let pieces = salvage(record, out.flaws.get(flaws_before));
+        Err(_) if record.is_blank() => {}
+        Err(pieces) => {
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
             out.found.push(Entry {
                 span: record.span,
@@ -130,8 +129,7 @@ fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
         "system" if line.is_compaction() => Body::Compaction {
             text: line.content.text().unwrap_or_default().into_owned(),
         },
-        // The design document wraps a system prompt in a message.
-        "system" if line.message.role.get().is_some() => {
+        "system" if line.is_instructions() => {
             Body::Message(message(line, text, Role::System, bad_usage))
         }
         "system" => Body::System {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::json::{Flag, Raw, Text, object};
-use crate::layout::Record;
-use crate::model::{AgentId, Artifact, EntryId, Flaw, FlawKind, Key, Usage};
+use crate::json::{self, Flag, Raw, Text, object};
+use crate::model::{AgentId, Artifact, EntryId, Key, Usage};
 
 object! {
     struct Line<'a> {
@@ -195,6 +194,11 @@ impl Line<'_> {
         self.kind.get() == Some("system") && self.subtype.get() == Some("compact_boundary")
     }
 
+    /// The design document wraps a system prompt in a message.
+    pub(super) fn is_instructions(&self) -> bool {
+        self.kind.get() == Some("system") && self.message.role.get().is_some()
+    }
+
     pub(super) fn time(&self) -> Option<Timestamp> {
         timestamp(self.timestamp)
     }
@@ -270,17 +274,16 @@ pub(super) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
     }
 }
 
-/// The records within a damaged line, by what is wrong with it.
-pub(super) fn salvage<'a>(record: &Record<'a>, flaw: Option<&Flaw>) -> Vec<Record<'a>> {
-    let holds = |flaw: &Flaw| matches!(flaw.kind, FlawKind::Glued | FlawKind::NulRun);
-    if !flaw.is_some_and(holds) {
-        return Vec::new();
+/// Tells a line of a log from an object that is only a part of one.
+pub(super) fn is_record(object: &str) -> bool {
+    let named = |line: Line<'_>| {
+        let names = [&line.uuid, &line.session, &line.leaf, &line.message_id];
+        line.kind.filled().is_some() && names.iter().any(|name| name.filled().is_some())
+    };
+    match serde_json::from_str(object) {
+        Ok(line) => named(line),
+        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(named),
     }
-    record.pieces(|object| {
-        let line: Line<'_> = serde_json::from_str(object).unwrap_or_default();
-        let named = [&line.uuid, &line.session, &line.leaf];
-        line.kind.filled().is_some() && named.iter().any(|text| text.filled().is_some())
-    })
 }
 
 /// Texts that the client itself puts in the user's place.

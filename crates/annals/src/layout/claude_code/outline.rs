@@ -7,7 +7,7 @@ use crate::model::{
 };
 
 use super::decode;
-use super::line::{Line, Lines, is_error_summary, opening, salvage};
+use super::line::{Line, Lines, is_error_summary, is_record, opening};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -15,19 +15,21 @@ object! {
 
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        let flaws_before = out.flaws.len();
-        let read = record.object(out, |text| {
+        let read = record.object_or_pieces(out, is_record, |text| {
             let line = match fast::read(text) {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
             Ok(self.sketch(&line, record.span))
         });
-        let Some((outline, bad_usage)) = read else {
-            for piece in salvage(record, out.flaws.get(flaws_before)) {
-                self.outline(&piece, out);
+        let (outline, bad_usage) = match read {
+            Ok(read) => read,
+            Err(pieces) => {
+                for piece in pieces {
+                    self.outline(&piece, out);
+                }
+                return;
             }
-            return;
         };
         if let Some(detail) = bad_usage {
             out.flaw(FlawKind::BadUsage, record.span, detail);
@@ -101,6 +103,7 @@ impl Lines {
                 }));
             }
             "system" if line.is_compaction() => outline.kind = Kind::Compaction,
+            "system" if line.is_instructions() => outline.kind = Kind::System,
             _ => outline.facts.extend(line.aside()),
         }
         (outline, bad_usage)

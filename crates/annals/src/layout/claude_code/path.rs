@@ -233,28 +233,51 @@ mod tests {
 
     #[test]
     fn a_path_and_its_meaning_are_inverses() {
+        use ArtifactKind as K;
         let session = "8c549c46-16ca-47dd-b731-f4c264becc53";
-        for path in [
-            "history.jsonl".to_owned(),
-            "settings.json".to_owned(),
-            "projects/sessions-index.json".to_owned(),
-            "projects/-w/sessions-index.json".to_owned(),
-            format!("projects/-w/{session}.jsonl"),
-            "projects/-w/agent-a1b2c3d.jsonl".to_owned(),
-            format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.jsonl"),
-            format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.meta.json"),
-            format!("projects/-w/{session}/subagents/workflows/run-1/agent-a1.jsonl"),
-            format!("projects/-w/{session}/tool-results/by8n2mdt7.txt"),
-            format!("projects/-w/{session}/custom-title.json"),
-            format!("projects/-w/{session}/memory/notes.md"),
-            format!("todos/{session}-agent-{session}.json"),
-            format!("tasks/{session}/12.json"),
-            format!("tasks/{session}/.lock"),
-            format!("file-history/{session}/7b1a057f03b9c8c5@v2"),
-            format!("session-env/{session}/hook/0.sh"),
-            "plans/calm-otter.md".to_owned(),
+        for (kind, path) in [
+            (K::History, "history.jsonl".to_owned()),
+            (K::Settings, "settings.json".to_owned()),
+            (K::Index, "projects/sessions-index.json".to_owned()),
+            (K::Index, "projects/-w/sessions-index.json".to_owned()),
+            (K::SessionLog, format!("projects/-w/{session}.jsonl")),
+            (K::AgentLog, "projects/-w/agent-a1b2c3d.jsonl".to_owned()),
+            (
+                K::AgentLog,
+                format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.jsonl"),
+            ),
+            (
+                K::AgentMeta,
+                format!("projects/-w/{session}/subagents/agent-a64af6b213f62e416.meta.json"),
+            ),
+            (
+                K::AgentLog,
+                format!("projects/-w/{session}/subagents/workflows/run-1/agent-a1.jsonl"),
+            ),
+            (
+                K::ToolResult,
+                format!("projects/-w/{session}/tool-results/by8n2mdt7.txt"),
+            ),
+            (
+                K::TitleFile,
+                format!("projects/-w/{session}/custom-title.json"),
+            ),
+            (
+                K::SessionState,
+                format!("projects/-w/{session}/memory/notes.md"),
+            ),
+            (K::Todos, format!("todos/{session}-agent-{session}.json")),
+            (K::Task, format!("tasks/{session}/12.json")),
+            (K::SessionState, format!("tasks/{session}/.lock")),
+            (
+                K::FileVersion,
+                format!("file-history/{session}/7b1a057f03b9c8c5@v2"),
+            ),
+            (K::SessionState, format!("session-env/{session}/hook/0.sh")),
+            (K::Plan, "plans/calm-otter.md".to_owned()),
         ] {
             let artifact = classify(Path::new(&path)).expect(&path);
+            assert_eq!(artifact.kind, kind, "{path}");
             assert_eq!(place(&artifact), Path::new(&path));
         }
     }
@@ -271,6 +294,7 @@ mod tests {
             "todos/x.json",
             "statsig/cache.jsonl",
             "plans/a/b.md",
+            "settings.local.json",
             "tasks/8c549c46",
         ] {
             assert_eq!(classify(Path::new(path)), None, "{path}");

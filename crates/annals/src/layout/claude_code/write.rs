@@ -79,9 +79,17 @@ impl Writer for ClaudeCode {
         Ok(pen.finish())
     }
 
-    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Vec<u8> {
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+        let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
-        let line: Line<'_> = serde_json::from_str(&text).unwrap_or_default();
+        let mended;
+        let line: Line<'_> = match serde_json::from_str(&text) {
+            Ok(line) => line,
+            Err(_) => {
+                mended = json::mend(&text);
+                serde_json::from_str(&mended).map_err(|_| unreadable())?
+            }
+        };
         let session = json::quote(graft.to.as_str());
         let origin = format!(
             r#"{{"sessionId":{},"messageUuid":{}}}"#,
@@ -103,7 +111,7 @@ impl Writer for ClaudeCode {
         }
         // The client skips side chains, and here it is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
-        json::set_members(record, &members).unwrap_or_else(|| record.to_owned())
+        json::set_members(record, &members).ok_or_else(unreadable)
     }
 }
 

@@ -202,6 +202,7 @@ fn of_entry(entry: &Entry) -> Seen {
         kind: match (&entry.body, role) {
             (_, Some(Role::User)) => Kind::User,
             (_, Some(Role::Assistant)) => Kind::Assistant,
+            (_, Some(Role::System)) => Kind::System,
             (Body::Compaction { .. }, _) => Kind::Compaction,
             _ => Kind::Other,
         },
