@@ -71,7 +71,8 @@ pub(crate) fn check_unused(context: &Context, id: &SessionId) -> Result<()> {
 /// A new session's id: as given, else a fresh one.
 pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
     match given {
-        Some(id) => Ok(SessionId::new(id)?),
+        // Ids that differ only in case would be one file on some systems.
+        Some(id) => Ok(SessionId::new(&id.to_ascii_lowercase())?),
         None => Ok(SessionId::new(&uuid::Uuid::new_v4().to_string())?),
     }
 }

@@ -93,6 +93,19 @@ impl EntryId {
         &self.0
     }
 
+    /// Checks an id that is about to be written. Readers take any; we write none that a careless
+    /// program could take for a path or that a terminal would act on.
+    pub fn check(&self) -> Result<()> {
+        match path_fault(&self.0) {
+            None => Ok(()),
+            Some(why) => Err(Error::BadId {
+                what: "a message id",
+                id: head(&self.0),
+                why,
+            }),
+        }
+    }
+
     /// The fixed-size form in which trees hold ids.
     pub fn key(&self) -> Key {
         Key::of(&self.0)

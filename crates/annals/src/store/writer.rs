@@ -439,6 +439,7 @@ impl SessionWriter {
                 }
             }
             if let Some(id) = &draft.id {
+                id.check()?;
                 let there = tail.knows(&self.root, &self.log_path, id)?.is_some();
                 if there || fresh.contains(&id) {
                     return Err(Error::refused(format!(
