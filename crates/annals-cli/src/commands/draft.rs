@@ -543,10 +543,7 @@ fn split(
     }
     let count = parts.len();
     let drafts = parts.into_iter().enumerate().map(|(at, blocks)| {
-        let mut part = Message {
-            blocks,
-            ..Message::new(message.role, Vec::new())
-        };
+        let mut part = Message::new(message.role, blocks);
         part.model.clone_from(&message.model);
         part.response.clone_from(&message.response);
         part.request.clone_from(&message.request);

@@ -146,7 +146,8 @@ pub(crate) fn kind(body: &Body) -> &'static str {
         Body::Typed { .. } => "typed",
         Body::Settings { .. } => "settings",
         Body::Agent { .. } => "agent",
-        Body::Opaque { .. } => "opaque",
+        // What the library understands and we do not know yet.
+        _ => "opaque",
     }
 }
 
@@ -195,6 +196,11 @@ fn block(block: Block) -> BlockRow {
         Block::Opaque { kind, json } => BlockRow::Opaque {
             name: kind,
             json: Json::of(json),
+        },
+        // What the library understands and we do not know yet.
+        other => BlockRow::Opaque {
+            name: other.kind().to_owned(),
+            json: Json::of("null".to_owned()),
         },
     }
 }

@@ -62,11 +62,8 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         input::check_unused(context, &id)?;
     }
     let root = context.writable_root()?;
-    let new = NewSession {
-        git_branch: input::git_branch(&cwd),
-        cwd: cwd.to_string_lossy().into_owned(),
-        id,
-    };
+    let mut new = NewSession::new(id, cwd.to_string_lossy());
+    new.git_branch = input::git_branch(&cwd);
     let writer = context.store.create(&root, &new, context.writing())?;
     if let Some(title) = title {
         writer.retitle(title)?;

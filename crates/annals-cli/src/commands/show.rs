@@ -703,6 +703,8 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
             message::image(media_type, entry::decoded_len(data) as u64)
         }
         Block::Opaque { kind, json } => tool::call(kind, json, width),
+        // What the library understands and we do not know yet.
+        other => tool::call(other.kind(), "null", width),
     }
 }
 

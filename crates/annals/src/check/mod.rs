@@ -16,6 +16,7 @@ use crate::tree::{Scope, Tree};
 
 /// What a check found in one file.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FileReport {
     /// The file.
     pub path: PathBuf,

@@ -152,6 +152,7 @@ pub enum Parent<'a> {
 
 /// A session that is to be.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
@@ -161,8 +162,26 @@ pub struct NewSession {
     pub git_branch: Option<String>,
 }
 
+impl NewSession {
+    /// A session about a directory, of which no more is known.
+    pub fn new(id: SessionId, cwd: impl Into<String>) -> Self {
+        NewSession {
+            id,
+            cwd: cwd.into(),
+            git_branch: None,
+        }
+    }
+
+    /// Says which git branch is checked out.
+    pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
+        self.git_branch = Some(branch.into());
+        self
+    }
+}
+
 /// What a writer must know about the end of a log.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Head {
     /// The session.
     pub session: SessionId,
@@ -190,6 +209,7 @@ pub struct Head {
 
 /// An intent.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Change {
     /// Begins a session: writes down what its first message will need.
     Begin,
@@ -210,6 +230,7 @@ pub enum Change {
 
 /// A sub-agent that is to be.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Spawn {
     /// Its id.
     pub agent: AgentId,
@@ -221,8 +242,27 @@ pub struct Spawn {
     pub call: Option<String>,
 }
 
+impl Spawn {
+    /// A sub-agent of a kind, such as `Explore`, and what it is for.
+    pub fn new(agent: AgentId, kind: impl Into<String>, description: impl Into<String>) -> Self {
+        Spawn {
+            agent,
+            kind: kind.into(),
+            description: description.into(),
+            call: None,
+        }
+    }
+
+    /// Says which tool call spawned it.
+    pub fn call(mut self, call: impl Into<String>) -> Self {
+        self.call = Some(call.into());
+        self
+    }
+}
+
 /// A file operation within a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Edit {
     /// Adds whole lines to a log, in one write.
     Append {
@@ -252,6 +292,7 @@ pub const PROGRAM: &str = "annals";
 
 /// What a change comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The file operations, in order.
     pub edits: Vec<Edit>,

@@ -7,6 +7,7 @@ use super::{AgentId, EntryId, FlawKind, Todo, Usage};
 
 /// What an entry says. A closed set; [`Body::Opaque`] is everything that is kept but not understood.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Body {
     /// Something said by a person, a model or a tool.
     Message(Message),
@@ -101,6 +102,7 @@ pub enum Body {
 /// Who gave a title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum TitleSource {
     /// Nobody: it is the first thing that was asked.
     Prompt,
@@ -117,6 +119,7 @@ pub const SYNTHETIC: &str = "<synthetic>";
 
 /// Something said.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Message {
     /// By whom.
     pub role: Role,
@@ -189,6 +192,7 @@ impl Role {
 
 /// A part of a message.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Block {
     /// Plain text, often Markdown.
     Text(String),
@@ -270,6 +274,7 @@ impl Block {
 
 /// Versions of files that were saved at one point of a session.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct FileChange {
     /// The message before which the files were saved.
     pub message: Option<EntryId>,
@@ -279,6 +284,7 @@ pub struct FileChange {
 
 /// One saved version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FileBackup {
     /// The file, as the record spells it: absolute, or relative to `base`.
     pub path: String,

@@ -6,6 +6,7 @@ use super::{Block, Body, EntryId, Message, Role, Usage};
 
 /// An entry not yet written. What it leaves open, the layout's writer fills in.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Draft {
     /// What it says.
     pub body: Body,

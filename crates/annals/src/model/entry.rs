@@ -24,6 +24,7 @@ impl Span {
 
 /// The decoded view of a record.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Where the record lies.
     pub span: Span,
@@ -49,6 +50,7 @@ pub struct Entry {
 
 /// Where the writer of an entry was at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// The working directory.
     pub cwd: Option<String>,

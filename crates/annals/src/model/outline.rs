@@ -12,6 +12,7 @@ use super::{AgentId, EntryId, Key, Role, Span, TitleSource, Usage};
 
 /// The skeleton of an entry.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Outline {
     /// Where the record lies.
     pub span: Span,
@@ -39,6 +40,7 @@ pub struct Outline {
 
 /// What an outlined entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// A message in the user's place: a prompt, tool results, a command.
     User,
@@ -71,6 +73,7 @@ impl Kind {
 
 /// What an entry hangs from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Link {
     /// Nothing: it begins a conversation, or takes no part in one.
     None,
@@ -92,6 +95,7 @@ impl Link {
 
 /// What a model's answer adds to an outline.
 #[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Reply {
     /// The response it is part of; several entries may share one.
     pub response: Option<Key>,
@@ -105,6 +109,7 @@ pub struct Reply {
 
 /// A short text, or something else that few entries have.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fact {
     /// The entry's id, where its key cannot be spelled back.
     Id(EntryId),
@@ -140,6 +145,7 @@ pub enum Fact {
 
 /// A call that hands work to a sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delegation {
     /// The call.
     pub call: Key,

@@ -10,6 +10,7 @@ use super::log::{self, LogScan};
 
 /// A sub-agent of a session.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Agent {
     /// Its id, where it has one.
     pub id: Option<AgentId>,

@@ -19,11 +19,7 @@ impl Store {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        let new = NewSession {
-            id: SessionId::new(&Uuid::new_v4().to_string())?,
-            cwd: cwd.to_owned(),
-            git_branch: None,
-        };
+        let new = NewSession::new(SessionId::new(&Uuid::new_v4().to_string())?, cwd);
         self.create(root, &new, WriteOptions::default())
     }
 
@@ -105,11 +101,6 @@ impl SessionWriter {
     pub fn delegate(&self, call: &str, kind: &str, description: &str) -> Result<SessionWriter> {
         let unique = Uuid::new_v4().simple().to_string();
         let agent = format!("a{}", unique.get(..16).unwrap_or(&unique));
-        self.spawn(&Spawn {
-            agent: AgentId::new(&agent)?,
-            kind: kind.to_owned(),
-            description: description.to_owned(),
-            call: Some(call.to_owned()),
-        })
+        self.spawn(&Spawn::new(AgentId::new(&agent)?, kind, description).call(call))
     }
 }

@@ -103,6 +103,7 @@ impl MessageFilter {
 
 /// How much something amounts to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Counted {
     /// Messages.
     pub messages: u64,
@@ -114,6 +115,7 @@ pub struct Counted {
 
 /// Counts of a session's messages and tokens, by several keys at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// All of them.
     pub total: Counted,

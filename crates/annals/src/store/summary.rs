@@ -20,6 +20,7 @@ const KEEP_DAYS: u64 = 30;
 
 /// What lists say about a session.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SessionInfo {
     /// The layout's name.
     pub layout: &'static str,
@@ -74,6 +75,7 @@ pub struct SessionInfo {
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum State {
     /// Nothing was said yet.
     Created,
@@ -112,6 +114,7 @@ impl SessionInfo {
 
 /// What lists say about a conversation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConversationInfo {
     /// `SESSION@LEAF`.
     pub id: String,
@@ -137,6 +140,7 @@ pub struct ConversationInfo {
 
 /// What lists say about a project.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ProjectInfo {
     /// The layout's name.
     pub layout: &'static str,

@@ -32,6 +32,7 @@ pub enum Scope {
 
 /// How the entries of one log hang together. Entries are named by their index in the outlines.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Tree {
     /// Every root-to-leaf path, in file order of the leaves.
     pub conversations: Vec<Conversation>,
@@ -46,6 +47,7 @@ pub struct Tree {
 
 /// One path from a root to a leaf.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Conversation {
     /// The last message of the path; its id names the conversation.
     pub leaf: usize,
@@ -64,6 +66,7 @@ pub struct Conversation {
 
 /// A sub-agent's entries within another agent's log.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Strand {
     /// The agent's id, where its entries tell it.
     pub agent: Option<AgentId>,
@@ -184,6 +187,7 @@ impl Tree {
 
 /// A stretch of a tree without branches.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Limb {
     /// The limb it grows from, as an index into the list of limbs; limbs come after their parents.
     pub parent: Option<usize>,

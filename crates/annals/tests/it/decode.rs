@@ -70,6 +70,10 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
         let human = matches!(&entry.body, Body::Message(message) if message.human);
         assert_eq!(outline.human, human, "{}", String::from_utf8_lossy(bytes));
     }
+    for span in deep.found.iter().map(|entry| entry.span) {
+        let end = span.offset + span.len;
+        assert!(end <= record.span.len, "{span:?} is not within the record");
+    }
     // A record that is there gives something to see, or a reason why not.
     let blank = bytes.iter().all(u8::is_ascii_whitespace);
     assert!(blank || !deep.found.is_empty());
@@ -119,6 +123,16 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     seeds.into_values().collect()
+}
+
+/// A line that a writer of logs could have written.
+fn is_whole(line: &[u8]) -> bool {
+    let Ok(line) = serde_json::from_slice::<serde_json::Value>(line) else {
+        return false;
+    };
+    let filled = |name: &str| line[name].as_str().is_some_and(|text| !text.is_empty());
+    let names = ["uuid", "sessionId", "leafUuid", "messageId"];
+    filled("type") && names.into_iter().any(filled)
 }
 
 /// What is put in the place of bytes: pieces of JSON that tempt, and noise.
@@ -174,6 +188,34 @@ proptest! {
         for layout in LAYOUTS {
             read(*layout, kind, &bytes, terminated);
         }
+    }
+
+    /// A writer was cut off at any byte, and the next one did not look.
+    #[test]
+    fn a_record_glued_to_a_torn_one_is_found(
+        torn in any::<prop::sample::Index>(),
+        cut in any::<prop::sample::Index>(),
+        whole in any::<prop::sample::Index>(),
+    ) {
+        thread_local!(static SEEDS: (Vec<Vec<u8>>, Vec<Vec<u8>>) = {
+            let seeds = seeds();
+            let whole = seeds.iter().filter(|seed| is_whole(seed)).cloned().collect();
+            (seeds, whole)
+        });
+        let (mut bytes, whole) = SEEDS.with(|(seeds, records)| {
+            let torn = &seeds[torn.index(seeds.len())];
+            (torn[..cut.index(torn.len())].to_vec(), records[whole.index(records.len())].clone())
+        });
+        // Behind blanks alone it is not damaged at all.
+        bytes.insert(0, b'{');
+        let start = bytes.len() as u64;
+        bytes.extend(&whole);
+        let alone = read(claude_code(), ArtifactKind::SessionLog, &whole, true);
+        let glued = read(claude_code(), ArtifactKind::SessionLog, &bytes, true);
+        let (alone, glued) = (&alone.outlines[0], glued.outlines.last());
+        let seen = |outline: &Outline| (outline.kind, outline.key, outline.link, outline.time);
+        prop_assert_eq!(glued.map(seen), Some(seen(alone)), "{}", String::from_utf8_lossy(&bytes));
+        prop_assert_eq!(glued.map(|outline| outline.span.offset), Some(start));
     }
 
     #[test]

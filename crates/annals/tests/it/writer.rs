@@ -29,11 +29,7 @@ fn fresh() -> Fresh {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new("claude-code", dir.path().join("root")).unwrap();
     let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
-    let new = NewSession {
-        id: SessionId::new(ID).unwrap(),
-        cwd: "/home/dev/w".to_owned(),
-        git_branch: None,
-    };
+    let new = NewSession::new(SessionId::new(ID).unwrap(), "/home/dev/w");
     let writer = store.create(&root, &new, QUICK).unwrap();
     Fresh { dir, store, writer }
 }

@@ -47,11 +47,8 @@ pub(super) fn write(store: &Store, root: &Root, now: Timestamp) -> Result<Writte
         let start = now
             .checked_sub(SignedDuration::from_hours(hours))
             .unwrap_or(now);
-        let new = NewSession {
-            id: SessionId::new(&uuid::Uuid::new_v4().to_string())?,
-            cwd: cwd.to_owned(),
-            git_branch: Some(branch.to_owned()),
-        };
+        let id = SessionId::new(&uuid::Uuid::new_v4().to_string())?;
+        let new = NewSession::new(id, cwd).git_branch(branch);
         // A sample may be lost with the power; nobody waits for the disk.
         let options = WriteOptions {
             durability: Durability::Os,
@@ -250,12 +247,8 @@ fn flaky_upload(mut scribe: Scribe) -> Result<(SessionId, EntryId)> {
 
 /// The sub-agent's own log, tied to the call that spawned it.
 fn explore(parent: &Scribe, agent: &AgentId) -> Result<()> {
-    let writer = parent.writer.spawn(&Spawn {
-        agent: agent.clone(),
-        kind: "Explore".to_owned(),
-        description: "Find shared state".to_owned(),
-        call: Some("toolu_u3".to_owned()),
-    })?;
+    let spawn = Spawn::new(agent.clone(), "Explore", "Find shared state").call("toolu_u3");
+    let writer = parent.writer.spawn(&spawn)?;
     let start = parent
         .time
         .checked_sub(SignedDuration::from_secs(60))

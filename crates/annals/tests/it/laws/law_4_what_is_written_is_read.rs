@@ -14,11 +14,8 @@ fn begin(layout: &dyn Layout) -> (tempfile::TempDir, Store, SessionWriter) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
     let store = Store::new(vec![root.clone()]);
-    let new = NewSession {
-        id: SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap(),
-        cwd: "/home/dev/new".to_owned(),
-        git_branch: Some("main".to_owned()),
-    };
+    let id = SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
+    let new = NewSession::new(id, "/home/dev/new").git_branch("main");
     let writer = store.create(&root, &new, QUICK).unwrap();
     (dir, store, writer)
 }
@@ -244,12 +241,8 @@ fn a_spawned_agent_is_tied_to_its_call() {
             input: r#"{"prompt":"find it"}"#.to_owned(),
         };
         writer.append(Draft::assistant(vec![task])).unwrap();
-        let spawn = Spawn {
-            agent: AgentId::new("a0123456789abcdef").unwrap(),
-            kind: "Explore".to_owned(),
-            description: "Finds it".to_owned(),
-            call: Some("toolu_t".to_owned()),
-        };
+        let id = AgentId::new("a0123456789abcdef").unwrap();
+        let spawn = Spawn::new(id, "Explore", "Finds it").call("toolu_t");
         let agent = writer.spawn(&spawn).unwrap();
         agent.append(Draft::user("find it")).unwrap();
         agent.append(Draft::assistant(vec![text("found")])).unwrap();

@@ -59,11 +59,7 @@ fn hostile_ids_change_nothing() {
             assert!(session.find_entry(&id).is_err(), "{id:?}");
             assert!(AgentId::new(&id).is_err() || id == "CON", "{id:?}");
             if let Ok(to) = SessionId::new(&id) {
-                let new = NewSession {
-                    id: to.clone(),
-                    cwd: "/w".to_owned(),
-                    git_branch: None,
-                };
+                let new = NewSession::new(to.clone(), "/w");
                 assert!(store.create(&copy.root, &new, QUICK).is_err(), "{id:?}");
                 assert!(store.fork(&session, &[0], to, None).is_err(), "{id:?}");
             }
@@ -80,11 +76,7 @@ fn hostile_directories_stay_in_the_root() {
     for (at, id) in hostile().into_iter().enumerate() {
         let session = SessionId::new(&format!("{at:08x}-0000-4000-8000-000000000000")).unwrap();
         for cwd in [id.clone(), format!("/{id}"), format!("C:\\{id}")] {
-            let new = NewSession {
-                id: session.clone(),
-                cwd,
-                git_branch: None,
-            };
+            let new = NewSession::new(session.clone(), cwd);
             let _ = store.create(&root, &new, QUICK);
         }
     }
@@ -180,11 +172,7 @@ fn links_lead_readers_but_no_writer_outside() {
     let now = jiff::Timestamp::UNIX_EPOCH;
     let inventory = store.inventory();
     assert_eq!(inventory.sessions.len(), 3, "links are followed to read");
-    let new = |cwd: &str, id: &str| NewSession {
-        id: SessionId::new(id).unwrap(),
-        cwd: cwd.to_owned(),
-        git_branch: None,
-    };
+    let new = |cwd: &str, id: &str| NewSession::new(SessionId::new(id).unwrap(), cwd);
     let other = "dddddddd-0000-4000-8000-000000000000";
     // `-linked` is the folder of the directory `/linked`.
     let created = store.create(&sandbox.root, &new("/linked", other), QUICK);
@@ -200,12 +188,7 @@ fn links_lead_readers_but_no_writer_outside() {
                 writer.set_todos(&[Todo::pending("x")]).is_err(),
                 "todos is a link"
             );
-            let spawn = Spawn {
-                agent: AgentId::new("a2").unwrap(),
-                kind: "k".to_owned(),
-                description: "d".to_owned(),
-                call: None,
-            };
+            let spawn = Spawn::new(AgentId::new("a2").unwrap(), "k", "d");
             assert!(
                 writer.spawn(&spawn).is_err(),
                 "the session's folder is a link"

@@ -23,14 +23,13 @@ fn message(n: usize, parent: Option<usize>) -> Outline {
         outline.facts.push(Fact::Prompt("a prompt".into()));
     } else {
         outline.kind = Kind::Assistant;
-        outline.reply = Some(Box::new(Reply {
-            response: Some(Key::of_pair("msg", &n.to_string())),
-            usage: Some(Usage {
-                output: 1,
-                ..Usage::default()
-            }),
-            ..Reply::default()
-        }));
+        let mut reply = Reply::default();
+        reply.response = Some(Key::of_pair("msg", &n.to_string()));
+        reply.usage = Some(Usage {
+            output: 1,
+            ..Usage::default()
+        });
+        outline.reply = Some(Box::new(reply));
     }
     outline
 }
