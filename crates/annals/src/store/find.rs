@@ -156,5 +156,6 @@ fn alone(path: PathBuf, id: FileId) -> Result<SessionFiles> {
         log: Some(FoundFile { path, artifact, id }),
         agents: Vec::new(),
         beside: Vec::new(),
+        shared: false,
     })
 }

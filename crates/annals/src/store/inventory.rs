@@ -35,6 +35,9 @@ pub struct SessionFiles {
     pub agents: Vec<FoundFile>,
     /// Everything else: todos, saved files, long outputs …
     pub beside: Vec<FoundFile>,
+    /// Another folder of the root holds a log of the same session, to which everything that lies in
+    /// no folder belongs as well.
+    pub shared: bool,
 }
 
 impl SessionFiles {
@@ -64,6 +67,15 @@ impl SessionFiles {
             .chain(&self.beside)
             .next()
             .map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Whether it is a log outside of any tree.
+    pub fn is_lone(&self) -> bool {
+        let place = |file: &FoundFile| {
+            let relative = file.path.strip_prefix(&self.root.path).ok()?;
+            self.root.layout.classify(relative)
+        };
+        self.log.as_ref().is_some_and(|log| place(log).is_none())
     }
 
     /// The folder that its project's sessions share.
@@ -129,6 +141,7 @@ impl Inventory {
                 log: None,
                 agents: Vec::new(),
                 beside: Vec::new(),
+                shared: false,
             });
             match file.artifact.kind {
                 ArtifactKind::SessionLog => files.log = Some(file),
@@ -150,8 +163,16 @@ impl Inventory {
             }
         }
         let mut homes: HashMap<SessionId, (SessionId, Option<String>)> = HashMap::new();
+        let mut shared = HashSet::new();
         for key in sessions.keys() {
-            homes.entry(key.0.clone()).or_insert_with(|| key.clone());
+            if homes.contains_key(&key.0) {
+                shared.insert(key.0.clone());
+            } else {
+                homes.insert(key.0.clone(), key.clone());
+            }
+        }
+        for files in sessions.values_mut() {
+            files.shared = shared.contains(&files.id);
         }
         for file in beside {
             let session = file.artifact.session.as_ref();

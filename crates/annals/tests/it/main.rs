@@ -9,5 +9,6 @@ mod jsonl_lines;
 mod laws;
 mod query;
 mod support;
+mod trash;
 mod tree;
 mod writer;
