@@ -57,13 +57,12 @@ impl Store {
     /// Moves every session of one project to the trash, and nothing else.
     ///
     /// The project is named by the directory that its sessions record; neither a part of a path nor
-    /// the name of a folder is enough here. Sessions that cannot be read stay.
-    pub fn reset(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+    /// the name of a folder is enough here. Sessions that cannot be read stay; one that cannot be
+    /// moved is told with the others, not instead of them.
+    pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<Trashed>> {
         let sessions = self.of_project(project);
-        sessions
-            .iter()
-            .map(|files| self.delete(files, now))
-            .collect()
+        let moved = sessions.iter().map(|files| self.delete(files, now));
+        moved.collect()
     }
 
     /// What [`Store::reset`] would move.
