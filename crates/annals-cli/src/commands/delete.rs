@@ -194,6 +194,7 @@ fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
         let target = context.store.find(&inventory, id)?;
+        target.refuse_agent()?;
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions can be deleted");
         }

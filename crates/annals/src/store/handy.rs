@@ -88,6 +88,7 @@ impl Store {
     fn files_of(&self, id: &str) -> Result<SessionFiles> {
         let inventory = self.inventory();
         let target = self.find(&inventory, id)?;
+        target.refuse_agent()?;
         match target.message {
             None => Ok(target.files),
             Some(_) => Err(Error::refused(format!(
