@@ -5,7 +5,7 @@
 //! from the last look at them until they are gone, so that no append is acknowledged in between.
 //! The manifest is written first, a file leaves its place only when it is safe in the other, and
 //! the main log goes last: a deletion that is cut off can be run again, which moves what is left,
-//! or undone, and so can an undoing.
+//! or undone, and so can an undoing. One that fails is undone at once.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -128,18 +128,10 @@ impl Store {
         let manifest =
             serde_json::to_vec_pretty(&plan).map_err(|error| Error::refused(error.to_string()))?;
         jsonl::create_new(&folder.join(MANIFEST), &manifest)?;
-        // The main log is the first of the list. As long as it is there, the session is found.
-        for (at, file) in plan.files.iter().enumerate().rev() {
-            let to = folder.join("files").join(&file.path);
-            let from = plan.root.join(&file.path);
-            if at < logs {
-                jsonl::relocate(&from, &to)?;
-            } else {
-                jsonl::held(&from, || jsonl::relocate(&from, &to))?;
-            }
-            if !plan.lone {
-                remove_empty(from.parent(), &plan.root);
-            }
+        if let Err(error) = carry_out(&plan, &folder, logs) {
+            // Whole or not at all; if even that fails, what was moved stays in the trash.
+            let _ = self.undelete(&plan.id);
+            return Err(error);
         }
         Ok(plan)
     }
@@ -241,6 +233,23 @@ impl Store {
             )),
         }
     }
+}
+
+fn carry_out(plan: &Trashed, folder: &Path, logs: usize) -> Result<()> {
+    // The main log is the first of the list. As long as it is there, the session is found.
+    for (at, file) in plan.files.iter().enumerate().rev() {
+        let to = folder.join("files").join(&file.path);
+        let from = plan.root.join(&file.path);
+        if at < logs {
+            jsonl::relocate(&from, &to)?;
+        } else {
+            jsonl::held(&from, || jsonl::relocate(&from, &to))?;
+        }
+        if !plan.lone {
+            remove_empty(from.parent(), &plan.root);
+        }
+    }
+    Ok(())
 }
 
 /// What goes with a session's logs.

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use sha2::Digest as _;
 use tempfile::TempDir;
 
-use crate::support::{QUICK, case, picture};
+use crate::support::{QUICK, case, cases, picture};
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
@@ -237,6 +237,28 @@ fn a_surviving_copy_keeps_what_both_copies_share() {
     store.undelete(&gone.id).unwrap();
     store.undelete(&last.id).unwrap();
     assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn a_deletion_that_fails_half_way_is_undone() {
+    let mut failed = 0;
+    for case in cases() {
+        let copy = case.copy();
+        let store = copy.store();
+        for files in copy.sessions() {
+            let [first, _, ..] = files.beside.as_slice() else {
+                continue;
+            };
+            // Everything behind it in the list is moved before it.
+            fs::remove_file(&first.path).unwrap();
+            let before = picture(&copy.root.path);
+            assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+            assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+            assert!(store.trashed().unwrap().is_empty());
+            failed += 1;
+        }
+    }
+    assert!(failed > 0);
 }
 
 #[test]
