@@ -98,6 +98,7 @@ impl Context {
     /// Finds a session where a message of it would make no sense.
     pub(crate) fn find_session(&mut self, id: &str) -> Result<SessionFiles> {
         let target = self.find(id)?;
+        target.refuse_agent()?;
         if let Some(message) = target.message {
             anyhow::bail!("`{id}` names the message {message}; this takes a whole session");
         }

@@ -4,7 +4,7 @@
 //! `cargo run -p annals --example queries`
 
 use annals::model::{Block, Draft, EntryId, Role, Usage};
-use annals::store::{MessageFilter, Root, Store};
+use annals::store::{MessageFilter, Root, Store, Trashed};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
@@ -69,7 +69,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // A reset moves one project's sessions to the trash, from where they can be had back.
     let other = store.begin("/home/me/other")?;
-    let trashed = store.reset("/home/me/app", Timestamp::now())?;
+    let trashed = store.reset("/home/me/app", Timestamp::now());
+    let trashed: Vec<Trashed> = trashed.into_iter().collect::<annals::Result<_>>()?;
     println!("reset moved {} sessions to the trash", trashed.len());
     assert_eq!(trashed.len(), 2);
     assert!(store.session(&id).is_err());

@@ -109,7 +109,16 @@ impl<'a> EntryRow<'a> {
 }
 
 pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
-    let target = context.find(&args.session)?;
+    let mut target = context.find(&args.session)?;
+    let mut agent = args.agent.clone();
+    if let Some(log) = target.agent_log().cloned() {
+        if agent.is_some() {
+            bail!("the sub-agent is given twice, by its log and with --agent");
+        }
+        agent = log.artifact.agent.as_ref().map(ToString::to_string);
+        // That log and no other, even if two sub-agents have one id.
+        target.files.agents = vec![log];
+    }
     let at = match (&args.at, &target.message) {
         (Some(_), Some(_)) => {
             bail!("the message to hang from is given twice, after `@` and with --at")
@@ -122,7 +131,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     place(
         &target.files,
-        args.agent.as_deref(),
+        agent.as_deref(),
         at.map(String::as_str),
         &mut drafts,
         &lines,
@@ -135,7 +144,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         live: args.live,
         ..context.writing()
     };
-    let writer = match &args.agent {
+    let writer = match &agent {
         Some(agent) => context.store.write_agent(&target.files, agent, options)?,
         None => context.store.write(&target.files, options)?,
     };

@@ -62,9 +62,11 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         let mut results = Vec::new();
         for id in &args.ids {
-            let files = context.store.find(&inventory, id)?.files;
-            let one_file = id.contains('/') || id.ends_with(".jsonl");
-            results.extend(session(&files, one_file));
+            let target = context.store.find(&inventory, id)?;
+            match &target.log {
+                Some(log) => results.push(check::file(&target.files.root, log)),
+                None => results.extend(session(&target.files)),
+            }
         }
         results
     };
@@ -88,15 +90,8 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     Ok(if ok { Outcome::Fine } else { Outcome::Nothing })
 }
 
-/// The checks of a session's files, or of its log alone.
-fn session(files: &SessionFiles, one_file: bool) -> Vec<annals::Result<FileReport>> {
-    if one_file {
-        return files
-            .logs()
-            .take(1)
-            .map(|file| check::file(&files.root, file))
-            .collect();
-    }
+/// The checks of a session's files.
+fn session(files: &SessionFiles) -> Vec<annals::Result<FileReport>> {
     let checked = files
         .files()
         .filter(|file| check::has_schema(file.artifact.kind));

@@ -63,7 +63,11 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
 fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<ConversationInfo>> {
     let inventory = context.inventory();
     let wanted = match &args.session {
-        Some(id) => vec![context.store.find(&inventory, id)?.files],
+        Some(id) => {
+            let target = context.store.find(&inventory, id)?;
+            target.refuse_agent()?;
+            vec![target.files]
+        }
         None => {
             let all = context.sessions(&inventory);
             let filter = SessionFilter {

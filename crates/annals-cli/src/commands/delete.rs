@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use annals::store::{ProjectInfo, SessionFiles, Trashed};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -51,6 +51,15 @@ struct Document<'a> {
     sessions: Vec<Row<'a>>,
     files: usize,
     bytes: u64,
+    /// Sessions that could not be moved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    session: String,
+    error: String,
 }
 
 #[derive(Serialize)]
@@ -90,10 +99,10 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         .iter()
         .map(|files| context.store.deletion(files, now))
         .collect::<Result<_, _>>()?;
-    let done = if args.apply {
-        apply(context, &wanted)?
+    let (done, failed) = if args.apply {
+        apply(context, &wanted)
     } else {
-        plans
+        (plans, Vec::new())
     };
     if context.json {
         let document = Document {
@@ -101,11 +110,51 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
             sessions: done.iter().map(Row::of).collect(),
             files: done.iter().map(|trashed| trashed.files.len()).sum(),
             bytes: done.iter().map(bytes).sum(),
+            failed: failed
+                .iter()
+                .map(|(session, error)| Failed {
+                    session: session.clone(),
+                    error: error.to_string(),
+                })
+                .collect(),
         };
         context.out.json(&document)?;
-        return Ok(Outcome::Fine);
+    } else if !done.is_empty() || failed.is_empty() {
+        tell(args.apply, &done, context)?;
     }
-    print(context, &done)?;
+    // What was moved is told first: it is in the trash whatever became of the others.
+    let (moved, all) = (done.len(), wanted.len());
+    let mut failed = failed.into_iter().map(|(_, error)| error);
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    for error in failed {
+        context.warn(&error);
+    }
+    let first = anyhow::Error::new(first);
+    Err(match all {
+        1 => first,
+        _ => first.context(format!("{moved} of {all} sessions were moved to the trash")),
+    })
+}
+
+/// Moves one session after the other; one that cannot be moved does not keep the others.
+fn apply(
+    context: &Context,
+    wanted: &[SessionFiles],
+) -> (Vec<Trashed>, Vec<(String, annals::Error)>) {
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for files in wanted {
+        match context.store.delete(files, context.clock.now) {
+            Ok(trashed) => done.push(trashed),
+            Err(error) => failed.push((files.id.to_string(), error)),
+        }
+    }
+    (done, failed)
+}
+
+fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
+    print(context, done)?;
     context.out.blank()?;
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let sum = format!(
@@ -114,21 +163,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         plural(files as u64, "file"),
         size::bytes(done.iter().map(bytes).sum())
     );
-    if args.apply {
-        context.out.line(format_args!(
-            "{} moved to the trash: {sum}",
-            paint(SUCCESS, "✓")
-        ))?;
-        match done.as_slice() {
-            [only] => context.out.line(format_args!(
-                "`annals delete --undo {}` puts it back",
-                paint(ID, &only.session)
-            ))?,
-            _ => context
-                .out
-                .line("`annals delete --list` shows them, `--undo ID` puts one back")?,
-        }
-    } else {
+    if !applied {
         context.out.line(format_args!(
             "{} {sum}",
             paint(BOLD, "Would be moved to the trash:")
@@ -136,26 +171,22 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         context
             .out
             .line("Nothing was changed; add --apply to do it.")?;
+        return Ok(());
     }
-    Ok(Outcome::Fine)
-}
-
-fn apply(context: &Context, wanted: &[SessionFiles]) -> Result<Vec<Trashed>> {
-    let mut done = Vec::new();
-    for files in wanted {
-        let moved = context
-            .store
-            .delete(files, context.clock.now)
-            .with_context(|| {
-                format!(
-                    "{} of {} sessions were moved to the trash before this failed",
-                    done.len(),
-                    wanted.len()
-                )
-            })?;
-        done.push(moved);
+    context.out.line(format_args!(
+        "{} moved to the trash: {sum}",
+        paint(SUCCESS, "✓")
+    ))?;
+    match done {
+        [only] => context.out.line(format_args!(
+            "`annals delete --undo {}` puts it back",
+            paint(ID, &only.session)
+        ))?,
+        _ => context
+            .out
+            .line("`annals delete --list` shows them, `--undo ID` puts one back")?,
     }
-    Ok(done)
+    Ok(())
 }
 
 fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
@@ -163,6 +194,7 @@ fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
         let target = context.store.find(&inventory, id)?;
+        target.refuse_agent()?;
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions can be deleted");
         }
@@ -275,6 +307,7 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
             sessions: vec![Row::of(&back)],
             files: back.files.len(),
             bytes: bytes(&back),
+            failed: Vec::new(),
         };
         context.out.json(&document)?;
     } else {

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         input::check_unused(context, &to)?;
     }
     let target = context.find(&args.id)?;
+    target.refuse_agent()?;
     let session = Session::read(target.files)?;
     let Some(tree) = session.tree().filter(|_| session.files.log.is_some()) else {
         bail!("session {} has no log of its own to fork", session.files.id);

@@ -123,10 +123,17 @@ struct Selection {
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let target = context.store.find(&inventory, &args.id)?;
+    let named = target.agent_log().map(|log| log.path.clone());
+    if named.is_some() && (args.agent.is_some() || target.message.is_some()) {
+        bail!(
+            "{} is a sub-agent's log; it is read whole, without --agent or a message",
+            args.id
+        );
+    }
     // The end of a log is enough for its last messages, unless something must be looked for.
     let end_only = args.last.filter(|_| {
-        let plain = target.message.is_none() && args.agent.is_none() && args.role.is_none();
-        plain
+        let main = target.message.is_none() && args.agent.is_none() && named.is_none();
+        main && args.role.is_none()
             && args.kind.is_none()
             && args.grep.is_none()
             && args.period.since.is_none()
@@ -139,14 +146,26 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     if end_only.is_none() {
         session.find_summaries(&Neighbours::of(&inventory.sessions));
     }
-    let mut selection = select(&session, args.agent.as_deref(), target.message.as_deref())?;
+    let agent = match (&args.agent, &named) {
+        (Some(wanted), _) => Some(find_agent(&session, wanted)?),
+        (None, Some(path)) => Some(agent_at(&session, path)?),
+        (None, None) => None,
+    };
+    let mut selection = select(&session, agent, target.message.as_deref())?;
     narrow(&session, &mut selection, args, context)?;
     if args.raw {
         raw(&session, &selection, context)?;
     } else if context.json {
         json(&session, &selection, end_only.is_some(), context)?;
     } else {
-        print(&session, &selection, args, end_only.is_some(), context)?;
+        print(
+            &session,
+            agent,
+            &selection,
+            args,
+            end_only.is_some(),
+            context,
+        )?;
     }
     Ok(if selection.entries.is_empty() {
         Outcome::Nothing
@@ -155,9 +174,8 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-fn select(session: &Session, agent: Option<&str>, wanted: Option<&str>) -> Result<Selection> {
+fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Result<Selection> {
     if let Some(agent) = agent {
-        let agent = find_agent(session, agent)?;
         return Ok(Selection {
             log: agent.log,
             entries: agent_entries(session, agent),
@@ -234,6 +252,19 @@ fn find_agent<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> {
         }
         .into()),
     }
+}
+
+/// The sub-agent whose log lies there.
+fn agent_at<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
+    let is_it = |agent: &&Agent| {
+        let log = session.files.logs().nth(agent.log);
+        agent.strand.is_none() && log.is_some_and(|log| log.path == path)
+    };
+    let missing = || annals::Error::NotFound {
+        what: "sub-agent",
+        id: path.display().to_string(),
+    };
+    Ok(session.agents.iter().find(is_it).ok_or_else(missing)?)
 }
 
 /// The entries of a sub-agent, in reading order.
@@ -396,14 +427,15 @@ fn json(
 
 fn print(
     session: &Session,
+    agent: Option<&Agent>,
     selection: &Selection,
     args: &ShowArgs,
     end_only: bool,
     context: &mut Context,
 ) -> Result<()> {
     header(session, selection, end_only, context)?;
-    if let Some(agent) = &args.agent {
-        agent_header(session, find_agent(session, agent)?, context)?;
+    if let Some(agent) = agent {
+        agent_header(session, agent, context)?;
         context.out.blank()?;
     }
     if selection.entries.is_empty() {

@@ -63,6 +63,7 @@ struct AgentRow {
 pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let target = context.store.find(&inventory, &args.session)?;
+    target.refuse_agent()?;
     let mut session = Session::read(target.files)?;
     session.find_summaries(&Neighbours::of(&inventory.sessions));
     let conversations = session.conversations();

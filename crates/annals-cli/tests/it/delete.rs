@@ -140,3 +140,24 @@ fn sessions_in_one_folder_are_deleted_apart() {
             .all(|row| row["project"] != project.as_str())
     );
 }
+
+#[test]
+fn a_project_of_which_one_session_cannot_go_is_told_in_full() {
+    let stage = three();
+    let log = stage.log_path(FIRST);
+    let elsewhere = stage.work().join("elsewhere.jsonl");
+    std::fs::rename(&log, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    let before = std::fs::read(&elsewhere).unwrap();
+    assert_snapshot!(
+        "delete_project_in_part",
+        stage.annals(&["delete", "--project", "/home/dev/one", "--apply"])
+    );
+    assert_eq!(std::fs::read(&elsewhere).unwrap(), before);
+    stage.annals(&["delete", "--undo", SECOND]).fine();
+    let json = stage.annals(&["delete", "--project", "/home/dev/one", "--apply", "--json"]);
+    assert_eq!(json.code, 2, "{json}");
+    let told: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(told["sessions"][0]["session"], SECOND);
+    assert_eq!(told["failed"][0]["session"], FIRST);
+}

@@ -7,5 +7,6 @@ mod demo;
 mod files;
 mod harness;
 mod look;
+mod target;
 mod todo;
 mod write;

@@ -1,10 +1,11 @@
-//! Lines in files: reading them in both directions, appending them so that none is lost, and
-//! replacing small documents whole.
+//! Lines in files: reading them in both directions, appending them so that none is lost,
+//! replacing small documents whole, and moving files.
 //!
 //! Owns every file operation of the write path and its promises: one `write` per record, torn
 //! tails sealed, locks that are never unlinked, syncs that are never retried. Knows nothing of
 //! JSON, layouts or sessions: a line is bytes, and what they mean is decided elsewhere. A log is
-//! never renamed over, truncated or deleted here; only documents given to [`replace()`] are.
+//! never renamed over, truncated or deleted here; only documents given to [`replace()`] are, and
+//! what [`relocate()`] has brought to another place leaves its old one.
 
 mod append;
 mod batch;
@@ -14,6 +15,7 @@ mod identity;
 mod lock;
 mod open;
 mod place;
+mod relocate;
 mod replace;
 mod scan;
 mod span;
@@ -22,7 +24,8 @@ mod tail;
 pub use append::{Appended, Durability, Log, Options};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
-pub use replace::{Digest, create_new, ensure_dir, replace};
+pub use relocate::relocate;
+pub use replace::{Digest, clear_temp, create_new, ensure_dir, held, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
 pub use span::read_span;
 pub use tail::{TailLine, TailReader};

@@ -24,7 +24,7 @@ use super::lock::{Lock, Patience};
 use super::place::unwritten;
 use crate::{Error, Result};
 
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The SHA-256 of a document's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +77,27 @@ pub fn create_new(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|e| Error::io("sync", parent(path), e))
 }
 
+/// Runs `work` while no annals process replaces the document at `path`; it must not do so itself.
+pub fn held<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let dir = open_dir(path)?;
+    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    work()
+}
+
+/// Takes away what a killed process left beside `path` of a file that was to get that name.
+pub fn clear_temp(path: &Path) -> Result<()> {
+    let temp = parent(path).join(temp_name(path));
+    if temp.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    held(path, || match fs::remove_file(&temp) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", &temp, error))
+        }
+        _ => Ok(()),
+    })
+}
+
 /// Makes a directory and those above it that are missing, with mode 0700, durably.
 pub fn ensure_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
@@ -98,18 +119,18 @@ pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent(path))?.sync_all()
 }
 
-fn parent(path: &Path) -> &Path {
+pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
 }
 
-fn open_dir(path: &Path) -> Result<File> {
+pub(super) fn open_dir(path: &Path) -> Result<File> {
     File::open(parent(path)).map_err(|e| Error::io("open", parent(path), e))
 }
 
-fn open_document(path: &Path) -> Result<Option<(File, Metadata)>> {
+pub(super) fn open_document(path: &Path) -> Result<Option<(File, Metadata)>> {
     let refused = |why: &str| Error::refused(format!("{} {why}", path.display()));
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = OpenOptions::new()
@@ -139,15 +160,23 @@ fn read(mut file: File, path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes and syncs a new file beside `path`; it goes away unless it is persisted.
+fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<NamedTempFile> {
+    let failed = |source| unwritten(path, source);
+    let mut temp = make_temp(path).map_err(failed)?;
+    temp.write_all(bytes).map_err(failed)?;
+    if let Some(old) = old {
+        adopt(temp.as_file(), old).map_err(failed)?;
+    }
+    temp.as_file().sync_all().map_err(failed)?;
+    Ok(temp)
+}
+
+/// Makes an empty file beside `path` with mode 0600; it goes away unless it is persisted.
 ///
 /// Its name depends on the document alone and it is made only under the lock, so one that is
 /// already there was left by a killed process, and is cleared away.
-fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<NamedTempFile> {
-    let failed = |source| unwritten(path, source);
-    let name = path.file_name().unwrap_or_default();
-    let Digest([a, b, c, d, e, f, g, h, ..]) = Digest::of(name.as_encoded_bytes());
-    let tag = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let name = format!(".annals-{tag:016x}.tmp");
+pub(super) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
+    let name = temp_name(path);
     let make = || {
         tempfile::Builder::new()
             .prefix(&name)
@@ -155,21 +184,25 @@ fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<Named
             .permissions(Permissions::from_mode(0o600))
             .tempfile_in(parent(path))
     };
-    let made = make().or_else(|error| {
+    make().or_else(|error| {
         if error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error);
         }
         fs::remove_file(parent(path).join(&name))?;
         make()
-    });
-    let mut temp = made.map_err(failed)?;
-    temp.write_all(bytes).map_err(failed)?;
-    if let Some(old) = old {
-        // Only root may give a file away; for others the new owner is who writes, as ever.
-        let _ = fchown(temp.as_file(), Some(old.uid()), Some(old.gid()));
-        let mode = Permissions::from_mode(old.mode() & 0o777);
-        temp.as_file().set_permissions(mode).map_err(failed)?;
-    }
-    temp.as_file().sync_all().map_err(failed)?;
-    Ok(temp)
+    })
+}
+
+/// Gives a new file the mode of the old one, and its owner where we may.
+pub(super) fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
+    // Only root may give a file away; for others the new owner is who writes, as ever.
+    let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
+}
+
+fn temp_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    let Digest([a, b, c, d, e, f, g, h, ..]) = Digest::of(name.as_encoded_bytes());
+    let tag = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    format!(".annals-{tag:016x}.tmp")
 }

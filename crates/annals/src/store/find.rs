@@ -10,32 +10,83 @@ use crate::model::{Artifact, ArtifactKind, SessionId};
 use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::{Root, Store};
 
-/// What a person named: a session, and maybe one of its messages.
+/// What a person named: a session, maybe one of its logs, and maybe one of its messages.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The session.
     pub files: SessionFiles,
+    /// The log, if it was named by its path.
+    pub log: Option<FoundFile>,
     /// The message after the `@`, as typed.
     pub message: Option<String>,
 }
 
-impl Store {
-    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, or the path of a log.
-    pub fn find(&self, inventory: &Inventory, text: &str) -> Result<Target> {
-        let (session, message) = match text.rsplit_once('@') {
-            Some((session, message)) if !Path::new(text).is_file() => {
-                (session, Some(message.to_owned()))
-            }
-            _ => (text, None),
-        };
-        let files = match as_path(session) {
-            Some(path) => self.at_path(inventory, &path)?,
-            None => by_prefix(inventory, session)?,
-        };
-        Ok(Target { files, message })
+impl Target {
+    /// The log of a sub-agent, if that was named.
+    pub fn agent_log(&self) -> Option<&FoundFile> {
+        let agents = |file: &&FoundFile| file.artifact.kind == ArtifactKind::AgentLog;
+        self.log.as_ref().filter(agents)
     }
 
-    fn at_path(&self, inventory: &Inventory, path: &Path) -> Result<SessionFiles> {
+    /// Refuses the log of a sub-agent where a session is wanted: what is done to a session is not
+    /// meant for one of its sub-agents, nor the other way round.
+    pub fn refuse_agent(&self) -> Result<()> {
+        match self.agent_log() {
+            None => Ok(()),
+            Some(file) => Err(Error::refused(format!(
+                "{} is a sub-agent's log of session {}; name the session",
+                file.path.display(),
+                self.files.id
+            ))),
+        }
+    }
+}
+
+impl Store {
+    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, or the path of a log.
+    ///
+    /// A file in the current directory is looked for only where no session fits, unless the text
+    /// can only be a path.
+    pub fn find(&self, inventory: &Inventory, text: &str) -> Result<Target> {
+        let is_path = |text: &str| text.contains('/') || text.ends_with(".jsonl");
+        let is_file = |text: &str| Path::new(text).is_file();
+        let (session, message) = match text.rsplit_once('@') {
+            Some((session, message)) => (session, Some(message)),
+            None => (text, None),
+        };
+        let by_id = |session: &str, message: Option<&str>| {
+            by_prefix(inventory, session).map(|files| Target {
+                files,
+                log: None,
+                message: message.map(ToOwned::to_owned),
+            })
+        };
+        let at_path = |path: &str, message: Option<&str>| {
+            let (files, log) = self.at_path(inventory, Path::new(path))?;
+            Ok(Target {
+                files,
+                log: Some(log),
+                message: message.map(ToOwned::to_owned),
+            })
+        };
+        if is_path(text) && is_file(text) {
+            return at_path(text, None);
+        }
+        if is_path(session) {
+            return at_path(session, message);
+        }
+        match by_id(session, message) {
+            Err(Error::NotFound { .. } | Error::BadId { .. }) if is_file(text) => {
+                at_path(text, None)
+            }
+            Err(Error::NotFound { .. } | Error::BadId { .. }) if is_file(session) => {
+                at_path(session, message)
+            }
+            found => found,
+        }
+    }
+
+    fn at_path(&self, inventory: &Inventory, path: &Path) -> Result<(SessionFiles, FoundFile)> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
         let metadata =
             std::fs::metadata(&absolute).map_err(|error| Error::io("read", path, error))?;
@@ -46,26 +97,46 @@ impl Store {
             )));
         }
         let id = FileId::from(&metadata);
-        let known = |files: &&SessionFiles| files.files().any(|file| file.id.same_file(&id));
-        if let Some(files) = inventory.sessions.iter().find(known) {
-            return Ok(files.clone());
+        if let Some(found) = known(inventory, &absolute, &id)? {
+            return Ok(found);
         }
         // In a root that was not named: its tree tells what belongs to the log.
-        if let Some(root) = root_above(&absolute) {
-            let inventory = Inventory::of(&[root]);
-            if let Some(files) = inventory.sessions.into_iter().find(|files| known(&files)) {
-                return Ok(files);
-            }
+        if let Some(root) = root_above(&absolute)
+            && let Some(found) = known(&Inventory::of(&[root]), &absolute, &id)?
+        {
+            return Ok(found);
         }
         alone(absolute, id)
     }
 }
 
-/// A text that can only be meant as a path.
-fn as_path(text: &str) -> Option<PathBuf> {
-    let path = Path::new(text);
-    let looks = text.contains('/') || text.ends_with(".jsonl");
-    (looks || path.is_file()).then(|| path.to_owned())
+/// The session that a file belongs to. One that is no log is refused: it stands for no session.
+fn known(
+    inventory: &Inventory,
+    path: &Path,
+    id: &FileId,
+) -> Result<Option<(SessionFiles, FoundFile)>> {
+    let is_it = |file: &&FoundFile| file.id.same_file(id);
+    for files in &inventory.sessions {
+        if let Some(file) = files.logs().find(is_it) {
+            return Ok(Some((files.clone(), file.clone())));
+        }
+        if files.beside.iter().any(|file| is_it(&file)) {
+            return Err(Error::refused(format!(
+                "{} is not a log but lies beside that of session {}; name the session",
+                path.display(),
+                files.id
+            )));
+        }
+    }
+    let mut others = inventory.others.iter().map(|(_, file)| file);
+    match others.find(is_it) {
+        Some(file) if !file.artifact.kind.is_conversation() => Err(Error::refused(format!(
+            "{} is not the log of a session",
+            path.display()
+        ))),
+        _ => Ok(None),
+    }
 }
 
 fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
@@ -127,7 +198,7 @@ fn root_above(path: &Path) -> Option<Root> {
 }
 
 /// A log outside of any tree. It can be read and appended to; nothing else belongs to it.
-fn alone(path: PathBuf, id: FileId) -> Result<SessionFiles> {
+fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         return Err(Error::refused(format!(
             "{} is not a log: logs end in .jsonl",
@@ -150,11 +221,14 @@ fn alone(path: PathBuf, id: FileId) -> Result<SessionFiles> {
         session: Some(session.clone()),
         ..Artifact::of(ArtifactKind::SessionLog)
     };
-    Ok(SessionFiles {
+    let log = FoundFile { path, artifact, id };
+    let files = SessionFiles {
         root,
         id: session,
-        log: Some(FoundFile { path, artifact, id }),
+        log: Some(log.clone()),
         agents: Vec::new(),
         beside: Vec::new(),
-    })
+        shared: false,
+    };
+    Ok((files, log))
 }

@@ -53,13 +53,12 @@ impl Store {
     /// Moves every session of one project to the trash, and nothing else.
     ///
     /// The project is named by the directory that its sessions record; neither a part of a path nor
-    /// the name of a folder is enough here. Sessions that cannot be read stay.
-    pub fn reset(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
+    /// the name of a folder is enough here. Sessions that cannot be read stay; one that cannot be
+    /// moved is told with the others, not instead of them.
+    pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<Trashed>> {
         let sessions = self.of_project(project);
-        sessions
-            .iter()
-            .map(|files| self.delete(files, now))
-            .collect()
+        let moved = sessions.iter().map(|files| self.delete(files, now));
+        moved.collect()
     }
 
     /// What [`Store::reset`] would move.
@@ -85,6 +84,7 @@ impl Store {
     fn files_of(&self, id: &str) -> Result<SessionFiles> {
         let inventory = self.inventory();
         let target = self.find(&inventory, id)?;
+        target.refuse_agent()?;
         match target.message {
             None => Ok(target.files),
             Some(_) => Err(Error::refused(format!(

@@ -1,6 +1,6 @@
 //! What lies in the roots, and which session each file belongs to.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,9 @@ pub struct SessionFiles {
     pub agents: Vec<FoundFile>,
     /// Everything else: todos, saved files, long outputs …
     pub beside: Vec<FoundFile>,
+    /// Another folder of the root holds a log of the same session, to which everything that lies in
+    /// no folder belongs as well.
+    pub shared: bool,
 }
 
 impl SessionFiles {
@@ -64,6 +67,15 @@ impl SessionFiles {
             .chain(&self.beside)
             .next()
             .map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Whether it is a log outside of any tree.
+    pub fn is_lone(&self) -> bool {
+        let place = |file: &FoundFile| {
+            let relative = file.path.strip_prefix(&self.root.path).ok()?;
+            self.root.layout.classify(relative)
+        };
+        self.log.as_ref().is_some_and(|log| place(log).is_none())
     }
 
     /// The folder that its project's sessions share.
@@ -129,6 +141,7 @@ impl Inventory {
                 log: None,
                 agents: Vec::new(),
                 beside: Vec::new(),
+                shared: false,
             });
             match file.artifact.kind {
                 ArtifactKind::SessionLog => files.log = Some(file),
@@ -150,8 +163,16 @@ impl Inventory {
             }
         }
         let mut homes: HashMap<SessionId, (SessionId, Option<String>)> = HashMap::new();
+        let mut shared = HashSet::new();
         for key in sessions.keys() {
-            homes.entry(key.0.clone()).or_insert_with(|| key.clone());
+            if homes.contains_key(&key.0) {
+                shared.insert(key.0.clone());
+            } else {
+                homes.insert(key.0.clone(), key.clone());
+            }
+        }
+        for files in sessions.values_mut() {
+            files.shared = shared.contains(&files.id);
         }
         for file in beside {
             let session = file.artifact.session.as_ref();
@@ -180,14 +201,24 @@ fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
 }
 
 /// Every file of a root that means something, in a stable order.
+///
+/// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
+/// name if it has one in the root: links wait until all that is real was seen.
 fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
     let mut found = Vec::new();
     let mut visited = HashSet::new();
     let mut pending = vec![PathBuf::new()];
-    while let Some(relative) = pending.pop() {
+    let mut links = BTreeSet::new();
+    while let Some(relative) = pending.pop().or_else(|| links.pop_first()) {
         let dir = root.path.join(&relative);
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
+        let opened = fs::metadata(&dir).and_then(|metadata| {
+            let id = FileId::from(&metadata);
+            let new = visited.insert((id.dev, id.ino));
+            new.then(|| fs::read_dir(&dir)).transpose()
+        });
+        let entries = match opened {
+            Ok(Some(entries)) => entries,
+            Ok(None) => continue,
             Err(error) => {
                 troubles.push(Error::io("read", &dir, error));
                 continue;
@@ -198,36 +229,27 @@ fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            if kind.is_file() {
-                let Some(artifact) = root.layout.classify(&relative) else {
+            // A file that vanished meanwhile is as if it had never been there, and so is one that a
+            // link does not lead to.
+            let metadata = || fs::metadata(entry.path());
+            if kind.is_dir() || (kind.is_symlink() && metadata().is_ok_and(|what| what.is_dir())) {
+                if !root.layout.enters(&relative) {
                     continue;
-                };
-                // A file that vanished meanwhile is as if it had never been there.
-                let Ok(metadata) = entry.metadata() else {
-                    continue;
-                };
+                }
+                if kind.is_symlink() {
+                    links.insert(relative);
+                } else {
+                    pending.push(relative);
+                }
+            } else if let Some(artifact) = root.layout.classify(&relative)
+                && let Ok(metadata) = metadata()
+                && metadata.is_file()
+            {
                 found.push(FoundFile {
                     path: entry.path(),
                     artifact,
                     id: FileId::from(&metadata),
                 });
-            } else if root.layout.enters(&relative) {
-                // People keep `projects` elsewhere behind a link. Each directory is entered once.
-                let Ok(metadata) = fs::metadata(entry.path()) else {
-                    continue;
-                };
-                let id = FileId::from(&metadata);
-                if metadata.is_dir() && visited.insert((id.dev, id.ino)) {
-                    pending.push(relative);
-                } else if metadata.is_file()
-                    && let Some(artifact) = root.layout.classify(&relative)
-                {
-                    found.push(FoundFile {
-                        path: entry.path(),
-                        artifact,
-                        id,
-                    });
-                }
             }
         }
     }

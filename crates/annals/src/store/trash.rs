@@ -1,23 +1,24 @@
 //! Deleting to the trash, and back.
 //!
 //! A deleted session's files move into one folder of the state directory, under their paths within
-//! the root, beside a manifest that says where they came from. The manifest is written first and a
-//! file leaves its place only when its copy is safe, so a deletion that is cut off can be run again
-//! or undone.
+//! the root, beside a manifest that says where they came from. The locks of all its logs are held
+//! from the last look at them until they are gone, so that no append is acknowledged in between.
+//! The manifest is written first, a file leaves its place only when it is safe in the other, and
+//! the main log goes last: a deletion that is cut off can be run again, which moves what is left,
+//! or undone, and so can an undoing. One that fails is undone at once.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::RenameFlags;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId};
+use crate::jsonl::{self, FileId, Log, Options};
 
-use super::inventory::SessionFiles;
+use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::{Root, Store};
 
 /// A deleted session.
@@ -31,6 +32,9 @@ pub struct Trashed {
     pub layout: String,
     /// The root it was in.
     pub root: PathBuf,
+    /// It is a log outside of any tree, and `root` is the directory it lay in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lone: bool,
     /// When it was deleted.
     pub deleted: Timestamp,
     /// Its files.
@@ -63,7 +67,8 @@ impl Store {
                     ))
                 })
         };
-        let list = files.files().map(|file| {
+        let beside = own(files);
+        let list = files.logs().chain(&beside).map(|file| {
             Ok(TrashedFile {
                 path: within(&file.path)?,
                 bytes: file.id.len,
@@ -75,27 +80,41 @@ impl Store {
             session: files.id.to_string(),
             layout: root.layout.name().to_owned(),
             root: root.path.clone(),
+            lone: files.is_lone(),
             deleted: now,
             files: list.collect::<Result<_>>()?,
         })
     }
 
     /// Moves a session to the trash.
+    ///
+    /// What lies in no folder stays while another folder holds a log of the session too.
     pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
-        let mut plan = self.deletion(files, now)?;
+        let plan = self.deletion(files, now)?;
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
         }
-        // Someone who wrote to it since it was looked at still wants it.
-        for file in files.logs() {
-            let metadata = fs::symlink_metadata(&file.path);
-            let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
-            if FileId::from(&metadata) != file.id {
-                return Err(Error::Changed {
-                    path: file.path.clone(),
-                });
+        let logs = files
+            .logs()
+            .map(|file| Log::open(&file.path, Options::default()))
+            .collect::<Result<Vec<_>>>()?;
+        all_locked(&logs, || {
+            // Someone who wrote to it since it was looked at still wants it.
+            for file in files.logs() {
+                let metadata = fs::symlink_metadata(&file.path);
+                let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
+                if FileId::from(&metadata) != file.id {
+                    return Err(Error::Changed {
+                        path: file.path.clone(),
+                    });
+                }
             }
-        }
+            self.move_out(plan, logs.len())
+        })
+    }
+
+    /// Moves what was planned, of which the first `logs` files are locked.
+    fn move_out(&self, mut plan: Trashed, logs: usize) -> Result<Trashed> {
         let trash = self.trash()?;
         let first = plan.id.clone();
         let mut copy = 1;
@@ -109,11 +128,10 @@ impl Store {
         let manifest =
             serde_json::to_vec_pretty(&plan).map_err(|error| Error::refused(error.to_string()))?;
         jsonl::create_new(&folder.join(MANIFEST), &manifest)?;
-        for file in &plan.files {
-            let to = folder.join("files").join(&file.path);
-            let from = plan.root.join(&file.path);
-            relocate(&from, &to)?;
-            remove_empty(from.parent(), &plan.root);
+        if let Err(error) = carry_out(&plan, &folder, logs) {
+            // Whole or not at all; if even that fails, what was moved stays in the trash.
+            let _ = self.undelete(&plan.id);
+            return Err(error);
         }
         Ok(plan)
     }
@@ -168,19 +186,31 @@ impl Store {
         let mut kept = Vec::new();
         for file in &trashed.files {
             // The manifest is ours, but a path in it must still not lead anywhere else.
-            let sound = root.layout.classify(&file.path).is_some();
+            let sound = match trashed.lone {
+                true => is_plain_log(&file.path),
+                false => root.layout.classify(&file.path).is_some(),
+            };
             let from = folder.join("files").join(&file.path);
             let to = root.path.join(&file.path);
+            if sound {
+                // Of a deletion that was cut off.
+                jsonl::clear_temp(&from)?;
+            }
             if sound && from.symlink_metadata().is_err() {
                 // An earlier attempt brought it back.
                 continue;
             }
-            if !sound || to.symlink_metadata().is_ok() {
+            if !sound {
                 kept.push(to);
                 continue;
             }
             root.guard(&to)?;
-            relocate(&from, &to)?;
+            match jsonl::relocate(&from, &to) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    kept.push(to);
+                }
+                moved => moved?,
+            }
         }
         if let Some(first) = kept.first() {
             return Err(Error::refused(format!(
@@ -205,65 +235,73 @@ impl Store {
     }
 }
 
-/// Moves a file, across file systems if need be. It leaves its old place last.
-fn relocate(from: &Path, to: &Path) -> Result<()> {
-    let parent = to.parent().unwrap_or(to);
-    jsonl::ensure_dir(parent)?;
-    let cwd = rustix::fs::CWD;
-    // Never over a file that came there meanwhile.
-    let moved = rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE);
-    match moved {
-        Ok(()) => sync_dir(parent),
-        // Another device, or a file system that knows no such rename.
-        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => {
-            copy(from, to)?;
-            sync_dir(parent)?;
-            fs::remove_file(from).map_err(|error| Error::io("remove", from, error))
+fn carry_out(plan: &Trashed, folder: &Path, logs: usize) -> Result<()> {
+    // The main log is the first of the list. As long as it is there, the session is found.
+    for (at, file) in plan.files.iter().enumerate().rev() {
+        let to = folder.join("files").join(&file.path);
+        let from = plan.root.join(&file.path);
+        if at < logs {
+            jsonl::relocate(&from, &to)?;
+        } else {
+            jsonl::held(&from, || jsonl::relocate(&from, &to))?;
         }
-        Err(error) => Err(Error::io("move", from, error.into())),
-    }
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let failed = |error| Error::io("copy", from, error);
-    let metadata = fs::metadata(from).map_err(failed)?;
-    let mut source = File::open(from).map_err(failed)?;
-    let mut target = File::options()
-        .write(true)
-        .create_new(true)
-        .open(to)
-        .map_err(failed)?;
-    let copied = io::copy(&mut source, &mut target).map_err(failed)?;
-    target
-        .set_permissions(metadata.permissions())
-        .map_err(failed)?;
-    let times = metadata
-        .modified()
-        .map(|time| fs::FileTimes::new().set_modified(time));
-    if let Ok(times) = times {
-        let _ = target.set_times(times);
-    }
-    target.sync_all().map_err(failed)?;
-    let now = fs::metadata(from).map_err(failed)?.len();
-    if copied != now {
-        return Err(Error::Changed {
-            path: from.to_owned(),
-        });
+        if !plan.lone {
+            remove_empty(from.parent(), &plan.root);
+        }
     }
     Ok(())
 }
 
-fn sync_dir(dir: &Path) -> Result<()> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(|error| Error::io("sync", dir, error))
+/// What goes with a session's logs.
+fn own(files: &SessionFiles) -> Vec<FoundFile> {
+    if !files.shared {
+        return files.beside.clone();
+    }
+    // Whose is shared depends on what is there now: the other log may have gone meanwhile.
+    let now = Inventory::of(std::slice::from_ref(&files.root));
+    let mut same: Vec<SessionFiles> = now.sessions;
+    same.retain(|other| other.id == files.id);
+    match same.pop() {
+        Some(only) if same.is_empty() && only.folder() == files.folder() => only.beside,
+        _ => {
+            let mut beside = files.beside.clone();
+            beside.retain(|file| file.artifact.folder.is_some());
+            beside
+        }
+    }
 }
 
-/// Removes a directory and those above it as long as they are empty, but never the root's own.
+/// Runs `work` with the locks of all logs.
+fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // One closure within the other, as deep as there are logs; as a trait object, so that it is
+    // one function.
+    fn nest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {
+        match logs.split_first() {
+            Some((log, rest)) => log.locked(|_| nest(rest, work)),
+            None => work(),
+        }
+    }
+    nest(logs, Box::new(work))
+}
+
+/// A log that lies directly in its directory.
+fn is_plain_log(path: &Path) -> bool {
+    let mut parts = path.components();
+    matches!(
+        (parts.next(), parts.next()),
+        (Some(Component::Normal(_)), None)
+    ) && path.extension() == Some(OsStr::new("jsonl"))
+}
+
+/// Removes a directory and those above it as long as they are empty, but neither the root nor those
+/// directly in it.
 fn remove_empty(dir: Option<&Path>, root: &Path) {
     let mut dir = dir;
-    while let Some(path) = dir
-        .filter(|path| path.parent().is_some_and(|parent| parent != root) && path.starts_with(root))
-    {
+    let below = |path: &&Path| {
+        let relative = path.strip_prefix(root);
+        relative.is_ok_and(|relative| relative.components().count() > 1)
+    };
+    while let Some(path) = dir.filter(below) {
         // It fails when something is left, which is the condition.
         if fs::remove_dir(path).is_err() {
             return;

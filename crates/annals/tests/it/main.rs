@@ -1,6 +1,7 @@
 //! The library from outside: conformance, crashes, concurrency.
 
 mod decode;
+mod find;
 mod jsonl_append;
 mod jsonl_crash;
 mod jsonl_documents;
@@ -9,5 +10,6 @@ mod jsonl_lines;
 mod laws;
 mod query;
 mod support;
+mod trash;
 mod tree;
 mod writer;

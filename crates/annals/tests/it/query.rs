@@ -1,7 +1,7 @@
 //! Questions about messages, against counts made by hand.
 
 use annals::model::{Body, Role, Usage};
-use annals::store::{MessageFilter, ProjectInfo, SessionInfo, Store};
+use annals::store::{MessageFilter, ProjectInfo, SessionInfo, Store, Trashed};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -369,7 +369,8 @@ fn resetting_a_project_touches_nothing_else() {
             }
             assert_eq!(plan.len(), project.sessions, "{}", case.name);
             assert_eq!(picture(&copy.root.path), before, "a plan changes nothing");
-            let gone = store.reset(&project.path, now).unwrap();
+            let gone = store.reset(&project.path, now);
+            let gone: Vec<Trashed> = gone.into_iter().map(Result::unwrap).collect();
             let planned: Vec<usize> = plan.iter().map(|trashed| trashed.files.len()).collect();
             assert_eq!(
                 gone.iter()

@@ -1,0 +1,150 @@
+//! Paths as names: a sub-agent's log, files that are no logs, files that are named like ids.
+
+use std::fs;
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+/// A session, and the log of one of its sub-agents.
+fn with_agent() -> (Stage, String, PathBuf) {
+    let stage = Stage::of("subagents-every-placement");
+    let log = stage
+        .tree()
+        .into_keys()
+        .find(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with("agent-")
+                && name.ends_with(".jsonl")
+                && path.parent().unwrap().ends_with("subagents")
+        })
+        .unwrap();
+    let session = log.ancestors().nth(2).unwrap();
+    let session = session.file_name().unwrap().to_str().unwrap().to_owned();
+    (stage, session, log)
+}
+
+#[test]
+fn an_append_to_a_sub_agents_log_goes_there() {
+    let (stage, session, log) = with_agent();
+    let path = log.to_str().unwrap();
+    let before = stage.tree();
+    stage.annals(&["append", path, "-m", "more"]).fine();
+    let after = stage.tree();
+    let changed: Vec<_> = before
+        .iter()
+        .filter(|(path, bytes)| after.get(*path) != Some(bytes))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(changed, [&log], "session {session} itself is as it was");
+    stage.refused(&["append", path, "--agent", "a", "-m", "more"], "");
+}
+
+#[test]
+fn a_sub_agents_log_is_shown_and_checked_itself() {
+    let (stage, session, log) = with_agent();
+    let path = log.to_str().unwrap();
+    let agent = log.file_stem().unwrap().to_str().unwrap();
+    let agent = agent.strip_prefix("agent-").unwrap();
+    let by_path = stage.annals(&["show", path]).fine();
+    let by_id = stage.annals(&["show", &session, "--agent", agent]).fine();
+    assert_eq!(by_path.out, by_id.out);
+    let last = stage.annals(&["show", path, "--last", "1"]).fine();
+    assert!(last.out.contains(agent), "{last}");
+    // Damage in one log is no damage in another.
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend(b"damage\n");
+    fs::write(&log, bytes).unwrap();
+    assert_eq!(stage.annals(&["check", path]).code, 1);
+    let main = stage.log_path(&session);
+    assert_eq!(stage.annals(&["check", main.to_str().unwrap()]).code, 0);
+}
+
+#[test]
+fn what_is_done_to_sessions_is_not_done_to_sub_agents() {
+    let (stage, _, log) = with_agent();
+    let path = log.to_str().unwrap();
+    assert_snapshot!(
+        "delete_agent_log",
+        stage.refused(&["delete", path, "--apply"], "")
+    );
+    for args in [
+        vec!["fork", path],
+        vec!["title", path, "x"],
+        vec!["tag", path, "x"],
+        vec!["note", path, "x"],
+        vec!["todo", path, "add", "x"],
+        vec!["compact", path, "--summary", "x"],
+        vec!["tree", path],
+        vec!["conversations", path],
+        vec!["files", path],
+    ] {
+        let run = stage.refused(&args, "");
+        assert!(
+            run.err.contains("is a sub-agent's log of session"),
+            "{args:?}: {run}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_log_stands_for_no_session() {
+    let stage = Stage::of("todos");
+    let beside: Vec<PathBuf> = stage.tree().into_keys().collect();
+    let todos = beside
+        .iter()
+        .find(|path| path.parent().unwrap().ends_with("todos"));
+    let path = todos.unwrap().to_str().unwrap();
+    for args in [
+        vec!["show", path],
+        vec!["check", path],
+        vec!["append", path, "-m", "x"],
+        vec!["delete", path, "--apply"],
+    ] {
+        let run = stage.refused(&args, "");
+        assert!(run.err.contains("is not "), "{args:?}: {run}");
+    }
+}
+
+#[test]
+fn a_file_named_like_an_id_is_in_nobodys_way() {
+    let stage = Stage::empty();
+    let id = "00000000-0000-4000-8000-000000000001";
+    stage
+        .annals(&[
+            "new",
+            "--id",
+            id,
+            "--cwd",
+            "/home/dev/one",
+            "-m",
+            "question",
+        ])
+        .fine();
+    for name in ["00000000", id] {
+        fs::write(stage.work().join(name), "something else").unwrap();
+        stage.annals(&["show", name]).fine();
+    }
+    fs::write(stage.work().join("notes"), "something else").unwrap();
+    let run = stage.refused(&["show", "notes"], "");
+    assert!(run.err.contains("is not a log"), "{run}");
+}
+
+#[test]
+fn a_lone_log_can_be_deleted_and_put_back() {
+    let stage = Stage::empty();
+    let dir = stage.work().join("mine");
+    fs::create_dir(&dir).unwrap();
+    let log = dir.join("talk.jsonl");
+    fs::write(&log, "{\"type\":\"summary\"}\n").unwrap();
+    stage
+        .annals(&["delete", log.to_str().unwrap(), "--apply"])
+        .fine();
+    assert!(dir.is_dir() && !log.exists());
+    stage.annals(&["delete", "--undo", "talk"]).fine();
+    assert_eq!(
+        fs::read_to_string(&log).unwrap(),
+        "{\"type\":\"summary\"}\n"
+    );
+}

@@ -1,0 +1,113 @@
+//! Moves a file to another place, across file systems if need be.
+//!
+//! Nothing is ever moved over a file that is there. On one file system a move is one rename. On two
+//! the copy grows under a temporary name of mode 0600, is synced, and gets its name, mode and time
+//! only when it is whole; the old file goes last, and only if it is still what was copied. Who is
+//! killed in between leaves the old file, a temporary one that the next move clears away, or two
+//! equal files of which the next move takes the old one away.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read as _};
+use std::path::Path;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+use super::FileId;
+use super::lock::{Lock, Patience};
+use super::place::unwritten;
+use super::replace::{
+    LOCK_WAIT, adopt, ensure_dir, make_temp, open_dir, open_document, parent, sync_parent,
+};
+use crate::{Error, Result};
+
+/// Moves the file at `from` to `to`, where nothing may be but an equal file that an earlier attempt
+/// left there. Makes the directories above `to`.
+///
+/// Who moves a log holds its lock, so that no append goes to a file that is about to go.
+pub fn relocate(from: &Path, to: &Path) -> Result<()> {
+    ensure_dir(parent(to))?;
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+        Ok(()) => sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))?,
+        // Another device, a file system that knows no such rename, or an attempt to be finished.
+        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::EXIST) => carry(from, to)?,
+        Err(error) => return Err(Error::io("move", from, error.into())),
+    }
+    sync_parent(from).map_err(|e| Error::io("sync", parent(from), e))
+}
+
+fn carry(from: &Path, to: &Path) -> Result<()> {
+    let dir = open_dir(to)?;
+    let _lock = Lock::acquire(&dir, parent(to), Patience::new(LOCK_WAIT))?;
+    let gone = || Error::io("move", from, io::ErrorKind::NotFound.into());
+    let (mut source, metadata) = open_document(from)?.ok_or_else(gone)?;
+    let looked = FileId::from(&metadata);
+    let made = match open_document(to)? {
+        Some((there, _)) => {
+            let same = same(&source, &there).map_err(|e| Error::io("read", from, e))?;
+            if !same {
+                return Err(Error::io("move", to, io::ErrorKind::AlreadyExists.into()));
+            }
+            there.sync_all().map_err(|e| Error::io("sync", to, e))?;
+            false
+        }
+        None => {
+            let temp = copy(&mut source, &metadata, to)?;
+            unchanged(from, &looked)?;
+            temp.persist_noclobber(to)
+                .map_err(|e| Error::io("create", to, e.error))?;
+            true
+        }
+    };
+    let settled = dir
+        .sync_all()
+        .map_err(|e| Error::io("sync", parent(to), e))
+        // As late as possible: foreign writers take no lock.
+        .and_then(|()| unchanged(from, &looked));
+    if let Err(error) = settled {
+        if made {
+            let _ = fs::remove_file(to);
+        }
+        return Err(error);
+    }
+    fs::remove_file(from).map_err(|e| Error::io("remove", from, e))
+}
+
+fn copy(source: &mut File, metadata: &fs::Metadata, to: &Path) -> Result<NamedTempFile> {
+    let failed = |source| unwritten(to, source);
+    let mut temp = make_temp(to).map_err(failed)?;
+    io::copy(source, temp.as_file_mut()).map_err(failed)?;
+    adopt(temp.as_file(), metadata).map_err(failed)?;
+    if let Ok(time) = metadata.modified() {
+        let times = fs::FileTimes::new().set_modified(time);
+        temp.as_file().set_times(times).map_err(failed)?;
+    }
+    temp.as_file().sync_all().map_err(failed)?;
+    Ok(temp)
+}
+
+fn unchanged(path: &Path, looked: &FileId) -> Result<()> {
+    let now = path.symlink_metadata();
+    let now = now.map_err(|e| Error::io("stat", path, e))?;
+    if FileId::from(&now) == *looked {
+        return Ok(());
+    }
+    Err(Error::Changed {
+        path: path.to_owned(),
+    })
+}
+
+fn same(one: &File, other: &File) -> io::Result<bool> {
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let mut others = BufReader::new(other).bytes();
+    for byte in BufReader::new(one).bytes() {
+        if others.next().transpose()? != Some(byte?) {
+            return Ok(false);
+        }
+    }
+    Ok(others.next().is_none())
+}

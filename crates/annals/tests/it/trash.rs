@@ -1,0 +1,280 @@
+//! Deleting beside others and across devices, and what must not go with a session.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use annals::Error;
+use annals::jsonl::{Log, Options};
+use annals::layout::NewSession;
+use annals::model::{Draft, SessionId, Todo};
+use annals::store::{Root, SessionWriter, Store};
+use jiff::Timestamp;
+use sha2::Digest as _;
+use tempfile::TempDir;
+
+use crate::support::{QUICK, case, cases, picture};
+
+const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
+
+fn begin(store: &Store, cwd: &str) -> SessionWriter {
+    let new = NewSession {
+        id: SessionId::new(ID).unwrap(),
+        cwd: cwd.to_owned(),
+        git_branch: None,
+    };
+    store.create(&store.roots()[0], &new, QUICK).unwrap()
+}
+
+/// A root and a state directory on two devices; `None` where there is but one.
+fn two_devices() -> Option<(TempDir, TempDir, Store)> {
+    let root = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir_in("/dev/shm").ok()?;
+    let device = |dir: &TempDir| fs::metadata(dir.path()).unwrap().dev();
+    if device(&root) == device(&state) {
+        return None;
+    }
+    let store = Store::new(vec![Root::claude_code(root.path().join("root"))]);
+    let store = store.with_state(state.path());
+    Some((root, state, store))
+}
+
+/// Every file below a directory.
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let found = picture(dir).into_iter();
+    let files = found.filter(|(_, what)| !what.is_empty());
+    files.map(|(path, _)| dir.join(path)).collect()
+}
+
+/// The name under which a file of that name grows.
+fn temp_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap().as_encoded_bytes();
+    let digest: String = sha2::Sha256::digest(name)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    path.with_file_name(format!(".annals-{digest}.tmp"))
+}
+
+#[test]
+fn a_log_that_is_locked_is_not_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let path = begin(&store, "/home/dev/w").path().to_owned();
+    let files = store.inventory().sessions.remove(0);
+    let log = Log::open(&path, Options::default()).unwrap();
+    let refused = log.locked(|_| Ok(store.delete(&files, Timestamp::UNIX_EPOCH)));
+    assert!(
+        matches!(refused, Ok(Err(Error::Busy { .. }))),
+        "{refused:?}"
+    );
+    assert!(path.exists());
+    assert!(store.trashed().unwrap().is_empty());
+}
+
+#[test]
+fn no_acknowledged_append_is_lost_to_a_deletion_across_devices() {
+    let Some((_root, state, store)) = two_devices() else {
+        return;
+    };
+    for round in 0..20 {
+        let writer = begin(&store, "/home/dev/w");
+        let appended = thread::scope(|scope| {
+            let appending = scope.spawn(|| {
+                let append = |n: &usize| writer.append(Draft::user(format!("said {n}"))).is_ok();
+                (0..30).take_while(append).count()
+            });
+            loop {
+                let files = store.inventory().sessions.remove(0);
+                match store.delete(&files, Timestamp::UNIX_EPOCH) {
+                    Ok(_) => break,
+                    Err(Error::Changed { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            appending.join().unwrap()
+        });
+        let logs: Vec<PathBuf> = files_in(state.path());
+        let logs = logs
+            .iter()
+            .filter(|path| path.ends_with(format!("{ID}.jsonl")));
+        let said: usize = logs
+            .map(|path| fs::read_to_string(path).unwrap().matches("said ").count())
+            .sum();
+        assert!(said >= appended, "round {round}: {said} of {appended}");
+        assert!(store.inventory().sessions.is_empty());
+        fs::remove_dir_all(state.path().join("trash")).unwrap();
+    }
+}
+
+#[test]
+fn mode_and_time_survive_the_way_across_devices() {
+    let Some((_root, state, store)) = two_devices() else {
+        return;
+    };
+    let path = begin(&store, "/home/dev/w").path().to_owned();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    let look = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.mode() & 0o777, metadata.modified().unwrap())
+    };
+    let before = picture(&store.roots()[0].path);
+    let files = store.inventory().sessions.remove(0);
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let moved = files_in(state.path());
+    let moved = moved
+        .iter()
+        .find(|path| path.ends_with(format!("{ID}.jsonl")));
+    assert_eq!(look(moved.unwrap()), (0o640, time));
+    store.undelete(ID).unwrap();
+    assert_eq!(look(&path), (0o640, time));
+    assert_eq!(picture(&store.roots()[0].path), before);
+}
+
+/// What a process leaves behind that is killed on the way across devices.
+#[test]
+fn moves_that_were_cut_off_are_finished() {
+    let Some((_root, state, store)) = two_devices() else {
+        return;
+    };
+    let path = begin(&store, "/home/dev/w").path().to_owned();
+    let bytes = fs::read(&path).unwrap();
+    let files = store.inventory().sessions.remove(0);
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let moved = files_in(state.path());
+    let moved = moved
+        .iter()
+        .find(|path| path.ends_with(format!("{ID}.jsonl")));
+    let moved = moved.unwrap();
+    // Copies that had not grown to the end, in both places.
+    for of in [moved, &path] {
+        fs::create_dir_all(of.parent().unwrap()).unwrap();
+        fs::write(temp_of(of), &bytes[..5]).unwrap();
+    }
+    // A copy that was whole, before the other was taken away.
+    fs::write(&path, &bytes).unwrap();
+    store.undelete(ID).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    assert_eq!(files_in(state.path()), Vec::<PathBuf>::new());
+    let files = store.inventory().sessions.remove(0);
+    let plan = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(plan.files.len(), 1);
+    store.undelete(ID).unwrap();
+    assert!(!temp_of(&path).exists(), "the next move clears it away");
+}
+
+#[test]
+fn a_lone_log_leaves_its_directory_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("mine");
+    fs::create_dir(&own).unwrap();
+    let path = own.join("talk.jsonl");
+    let store = Store::new(Vec::new()).with_state(dir.path().join("state"));
+    fs::write(&path, "{\"type\":\"user\"}\n").unwrap();
+    let target = store.find(&store.inventory(), path.to_str().unwrap());
+    let files = target.unwrap().files;
+    let trashed = store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(trashed.lone);
+    assert!(own.is_dir() && !path.exists());
+    store.undelete("talk").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"type\":\"user\"}\n");
+    assert!(store.trashed().unwrap().is_empty());
+}
+
+#[test]
+fn a_manifest_of_a_lone_log_leads_nowhere_else() {
+    for path in [
+        "../out.jsonl",
+        "a/b.jsonl",
+        "/tmp/x.jsonl",
+        "notes.txt",
+        "..",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(Vec::new()).with_state(dir.path());
+        let folder = dir.path().join("trash/x");
+        fs::create_dir_all(folder.join("files")).unwrap();
+        let manifest = serde_json::json!({
+            "id": "x", "session": "talk", "layout": "claude-code", "lone": true,
+            "root": dir.path().join("mine"), "deleted": "2026-01-01T00:00:00Z",
+            "files": [{"path": path, "bytes": 1}],
+        });
+        fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+        let before = picture(dir.path());
+        assert!(
+            matches!(store.undelete("x"), Err(Error::Refused(_))),
+            "{path}"
+        );
+        assert_eq!(picture(dir.path()), before);
+    }
+}
+
+#[test]
+fn a_surviving_copy_keeps_what_both_copies_share() {
+    let copy = case("same-session-two-projects").copy();
+    let store = copy.store();
+    let sessions = copy.sessions();
+    let first = store.write(&sessions[0], QUICK).unwrap();
+    first.set_todos(&[Todo::pending("shared")]).unwrap();
+    let todos = || files_in(&copy.root.path.join("todos"));
+    assert_eq!(todos().len(), 1);
+    let before = picture(&copy.root.path);
+    // An old look at both, as a reset has it.
+    let sessions = copy.sessions();
+    let gone = store.delete(&sessions[0], Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(gone.files.len(), 1);
+    assert_eq!(todos().len(), 1, "the other copy's todos stay");
+    let last = store.delete(&sessions[1], Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(last.files.len(), 2, "with the last copy they go");
+    assert!(todos().is_empty());
+    store.undelete(&gone.id).unwrap();
+    store.undelete(&last.id).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn a_deletion_that_fails_half_way_is_undone() {
+    let mut failed = 0;
+    for case in cases() {
+        let copy = case.copy();
+        let store = copy.store();
+        for files in copy.sessions() {
+            let [first, _, ..] = files.beside.as_slice() else {
+                continue;
+            };
+            // Everything behind it in the list is moved before it.
+            fs::remove_file(&first.path).unwrap();
+            let before = picture(&copy.root.path);
+            assert!(store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+            assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+            assert!(store.trashed().unwrap().is_empty());
+            failed += 1;
+        }
+    }
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_reset_tells_what_was_moved_beside_what_was_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let paths: Vec<PathBuf> = (0..3)
+        .map(|_| store.begin("/home/dev/w").unwrap().path().to_owned())
+        .collect();
+    // A link is read but not written behind.
+    let elsewhere = dir.path().join("elsewhere.jsonl");
+    fs::rename(&paths[1], &elsewhere).unwrap();
+    symlink(&elsewhere, &paths[1]).unwrap();
+    let told = store.reset("/home/dev/w", Timestamp::UNIX_EPOCH);
+    assert_eq!(told.len(), 3);
+    assert_eq!(told.iter().filter(|moved| moved.is_ok()).count(), 2);
+    assert!(elsewhere.exists() && !paths[0].exists() && !paths[2].exists());
+}
