@@ -67,6 +67,10 @@ impl Context {
         let inventory = self.store.inventory();
         for trouble in &inventory.troubles {
             self.warn(trouble);
+            // A root that was named with its layout may be new.
+            if is_missing(trouble) {
+                self.warnings -= 1;
+            }
         }
         inventory
     }
@@ -169,6 +173,10 @@ impl Context {
     pub(crate) fn finish(self) -> Result<()> {
         Ok(self.out.finish()?)
     }
+}
+
+fn is_missing(error: &annals::Error) -> bool {
+    matches!(error, annals::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// A root that was named must be there, unless its layout was named too: then it may be new. Its

@@ -37,6 +37,9 @@ pub(crate) struct DeleteArgs {
     /// Do it
     #[arg(long)]
     apply: bool,
+    /// Also sessions that another program is writing to right now
+    #[arg(long)]
+    live: bool,
     /// Show what is in the trash
     #[arg(long, conflicts_with_all = ["sessions", "project", "apply", "undo"])]
     list: bool,
@@ -100,7 +103,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         .map(|files| context.store.deletion(files, now))
         .collect::<Result<_, _>>()?;
     let (done, failed) = if args.apply {
-        apply(context, &wanted)
+        apply(context, &wanted, args.live)
     } else {
         (plans, Vec::new())
     };
@@ -142,10 +145,16 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
 fn apply(
     context: &Context,
     wanted: &[SessionFiles],
+    live: bool,
 ) -> (Vec<Trashed>, Vec<(String, annals::Error)>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for files in wanted {
-        match context.store.delete(files, context.clock.now) {
+        let free = if live {
+            Ok(())
+        } else {
+            context.store.is_free(files)
+        };
+        match free.and_then(|()| context.store.delete(files, context.clock.now)) {
             Ok(trashed) => done.push(trashed),
             Err(error) => failed.push((files.id.to_string(), error)),
         }

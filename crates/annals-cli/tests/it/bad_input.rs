@@ -1,5 +1,6 @@
 //! What must be refused: with a clear message, the right exit code, and nothing changed.
 
+use std::fs;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
@@ -345,4 +346,43 @@ fn a_closed_pipe_is_no_failure() {
         assert!(run.code == 0 || args[0] == "todos", "{args:?}: {run}");
         assert!(run.err.is_empty(), "{args:?}: {run}");
     }
+}
+
+#[test]
+fn a_folder_whose_name_is_not_utf_8_is_told() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let stage = Stage::of("branch-nested");
+    let name = std::ffi::OsStr::from_bytes(b"-w\xff");
+    fs::create_dir(stage.root.join("projects").join(name)).unwrap();
+    let run = stage.annals(&["sessions"]);
+    assert!(run.err.contains("its name is not UTF-8"), "{run}");
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.out.contains("question 1"), "{run}");
+}
+
+#[test]
+fn a_session_that_is_being_written_is_not_deleted() {
+    let stage = Stage::of("branch-nested");
+    let log = stage
+        .tree()
+        .into_keys()
+        .find(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+        .unwrap();
+    let line = format!(
+        "{{\"type\":\"user\",\"uuid\":\"live\",\"parentUuid\":null,\"timestamp\":\"{}\",\"message\":{{\"role\":\"user\",\"content\":\"now\"}}}}\n",
+        jiff::Timestamp::now()
+    );
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.extend(line.into_bytes());
+    fs::write(&log, bytes).unwrap();
+    let id = log.file_stem().unwrap().to_str().unwrap().to_owned();
+    let run = stage.annals(&["delete", &id, "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(
+        run.err.contains("being written by another program"),
+        "{run}"
+    );
+    assert!(log.exists());
+    stage.annals(&["delete", &id, "--apply", "--live"]).fine();
+    assert!(!log.exists());
 }

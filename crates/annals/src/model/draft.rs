@@ -59,6 +59,12 @@ impl Draft {
         })
     }
 
+    /// Gives it an id, so that a second try is refused instead of written twice.
+    pub fn named(mut self, id: EntryId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
     /// Hangs it from an inner entry, which makes a branch.
     pub fn under(mut self, parent: EntryId) -> Self {
         self.parent = Some(parent);

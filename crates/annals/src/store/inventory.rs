@@ -229,6 +229,18 @@ fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
+            if relative.to_str().is_none() {
+                // Such names mean nothing to any layout; what might be a session must not go unseen.
+                let log = relative.extension().is_some_and(|ending| ending == "jsonl");
+                let inside = relative.components().count() > 1;
+                if inside && (kind.is_dir() || log) {
+                    troubles.push(Error::refused(format!(
+                        "{} was not read: its name is not UTF-8",
+                        entry.path().display()
+                    )));
+                }
+                continue;
+            }
             // A file that vanished meanwhile is as if it had never been there, and so is one that a
             // link does not lead to.
             let metadata = || fs::metadata(entry.path());

@@ -13,6 +13,7 @@ use crate::layout::{Head, PROGRAM, Record, Sink};
 use crate::model::{Artifact, Block, Body, Entry, EntryId, Fact, Key, Outline, Span};
 
 use super::Root;
+use super::inventory::FoundFile;
 use super::log::{self, REACH, Window};
 
 /// A log that another program wrote to so recently is being written to.
@@ -325,6 +326,14 @@ pub(super) fn decode<'a>(
         );
     }
     sink.found
+}
+
+/// Refuses a log that another program is writing to.
+pub(super) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
+    let failed = |error| Error::io("read", &file.path, error);
+    let handle = File::open(&file.path).map_err(failed)?;
+    let window = Window::read(root, &file.artifact, &file.path, &handle, |_| true)?;
+    refuse_live(root, &file.artifact, &file.path, &handle, &window)
 }
 
 /// Two programs on one session make two branches; that must be asked for.

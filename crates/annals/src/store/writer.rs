@@ -21,7 +21,7 @@ use crate::model::{
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::session::Session;
-use super::tail::{Tail, decode, identity};
+use super::tail::{self, Tail, decode, identity};
 use super::{Root, Store, log};
 
 /// How a session is written.
@@ -98,6 +98,12 @@ impl Store {
             )));
         };
         self.write_log(files, file, options)
+    }
+
+    /// Fails with [`Error::Live`] if another program is writing to the session right now.
+    pub fn is_free(&self, files: &SessionFiles) -> Result<()> {
+        let mut logs = files.logs();
+        logs.try_for_each(|file| tail::check_free(&files.root, file))
     }
 
     /// Opens the log of one of a session's sub-agents for writing.

@@ -20,11 +20,7 @@ use crate::support::{QUICK, case, cases, picture};
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
 fn begin(store: &Store, cwd: &str) -> SessionWriter {
-    let new = NewSession {
-        id: SessionId::new(ID).unwrap(),
-        cwd: cwd.to_owned(),
-        git_branch: None,
-    };
+    let new = NewSession::new(SessionId::new(ID).unwrap(), cwd);
     store.create(&store.roots()[0], &new, QUICK).unwrap()
 }
 

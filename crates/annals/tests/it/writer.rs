@@ -785,10 +785,7 @@ fn a_long_tail_without_messages_does_not_begin_a_new_conversation() {
 #[test]
 fn an_id_that_is_there_already_is_refused() {
     let fresh = fresh();
-    let draft = Draft {
-        id: Some(annals::model::EntryId::new("my-id")),
-        ..Draft::user("once")
-    };
+    let draft = Draft::user("once").named(annals::model::EntryId::new("my-id"));
     fresh.writer.append(draft.clone()).unwrap();
     let before = std::fs::read(fresh.writer.path()).unwrap();
     for writer in [&fresh.writer, &fresh.second()] {
@@ -796,14 +793,8 @@ fn an_id_that_is_there_already_is_refused() {
         assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
     }
     let twice = fresh.writer.append_all(vec![
-        Draft {
-            id: Some(annals::model::EntryId::new("new")),
-            ..Draft::user("a")
-        },
-        Draft {
-            id: Some(annals::model::EntryId::new("new")),
-            ..Draft::user("b")
-        },
+        Draft::user("a").named(annals::model::EntryId::new("new")),
+        Draft::user("b").named(annals::model::EntryId::new("new")),
     ]);
     assert!(matches!(twice, Err(Error::Refused(_))), "{twice:?}");
     assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
@@ -884,4 +875,19 @@ fn todos_edited_at_once_are_all_kept() {
         .todos()
         .unwrap();
     assert_eq!(lists[0].1.len(), 8, "{lists:?}");
+}
+
+#[test]
+fn a_sub_agent_that_vanished_does_not_hide_its_session() {
+    let case = crate::support::case("2.1.325-s04-agent");
+    let copy = tempfile::tempdir().unwrap();
+    crate::support::copy_tree(&case.path, copy.path());
+    let store = annals::store::Store::new(vec![annals::store::Root::claude_code(copy.path())]);
+    let inventory = store.inventory();
+    let files = inventory.sessions[0].clone();
+    std::fs::remove_file(&files.agents[0].path).unwrap();
+    let session = annals::store::Session::read(files).unwrap();
+    let flaws: Vec<_> = session.flaws().map(|(_, flaw)| flaw.kind).collect();
+    assert_eq!(flaws, [annals::model::FlawKind::Unreadable]);
+    assert!(session.info(None).messages > 0);
 }
