@@ -283,3 +283,47 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
     }
     strands
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Kind, Link, Reply, Span};
+
+    fn said(number: u64, parent: Option<u64>, kind: Kind, response: Option<&str>) -> Outline {
+        let mut outline = Outline::at(Span {
+            offset: number * 100,
+            len: 100,
+            line: number,
+        });
+        let key = |number: u64| Key::of(&format!("entry {number}"));
+        outline.kind = kind;
+        outline.human = kind == Kind::User;
+        outline.key = Some(key(number));
+        outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
+        outline.reply = response.map(|response| {
+            Box::new(Reply {
+                response: Some(Key::of(response)),
+                ..Reply::default()
+            })
+        });
+        outline
+    }
+
+    #[test]
+    fn a_prompt_from_within_a_reply_leaves_the_rest_of_the_reply_on_another_branch() {
+        let log = [
+            said(1, None, Kind::User, None),
+            said(2, Some(1), Kind::Assistant, Some("reply")),
+            said(3, Some(2), Kind::Assistant, Some("reply")),
+            said(4, Some(2), Kind::User, None),
+            said(5, Some(4), Kind::Assistant, Some("other")),
+        ];
+        let tree = Tree::build(&log, Scope::Main);
+        let paths: Vec<Vec<usize>> = tree
+            .conversations
+            .iter()
+            .map(|one| tree.path(one))
+            .collect();
+        assert_eq!(paths, [vec![0, 1, 2], vec![0, 1, 3, 4]]);
+    }
+}

@@ -1,6 +1,6 @@
 //! Turns: entries that belong together, so that what is left of the graph is a tree of choices.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 
@@ -60,11 +60,13 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
         turn_of: vec![None; outlines.len()],
     };
     let mut calls: HashMap<Key, usize> = HashMap::new();
+    let asked = asked_again(outlines, links);
     for &at in &links.order {
         let Some(outline) = outlines.get(at) else {
             continue;
         };
-        let above = links.parent(at).and_then(|parent| turns.of(parent));
+        let parent = links.parent(at);
+        let above = parent.and_then(|parent| turns.of(parent));
         let joins =
             above
                 .and_then(|above| turns.turns.get(above))
@@ -72,7 +74,8 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
                     Kind::System | Kind::Other => true,
                     Kind::Assistant => {
                         let response = outline.reply.as_ref().and_then(|reply| reply.response);
-                        response.is_some() && response == turn.response
+                        let broken = parent.is_some_and(|parent| asked.contains(&parent));
+                        response.is_some() && response == turn.response && !broken
                     }
                     Kind::User => outline
                         .results
@@ -93,6 +96,23 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
     turns.arrange(outlines, links);
     turns.describe(outlines);
     turns
+}
+
+/// Lines of a reply from which a person asked something else: what the reply went on to say is
+/// another branch.
+fn asked_again(outlines: &[Outline], links: &Links) -> HashSet<usize> {
+    let human = |at: &&usize| outlines.get(**at).is_some_and(|outline| outline.human);
+    let parents = links
+        .order
+        .iter()
+        .filter(human)
+        .filter_map(|&at| links.parent(at));
+    let answers = |at: &usize| {
+        outlines
+            .get(*at)
+            .is_some_and(|outline| outline.kind == Kind::Assistant)
+    };
+    parents.filter(answers).collect()
 }
 
 impl Turns {
