@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -25,8 +26,6 @@ pub(super) struct Tail {
     pub(super) head: Head,
     /// The log is known up to here.
     pub(super) end: u64,
-    /// The file of which this is known.
-    pub(super) file: Option<(u64, u64)>,
     /// The bytes before `end`: foreign programs rewrite tails in place.
     pub(super) guard: Vec<u8>,
     /// The log's ids and which of them an entry may hang from, once someone asked.
@@ -44,7 +43,6 @@ impl Tail {
         Tail {
             head,
             end: 0,
-            file: None,
             guard: Vec::new(),
             known: None,
             live,
@@ -87,7 +85,6 @@ impl Tail {
         self.head.leaf = leaf.and_then(|leaf| leaf.id);
         self.head.anchored = window.scan.whole || window.named;
         self.end = end;
-        self.file = identity(handle);
         self.known = None;
         self.guard =
             jsonl::read_span(handle, end - end.min(GUARDED), end.min(GUARDED)).map_err(failed)?;
@@ -111,16 +108,15 @@ impl Tail {
 
     /// Up to where we know it, the log is still what it was.
     fn is_known(&self, handle: &File, end: u64) -> bool {
-        let same = self.file.is_none() || self.file == identity(handle);
-        if !same || end < self.end || end - self.end > REACH {
+        if end < self.end || end - self.end > REACH {
             return false;
         }
-        let len = self.guard.len() as u64;
-        let before = self
-            .end
-            .checked_sub(len)
-            .map(|from| jsonl::read_span(handle, from, len));
-        matches!(before, Some(Ok(bytes)) if bytes == self.guard)
+        let Some(from) = self.end.checked_sub(self.guard.len() as u64) else {
+            return false;
+        };
+        // Another file with the same end is as good: what we know of it is true.
+        let mut before = vec![0; self.guard.len()];
+        handle.read_exact_at(&mut before, from).is_ok() && before == self.guard
     }
 
     /// Follows what was added to the log, as long as it goes on where the log did before.
@@ -273,11 +269,6 @@ impl Head {
     fn takes(&self, entry: &Entry) -> bool {
         entry.id.is_some() && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
     }
-}
-
-pub(super) fn identity(handle: &File) -> Option<(u64, u64)> {
-    let id = jsonl::FileId::from(&handle.metadata().ok()?);
-    Some((id.dev, id.ino))
 }
 
 fn in_tree(entry: &Entry) -> bool {

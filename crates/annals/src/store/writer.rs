@@ -21,7 +21,7 @@ use crate::model::{
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::session::Session;
-use super::tail::{self, Tail, decode, identity};
+use super::tail::{self, Tail, decode};
 use super::{Root, Store, log};
 
 /// How a session is written.
@@ -392,7 +392,6 @@ impl SessionWriter {
                     let (lines, others) = self.split(&tail.head, plan.edits)?;
                     documents = others;
                     tail.advance(&self.root, end, &lines, plan.leaf);
-                    tail.file = identity(handle);
                     log_is = Some(tail.head.log.clone());
                     written.clone_from(&lines);
                     Ok(lines)
