@@ -130,3 +130,8 @@ pub mod store;
 pub mod tree;
 
 pub use error::{Error, Result};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

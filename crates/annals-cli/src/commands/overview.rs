@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use annals::model::Usage;
-use annals::store::{Inventory, ProjectInfo, SessionInfo, State};
+use annals::store::{Inventory, ProjectInfo, Root, SessionInfo, State};
 use anyhow::Result;
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
@@ -60,7 +60,8 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let sessions = context.sessions(&inventory);
     if context.json {
-        let document = serde_json::to_value(document(context, &inventory, &sessions))?;
+        let roots = context.store.roots().to_vec();
+        let document = document(context, &roots, &inventory, &sessions);
         context.out.json(&document)?;
     } else if sessions.is_empty() {
         nothing(context, false, "session")?;
@@ -114,15 +115,14 @@ pub(crate) fn nothing(context: &mut Context, filtered: bool, what: &str) -> Resu
 }
 
 fn document<'a>(
-    context: &'a Context,
+    context: &Context,
+    roots: &'a [Root],
     inventory: &Inventory,
-    sessions: &'a [SessionInfo],
+    sessions: &[SessionInfo],
 ) -> Document<'a> {
     let now = context.clock.now;
     Document {
-        roots: context
-            .store
-            .roots()
+        roots: roots
             .iter()
             .map(|root| RootRow {
                 layout: root.layout.name(),
