@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use annals::layout::Env;
-use annals::store::{Inventory, Root, SessionFiles, SessionInfo, Store, Target, WriteOptions};
+use annals::store::{
+    Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
+};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -155,6 +157,16 @@ impl Context {
             layout: *layout,
             path,
         })
+    }
+
+    /// Opens a session for what takes no part in its conversation, such as a title or a note: that
+    /// may go beside what another program writes.
+    pub(crate) fn annotate(&self, files: &SessionFiles) -> Result<SessionWriter> {
+        let options = WriteOptions {
+            live: true,
+            ..self.writing()
+        };
+        Ok(self.store.write(files, options)?)
     }
 
     /// Where sessions would lie if no root is named.

@@ -1,7 +1,6 @@
 //! `annals note`
 
 use annals::model::{Body, Draft, EntryId};
-use annals::store::WriteOptions;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -47,14 +46,7 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         .or_else(|| std::env::var("USER").ok())
         .filter(|name| !name.is_empty());
     let files = context.find_session(&args.session)?;
-    // A note takes no part in the conversation, so it may go beside what another program writes.
-    let writer = context.store.write(
-        &files,
-        WriteOptions {
-            live: true,
-            ..context.writing()
-        },
-    )?;
+    let writer = context.annotate(&files)?;
     let entry = writer.append(Draft::new(Body::Note {
         author: author.clone(),
         text,

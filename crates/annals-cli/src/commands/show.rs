@@ -1,21 +1,23 @@
 //! `annals show`
 
+mod page;
+
 use std::collections::HashMap;
 use std::path::Path;
 
-use annals::model::{ArtifactKind, Block, Body, Entry, Message, Role, Span};
+use annals::model::{Block, Body, Entry, Message, Role, Span};
 use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::entry::{self, EntryRow, FlawRow};
+use super::entry::{EntryRow, FlawRow};
 use super::filter::Period;
 use super::row::{ConversationRow, SessionRow, head};
 use crate::context::Context;
+use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
-use crate::render::{message, size, tool};
 
 /// Reads a session.
 #[derive(Debug, Args)]
@@ -448,7 +450,7 @@ fn print(
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
         let offset = entry.span.offset;
-        let page = page(entry, args, session, context, &mut speaker, first);
+        let page = page::page(entry, args, session, context, &mut speaker, first);
         if page.begins && !first {
             pages.push("\n".to_owned());
         }
@@ -596,164 +598,4 @@ pub(crate) fn agent_name(session: &Session, agent: &Agent) -> String {
             format!("'#{}'", at + 1)
         }
     }
-}
-
-/// An entry as people read it.
-struct Page {
-    text: String,
-    /// It has a heading of its own.
-    begins: bool,
-}
-
-/// One entry as people read it. `speaker` is who spoke before: a reply in several entries gets one
-/// heading.
-fn page(
-    entry: Entry,
-    args: &ShowArgs,
-    session: &Session,
-    context: &Context,
-    speaker: &mut Option<(Role, Option<String>)>,
-    first: bool,
-) -> Page {
-    let width = context.out.width();
-    let time = entry
-        .time
-        .map(|time| context.clock.full(time))
-        .unwrap_or_default();
-    let id = entry
-        .id
-        .as_ref()
-        .map(|id| head(id.as_str(), 8).to_owned())
-        .unwrap_or_default();
-    let message = match entry.body {
-        Body::Message(message) => message,
-        body => {
-            *speaker = None;
-            return Page {
-                text: aside(body, &time, &id, width),
-                begins: true,
-            };
-        }
-    };
-    let mut page = String::new();
-    let results_only = message
-        .blocks
-        .iter()
-        .all(|block| matches!(block, Block::ToolResult { .. }));
-    let same = (message.role, message.response.clone());
-    let result = results_only && !message.blocks.is_empty();
-    let goes_on = !first
-        && (result
-            || message.role == Role::Assistant
-                && speaker.as_ref() == Some(&same)
-                && message.response.is_some());
-    if !goes_on {
-        let role = match message.role {
-            Role::User if message.compact_summary => "summary",
-            Role::User if result => "tool",
-            Role::User if entry.sidechain && !message.meta => "task",
-            Role::User if !message.human => "client",
-            role => role.as_str(),
-        };
-        let model = message.model.clone().unwrap_or_default();
-        let extras: Vec<&str> = [model.as_str(), id.as_str()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect();
-        page.push_str(&message::heading(role, &time, &extras));
-    }
-    for block in &message.blocks {
-        if args.kind.is_none_or(|kind| is_kind(&message, block, kind)) {
-            page.push_str(&render(block, args, width));
-        }
-    }
-    if let Some(path) = &message.stored {
-        page.push_str(&stored(session, path, args, width));
-    }
-    if !results_only {
-        *speaker = Some(same);
-    }
-    Page {
-        text: page,
-        begins: !goes_on,
-    }
-}
-
-/// Output that was too long for the log: where it is, or with `--full` what it says.
-fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) -> String {
-    let name = Path::new(path).file_name();
-    let here = session.files.beside.iter().find(|file| {
-        file.artifact.kind == ArtifactKind::ToolResult && file.path.file_name() == name
-    });
-    let shown = here.map_or(Path::new(path), |file| &file.path);
-    match (here, args.full) {
-        (Some(file), true) => match std::fs::read(&file.path) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                message::tool_result(&text, false, width, usize::MAX)
-            }
-            Err(error) => {
-                let text = format!("  {}: {error}", file.path.display());
-                format!("{}\n", paint(WARNING, &text))
-            }
-        },
-        (Some(_), false) => {
-            let text = format!("  whole output (--full): {}", shown.display());
-            format!("{}\n", paint(DIM, &text))
-        }
-        (None, _) => {
-            let text = format!(
-                "  the whole output was kept in {}, which is gone",
-                shown.display()
-            );
-            format!("{}\n", paint(DIM, &text))
-        }
-    }
-}
-
-fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
-    const RESULT_LINES: usize = 12;
-    match block {
-        Block::Text(text) => message::prose(text, width),
-        Block::Thinking { text, .. } if text.is_empty() => String::new(),
-        Block::Thinking { text, .. } => message::thinking(text, width),
-        Block::ToolUse { name, input, .. } => tool::call(name, input, width),
-        Block::ToolResult {
-            output, is_error, ..
-        } => {
-            let lines = if args.full { usize::MAX } else { RESULT_LINES };
-            let mut parts = String::new();
-            for block in output {
-                parts.push_str(&match block {
-                    Block::Text(text) => message::tool_result(text, *is_error, width, lines),
-                    other => render(other, args, width),
-                });
-            }
-            parts
-        }
-        Block::Image { media_type, data } => {
-            message::image(media_type, entry::decoded_len(data) as u64)
-        }
-        Block::Opaque { kind, json } => tool::call(kind, json, width),
-        // What the library understands and we do not know yet.
-        other => tool::call(other.kind(), "null", width),
-    }
-}
-
-fn aside(body: Body, time: &str, id: &str, width: Option<usize>) -> String {
-    let kind = entry::kind(&body);
-    let label = match &body {
-        Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
-        Body::Attachment { kind, .. } if !kind.is_empty() => kind.clone(),
-        Body::Compaction { .. } => {
-            "compacted: from here on the agent sees the summary below".to_owned()
-        }
-        _ => kind.to_owned(),
-    };
-    let text = entry::text(body).filter(|text| *text != label && kind != "compaction");
-    let mut page = message::heading("system", time, &[label.as_str(), id]);
-    if let Some(text) = text {
-        page.push_str(&message::thinking(&text, width));
-    }
-    page
 }

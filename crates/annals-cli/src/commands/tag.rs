@@ -1,6 +1,6 @@
 //! `annals tag`
 
-use annals::store::{Session, WriteOptions};
+use annals::store::Session;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -49,14 +49,7 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     let files = context.find_session(&args.session)?;
     let (session, file) = (files.id.to_string(), files.main_path().to_owned());
     let tag = if tag.is_some() || args.remove {
-        // A label takes no part in the conversation, so it may go beside what another program writes.
-        let writer = context.store.write(
-            &files,
-            WriteOptions {
-                live: true,
-                ..context.writing()
-            },
-        )?;
+        let writer = context.annotate(&files)?;
         writer.tag(tag.unwrap_or_default())?;
         tag.map(str::to_owned)
     } else {

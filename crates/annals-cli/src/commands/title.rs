@@ -1,6 +1,5 @@
 //! `annals title`
 
-use annals::store::WriteOptions;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -34,14 +33,7 @@ struct Document<'a> {
 pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
     let title = input::filled(&args.title, "title")?.trim();
     let files = context.find_session(&args.session)?;
-    // A title takes no part in the conversation, so it may go beside what another program writes.
-    let writer = context.store.write(
-        &files,
-        WriteOptions {
-            live: true,
-            ..context.writing()
-        },
-    )?;
+    let writer = context.annotate(&files)?;
     writer.retitle(title)?;
     let session = files.id.as_str();
     if context.json {
