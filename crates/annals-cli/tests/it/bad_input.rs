@@ -386,3 +386,16 @@ fn a_session_that_is_being_written_is_not_deleted() {
     stage.annals(&["delete", &id, "--apply", "--live"]).fine();
     assert!(!log.exists());
 }
+
+#[test]
+fn a_file_that_may_be_no_session_is_not_written_to() {
+    let stage = Stage::empty();
+    let junk = stage.work().join("junk.jsonl");
+    for content in ["", "{\"a\":1}\n", "not even JSON"] {
+        fs::write(&junk, content).unwrap();
+        let run = stage.annals(&["append", junk.to_str().unwrap(), "-m", "hi"]);
+        assert_eq!(run.code, 2, "{run}");
+        assert!(run.err.contains("holds no message"), "{run}");
+        assert_eq!(fs::read_to_string(&junk).unwrap(), content);
+    }
+}

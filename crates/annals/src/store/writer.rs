@@ -174,6 +174,12 @@ impl Store {
         };
         let mut tail = Tail::new(head, options.live);
         log.locked(|handle| tail.find(&files.root, &file.path, handle))?;
+        if files.is_lone() && tail.head.leaf.is_none() {
+            return Err(Error::refused(format!(
+                "{} lies outside of any root and holds no message, so it may be no session at all",
+                file.path.display()
+            )));
+        }
         Ok(SessionWriter {
             root: files.root.clone(),
             options,
