@@ -2,6 +2,7 @@
 
 mod page;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use annals::model::{Block, Body, Entry, Message, Role, Span};
 use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use serde::Serialize;
+use serde::ser::SerializeSeq as _;
+use serde::{Serialize, Serializer};
 
 use super::Outcome;
 use super::entry::{EntryRow, FlawRow};
@@ -88,7 +90,7 @@ enum KindArg {
 struct Document<'a> {
     session: About<SessionRow<'a>, SessionName<'a>>,
     conversation: Option<About<ConversationRow<'a>, ConversationName>>,
-    entries: Vec<EntryRow>,
+    entries: &'a Entries<'a>,
     flaws: Vec<FlawRow<'a>>,
 }
 
@@ -113,6 +115,36 @@ struct ConversationName {
     id: String,
     session: String,
     leaf: String,
+}
+
+/// Entries that are read as they are written, so that a long session need not be held in memory.
+struct Entries<'a> {
+    session: &'a Session,
+    selection: &'a Selection,
+    /// Why reading ended early.
+    failed: RefCell<Option<annals::Error>>,
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows = serializer.serialize_seq(None)?;
+        let mut unwritten = None;
+        let read = self
+            .session
+            .each_of(self.selection.log, &self.selection.entries, |entry| {
+                unwritten = rows.serialize_element(&EntryRow::of(entry)).err();
+                Ok(unwritten.is_none())
+            });
+        if let Some(error) = unwritten {
+            return Err(error);
+        }
+        if let Err(error) = read {
+            let told = serde::ser::Error::custom(&error);
+            *self.failed.borrow_mut() = Some(error);
+            return Err(told);
+        }
+        rows.end()
+    }
 }
 
 /// What of a session is read: entries of one of its logs.
@@ -386,11 +418,11 @@ fn json(
     end_only: bool,
     context: &mut Context,
 ) -> Result<()> {
-    let mut entries = Vec::with_capacity(selection.entries.len());
-    session.each_of(selection.log, &selection.entries, |entry| {
-        entries.push(EntryRow::of(entry));
-        Ok(true)
-    })?;
+    let entries = Entries {
+        session,
+        selection,
+        failed: RefCell::new(None),
+    };
     let info = session.info(None);
     let conversations = session.conversations();
     let conversation = selection
@@ -420,11 +452,15 @@ fn json(
             About::Row(SessionRow::of(&info, context.clock.now))
         },
         conversation,
-        entries,
+        entries: &entries,
         flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
     };
-    context.out.json(&document)?;
-    Ok(())
+    let written = context.out.json(&document);
+    drop(document);
+    if let Some(error) = entries.failed.into_inner() {
+        return Err(error.into());
+    }
+    Ok(written?)
 }
 
 fn print(

@@ -8,7 +8,7 @@
 //! that belongs to another program. The directory is there anyway and is never unlinked by us.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
@@ -68,9 +68,23 @@ pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()>
 ///
 /// It appears with its content: a crash cannot leave an empty or half-written one behind.
 pub fn create_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    create_with(path, |put| put(bytes))
+}
+
+/// Like [`create_new`], for content that is handed over piece by piece.
+pub fn create_with(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+) -> Result<()> {
     let dir = open_dir(path)?;
     let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
-    let temp = write_temp(path, bytes, None)?;
+    let failed = |source| unwritten(path, source);
+    let temp = make_temp(path).map_err(failed)?;
+    let mut buffer = BufWriter::new(temp.as_file());
+    fill(&mut |bytes| buffer.write_all(bytes).map_err(failed))?;
+    buffer.flush().map_err(failed)?;
+    drop(buffer);
+    temp.as_file().sync_all().map_err(failed)?;
     temp.persist_noclobber(path)
         .map_err(|e| Error::io("create", path, e.error))?;
     dir.sync_all()

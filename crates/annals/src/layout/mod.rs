@@ -137,6 +137,8 @@ pub struct Graft<'a> {
     pub id: &'a EntryId,
     /// What it hangs from in the fork.
     pub parent: Parent<'a>,
+    /// A later time than its own, where a reader would otherwise go on from another entry.
+    pub time: Option<Timestamp>,
 }
 
 /// What a copied record hangs from.

@@ -16,7 +16,7 @@ use crate::json;
 use crate::jsonl::{self, Create, Durability, Log, Options};
 use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer};
 use crate::model::{
-    AgentId, Artifact, Body, Draft, Entry, EntryId, Kind, SessionId, TitleSource, Todo,
+    AgentId, Artifact, Body, Draft, Entry, EntryId, Kind, Outline, SessionId, TitleSource, Todo,
 };
 
 use super::inventory::{FoundFile, SessionFiles};
@@ -206,71 +206,99 @@ impl Store {
             .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
         let from = &session.files.id;
         let mut reader = log::Reader::open(root, file)?;
-        let mut bytes = Vec::new();
-        let mut parent: Option<EntryId> = None;
-        for outline in path.iter().filter_map(|&at| scan.outlines.get(at)) {
-            let Some(id) = outline.id() else { continue };
-            let (record, _) = reader.record(outline)?;
-            // A compaction begins a chain of its own; everything else hangs from what comes before.
-            let parent_is = match &parent {
-                None => Parent::None,
-                Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
-                Some(above) => Parent::Entry(above),
-            };
-            let graft = Graft {
-                from,
-                to: &to,
-                id: &id,
-                parent: parent_is,
-            };
-            bytes.extend(writer.transplant(&record, &graft)?);
-            bytes.push(b'\n');
-            parent = Some(id);
-        }
-        if bytes.is_empty() {
+        let copied: Vec<(&Outline, EntryId)> = path
+            .iter()
+            .filter_map(|&at| scan.outlines.get(at))
+            .filter_map(|outline| Some((outline, outline.id()?)))
+            .collect();
+        let Some((last, leaf)) = copied.last() else {
             return Err(Error::refused("there are no messages to fork"));
-        }
+        };
+        // Some readers go on at the newest entry, so the last must be it.
+        let newest = copied
+            .iter()
+            .rev()
+            .skip(1)
+            .filter_map(|(outline, _)| outline.time)
+            .max();
+        let late = newest.filter(|newest| last.time.is_none_or(|time| time <= *newest));
+        let millisecond = jiff::SignedDuration::from_millis(1);
+        let late = late.and_then(|newest| newest.checked_add(millisecond).ok());
         let artifact = Artifact {
             session: Some(to.clone()),
             ..file.artifact.clone()
         };
-        if let Some(title) = title {
-            let draft = Draft::new(Body::Title {
-                text: title.to_owned(),
-                source: TitleSource::Custom,
-            });
-            let head = Head {
-                session: to.clone(),
-                agent: None,
-                log: artifact.clone(),
-                leaf: parent,
-                time: None,
-                cwd: None,
-                git_branch: None,
-                version: None,
-                prompt: None,
-                anchored: true,
-                beside: Vec::new(),
-            };
-            let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
-            for edit in plan.edits {
-                if let Edit::Append { lines, .. } = edit {
-                    lines.iter().for_each(|line| {
-                        bytes.extend(line);
-                        bytes.push(b'\n');
-                    });
-                }
-            }
-        }
         let path = match file.artifact.folder {
             Some(_) => root.locate(&artifact)?,
             // A log outside of any tree is forked beside itself.
             None => file.path.with_file_name(format!("{to}.jsonl")),
         };
+        let title = title
+            .map(|title| titled(writer, &artifact, &to, title))
+            .transpose()?;
         root.guard(&path)?;
-        jsonl::create_new(&path, &bytes)?;
+        jsonl::create_with(&path, |put| {
+            let mut parent: Option<&EntryId> = None;
+            for (outline, id) in &copied {
+                let (record, _) = reader.record(outline)?;
+                // A compaction begins a chain of its own; everything else hangs from what comes
+                // before.
+                let parent_is = match parent {
+                    None => Parent::None,
+                    Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
+                    Some(above) => Parent::Entry(above),
+                };
+                let graft = Graft {
+                    from,
+                    to: &to,
+                    id,
+                    parent: parent_is,
+                    time: late.filter(|_| id == leaf),
+                };
+                put(&writer.transplant(&record, &graft)?)?;
+                put(b"\n")?;
+                parent = Some(id);
+            }
+            for line in title.iter().flatten() {
+                put(line)?;
+                put(b"\n")?;
+            }
+            Ok(())
+        })?;
         Ok(path)
     }
+}
+
+/// The lines that give a new session its title.
+fn titled(
+    writer: &dyn Writer,
+    log: &Artifact,
+    session: &SessionId,
+    title: &str,
+) -> Result<Vec<Vec<u8>>> {
+    let draft = Draft::new(Body::Title {
+        text: title.to_owned(),
+        source: TitleSource::Custom,
+    });
+    let head = Head {
+        session: session.clone(),
+        agent: None,
+        log: log.clone(),
+        leaf: None,
+        time: None,
+        cwd: None,
+        git_branch: None,
+        version: None,
+        prompt: None,
+        anchored: true,
+        beside: Vec::new(),
+    };
+    let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
+    let lines = plan.edits.into_iter().filter_map(|edit| match edit {
+        Edit::Append { lines, .. } => Some(lines),
+        _ => None,
+    });
+    Ok(lines.flatten().collect())
 }
 
 impl SessionWriter {

@@ -705,6 +705,7 @@ fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
         to: &to,
         id: &id,
         parent: Parent::None,
+        time: None,
     };
     let transplant = |record: &[u8]| writer.unwrap().transplant(record, &graft);
     let record = br#"{"parentUuid":"gone","logicalParentUuid":"gone too","isSidechain":true,"type":"user","uuid":"u","message":{"content":"\ud83d"},"n":1e999}"#;
@@ -890,4 +891,31 @@ fn a_sub_agent_that_vanished_does_not_hide_its_session() {
     let flaws: Vec<_> = session.flaws().map(|(_, flaw)| flaw.kind).collect();
     assert_eq!(flaws, [annals::model::FlawKind::Unreadable]);
     assert!(session.info(None).messages > 0);
+}
+
+#[test]
+fn the_last_entry_of_a_fork_is_its_newest() {
+    let fresh = fresh();
+    let time = |second: i64| Timestamp::from_second(1_700_000_000 + second).unwrap();
+    fresh
+        .writer
+        .append(Draft::user("late").at(time(90)))
+        .unwrap();
+    let last = fresh
+        .writer
+        .append(Draft::user("early").at(time(10)))
+        .unwrap();
+    let fork = fresh
+        .store
+        .fork_at(&fresh.read(), last.id.unwrap().as_str())
+        .unwrap();
+    let forked = fresh.store.session(fork.as_str()).unwrap();
+    let times: Vec<_> = forked
+        .last_messages(2)
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.time.unwrap())
+        .collect();
+    assert!(times[1] > times[0], "{times:?}");
+    assert_eq!(times[0], time(90));
 }

@@ -109,6 +109,8 @@ impl Writer for ClaudeCode {
         if graft.parent == Parent::None && line.logical_parent.filled().is_some() {
             members.push(("logicalParentUuid", "null"));
         }
+        let time = graft.time.map(|time| json::quote(&spell(time)));
+        members.extend(time.as_deref().map(|time| ("timestamp", time)));
         // The client skips side chains, and here it is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
         json::set_members(record, &members).ok_or_else(unreadable)
