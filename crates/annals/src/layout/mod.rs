@@ -53,6 +53,9 @@ pub trait Layout: Sync {
     /// Several directories may share one, so a folder is never decoded.
     fn folder(&self, directory: &str) -> Option<String>;
 
+    /// After how many days its own program deletes sessions, unless its settings say otherwise.
+    fn keep_days(&self) -> Option<u64>;
+
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
 

@@ -15,9 +15,6 @@ use crate::tree::{Title, Titles};
 use super::log::Opening;
 use super::session::Session;
 
-/// How long Claude Code and its kin keep sessions unless told otherwise.
-const KEEP_DAYS: u64 = 30;
-
 /// What lists say about a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -341,13 +338,13 @@ impl Draft {
 
     pub(super) fn finish(&self, keep_days: Option<u64>) -> SessionInfo {
         let mut info = self.info.clone();
-        let keep = keep_days.unwrap_or(KEEP_DAYS).min(36_500) as i64;
+        let keep = keep_days.or_else(|| self.layout.keep_days());
+        let keep = keep.map(|days| SignedDuration::from_hours(days.min(36_500) as i64 * 24));
         // The agents' own clean-up goes by the file's time, not by its entries.
-        info.expires = self.modified.and_then(|modified| {
-            modified
-                .checked_add(SignedDuration::from_hours(keep * 24))
-                .ok()
-        });
+        info.expires = self
+            .modified
+            .zip(keep)
+            .and_then(|(modified, keep)| modified.checked_add(keep).ok());
         info
     }
 }

@@ -89,6 +89,10 @@ impl Layout for ClaudeCode {
         Some(encode_path(directory))
     }
 
+    fn keep_days(&self) -> Option<u64> {
+        Some(30)
+    }
+
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
