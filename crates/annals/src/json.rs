@@ -167,16 +167,16 @@ macro_rules! object {
             }
 
             impl<$lt> $crate::json::fast::Fast<$lt> for $name<$lt> {
-                fn fast(cursor: &mut $crate::json::fast::Cursor<$lt>) -> Option<Self> {
+                fn fast(walk: &mut $crate::json::fast::Walk<$lt>) -> Option<Self> {
                     let mut object = $name::default();
-                    if cursor.peek()? != b'{' {
-                        cursor.skip_other()?;
+                    if walk.peek()? != b'{' {
+                        walk.skip_other()?;
                         return Some(object);
                     }
-                    cursor.object(|key, cursor| {
+                    walk.object(|key, walk| {
                         match key {
-                            $($key => object.$field = $crate::json::fast::Fast::fast(cursor)?,)+
-                            key => cursor.skip_unknown(key)?,
+                            $($key => object.$field = $crate::json::fast::Fast::fast(walk)?,)+
+                            key => walk.skip_unknown(key)?,
                         }
                         Some(())
                     })?;

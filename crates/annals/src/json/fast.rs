@@ -14,51 +14,51 @@ const DEEPEST: u32 = 120;
 
 /// Reads a whole text; `None` gives up.
 pub(crate) fn read<'a, T: Fast<'a>>(text: &'a str) -> Option<T> {
-    let mut cursor = Cursor { text, at: 0 };
-    cursor.space();
-    let value = T::fast(&mut cursor)?;
-    cursor.space();
-    (cursor.at == text.len()).then_some(value)
+    let mut walk = Walk { text, at: 0 };
+    walk.space();
+    let value = T::fast(&mut walk)?;
+    walk.space();
+    (walk.at == text.len()).then_some(value)
 }
 
-/// What can be read fast. The cursor stands on the value's first byte and ends after its last.
+/// What can be read fast. The walk stands on the value's first byte and ends after its last.
 pub(crate) trait Fast<'a>: Sized {
     /// Reads a value; `None` gives up.
-    fn fast(cursor: &mut Cursor<'a>) -> Option<Self>;
+    fn fast(walk: &mut Walk<'a>) -> Option<Self>;
 }
 
 impl<'a> Fast<'a> for Raw<'a> {
-    fn fast(cursor: &mut Cursor<'a>) -> Option<Self> {
-        let start = cursor.at;
-        cursor.skip()?;
-        Some(Raw(Some(cursor.text.get(start..cursor.at)?)))
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        let start = walk.at;
+        walk.skip()?;
+        Some(Raw(Some(walk.text.get(start..walk.at)?)))
     }
 }
 
 impl<'a> Fast<'a> for Text<'a> {
-    fn fast(cursor: &mut Cursor<'a>) -> Option<Self> {
-        if cursor.peek()? != b'"' {
-            cursor.skip()?;
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        if walk.peek()? != b'"' {
+            walk.skip()?;
             return Some(Text(None));
         }
-        cursor.string().map(|raw| Text(string(raw)))
+        walk.string().map(|raw| Text(string(raw)))
     }
 }
 
 impl<'a> Fast<'a> for Flag {
-    fn fast(cursor: &mut Cursor<'a>) -> Option<Self> {
-        Raw::fast(cursor).map(|raw| Flag(raw.0 == Some("true")))
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        Raw::fast(walk).map(|raw| Flag(raw.0 == Some("true")))
     }
 }
 
 /// A place in a text.
 #[derive(Debug)]
-pub(crate) struct Cursor<'a> {
+pub(crate) struct Walk<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> Walk<'a> {
     /// The byte here.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()

@@ -326,7 +326,7 @@ mod content {
     use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
     use super::{is_client_text, opening};
-    use crate::json::fast::{Cursor, Fast};
+    use crate::json::fast::{Fast, Walk};
     use crate::json::{Raw, Text, object};
     use crate::model::{Delegation, Key};
 
@@ -410,15 +410,15 @@ mod content {
     }
 
     impl<'a> Fast<'a> for Content {
-        fn fast(cursor: &mut Cursor<'a>) -> Option<Self> {
+        fn fast(walk: &mut Walk<'a>) -> Option<Self> {
             let mut content = Content::default();
-            match cursor.peek()? {
-                b'"' => return Text::fast(cursor)?.get().map(Content::of_text),
-                b'[' => cursor.array(|cursor| {
-                    content.add(&Part::fast(cursor)?);
+            match walk.peek()? {
+                b'"' => return Text::fast(walk)?.get().map(Content::of_text),
+                b'[' => walk.array(|walk| {
+                    content.add(&Part::fast(walk)?);
                     Some(())
                 })?,
-                _ => cursor.skip_other()?,
+                _ => walk.skip_other()?,
             }
             Some(content)
         }
