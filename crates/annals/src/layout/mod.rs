@@ -5,6 +5,8 @@
 //! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
 
 mod claude_code;
+mod content;
+mod field;
 mod record;
 
 use std::collections::BTreeMap;

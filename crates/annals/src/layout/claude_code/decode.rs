@@ -1,41 +1,20 @@
 //! The full depth: everything an entry says.
 
-use crate::json::{Flag, Pairs, Raw, Text, object};
+use crate::json::{Pairs, Raw, Text, object};
+use crate::layout::content::blocks;
+use crate::layout::field::{timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
-    Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role,
-    TitleSource,
+    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role, TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, is_record, timestamp, usage};
+use super::line::{Line, Lines, is_error_summary, is_record};
 
 object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
 }
 object! {
     struct WholeMessage<'a> { "content" => content: Raw<'a>, }
-}
-object! {
-    struct Part<'a> {
-        "type" => kind: Text<'a>,
-        "text" => text: Text<'a>,
-        "thinking" => thinking: Text<'a>,
-        "signature" => signature: Text<'a>,
-        "id" => id: Text<'a>,
-        "name" => name: Text<'a>,
-        "input" => input: Raw<'a>,
-        "tool_use_id" => answers: Text<'a>,
-        "content" => content: Raw<'a>,
-        "is_error" => is_error: Flag,
-        "source" => source: Source<'a>,
-    }
-}
-object! {
-    struct Source<'a> {
-        "media_type" => media_type: Text<'a>,
-        "data" => data: Text<'a>,
-        "url" => url: Text<'a>,
-    }
 }
 object! {
     struct Attached<'a> {
@@ -231,67 +210,6 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
         spawned: line.spawned(),
         stored: line.outcome().stored.owned(),
     }
-}
-
-/// A message's content: a string is one text block.
-fn blocks(content: Raw<'_>) -> Vec<Block> {
-    match content.text() {
-        Some(text) => vec![Block::Text(text.into_owned())],
-        None => content.list().into_iter().map(block).collect(),
-    }
-}
-
-fn block(raw: Raw<'_>) -> Block {
-    let part: Part<'_> = raw.read();
-    let owned = |text: &Text<'_>| text.or_empty().to_owned();
-    match part.kind.or_empty() {
-        "text" => Block::Text(owned(&part.text)),
-        "thinking" => Block::Thinking {
-            text: owned(&part.thinking),
-            signature: part.signature.owned(),
-        },
-        "tool_use" => Block::ToolUse {
-            id: owned(&part.id),
-            name: owned(&part.name),
-            input: part.input.0.unwrap_or("null").to_owned(),
-        },
-        "tool_result" => Block::ToolResult {
-            call: owned(&part.answers),
-            output: outputs(part.content),
-            is_error: part.is_error.0,
-        },
-        "image" => Block::Image {
-            media_type: owned(&part.source.media_type),
-            data: part
-                .source
-                .data
-                .owned()
-                .or(part.source.url.owned())
-                .unwrap_or_default(),
-        },
-        kind => Block::Opaque {
-            kind: kind.to_owned(),
-            json: raw.0.unwrap_or("null").to_owned(),
-        },
-    }
-}
-
-/// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
-fn outputs(content: Raw<'_>) -> Vec<Block> {
-    if let Some(text) = content.text() {
-        return vec![Block::Text(text.into_owned())];
-    }
-    let flat = |raw: Raw<'_>| {
-        let part: Part<'_> = raw.read();
-        match part.kind.or_empty() {
-            "tool_result" => Block::Opaque {
-                kind: "tool_result".to_owned(),
-                json: raw.0.unwrap_or("null").to_owned(),
-            },
-            _ => block(raw),
-        }
-    };
-    content.list().into_iter().map(flat).collect()
 }
 
 fn snapshot(line: &Line<'_>) -> FileChange {

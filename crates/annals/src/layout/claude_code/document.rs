@@ -6,7 +6,8 @@ use crate::model::{
     ArtifactKind, Body, Entry, Fact, FlawKind, Outline, Place, TitleSource, Todo, TodoStatus,
 };
 
-use super::line::{opening, timestamp};
+use crate::layout::content::opening;
+use crate::layout::field::timestamp;
 
 object! {
     struct Item<'a> {

@@ -4,9 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::error::{Error, Result};
-use crate::json;
-use crate::model::{Block, Role, Usage};
+use crate::layout::field::Spent;
 
 /// The members of a line, in the client's order.
 #[derive(Serialize)]
@@ -76,50 +74,7 @@ pub(super) struct Said<'a> {
 pub(super) struct Stop<'a> {
     pub(super) stop_reason: Option<&'a str>,
     pub(super) stop_sequence: (),
-    pub(super) usage: Tokens,
-}
-
-#[derive(Serialize)]
-pub(super) struct Tokens {
-    pub(super) input_tokens: u64,
-    pub(super) cache_creation_input_tokens: u64,
-    pub(super) cache_read_input_tokens: u64,
-    pub(super) cache_creation: CacheWrites,
-    pub(super) output_tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) server_tool_use: Option<Server>,
-    pub(super) service_tier: &'static str,
-}
-
-#[derive(Serialize)]
-pub(super) struct CacheWrites {
-    pub(super) ephemeral_5m_input_tokens: u64,
-    pub(super) ephemeral_1h_input_tokens: u64,
-}
-
-#[derive(Serialize)]
-pub(super) struct Server {
-    pub(super) web_search_requests: u64,
-}
-
-impl Tokens {
-    pub(super) fn of(usage: &Usage) -> Self {
-        let searches = usage.web_searches;
-        Tokens {
-            input_tokens: usage.input,
-            cache_creation_input_tokens: usage.cache_write_5m.saturating_add(usage.cache_write_1h),
-            cache_read_input_tokens: usage.cache_read,
-            cache_creation: CacheWrites {
-                ephemeral_5m_input_tokens: usage.cache_write_5m,
-                ephemeral_1h_input_tokens: usage.cache_write_1h,
-            },
-            output_tokens: usage.output,
-            server_tool_use: (searches > 0).then_some(Server {
-                web_search_requests: searches,
-            }),
-            service_tier: "standard",
-        }
-    }
+    pub(super) usage: Spent,
 }
 
 #[derive(Serialize)]
@@ -207,77 +162,4 @@ impl<'a> Aside<'a> {
         self.tag = Some(text);
         self
     }
-}
-
-/// A prompt is written as a string, anything else as blocks.
-pub(super) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
-    let json = match blocks {
-        [Block::Text(text)] if role == Role::User => json::quote(text),
-        blocks => blocks_json(blocks)?,
-    };
-    raw(json)
-}
-
-fn blocks_json(blocks: &[Block]) -> Result<String> {
-    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
-    Ok(format!("[{}]", parts.join(",")))
-}
-
-fn block_json(block: &Block) -> Result<String> {
-    let quote = |text: &str| json::quote(text);
-    Ok(match block {
-        Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-        Block::Thinking { text, signature } => format!(
-            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
-            quote(text),
-            quote(signature.as_deref().unwrap_or_default())
-        ),
-        Block::ToolUse { id, name, input } => format!(
-            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
-            quote(id),
-            quote(name),
-            one_line(input)?
-        ),
-        Block::ToolResult {
-            call,
-            output,
-            is_error,
-        } => {
-            let output = match output.as_slice() {
-                [Block::Text(text)] => quote(text),
-                blocks => {
-                    let mut parts = Vec::new();
-                    for block in blocks {
-                        if matches!(block, Block::ToolResult { .. }) {
-                            return Err(Error::refused("a tool result cannot hold a tool result"));
-                        }
-                        parts.push(block_json(block)?);
-                    }
-                    format!("[{}]", parts.join(","))
-                }
-            };
-            let error = if *is_error { r#","is_error":true"# } else { "" };
-            format!(
-                r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
-                quote(call)
-            )
-        }
-        Block::Image { media_type, data } => format!(
-            r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
-            quote(media_type),
-            quote(data)
-        ),
-        Block::Opaque { json, .. } => one_line(json)?,
-    })
-}
-
-/// Given JSON on one line. White space between tokens is all that a line break can be in it.
-fn one_line(json: &str) -> Result<String> {
-    serde_json::from_str::<serde::de::IgnoredAny>(json)
-        .map_err(|error| Error::refused(format!("a block's JSON is broken: {error}")))?;
-    Ok(json.trim().replace(['\n', '\r'], " "))
-}
-
-fn raw(json: String) -> Result<Box<RawValue>> {
-    RawValue::from_string(json).map_err(|error| Error::refused(error.to_string()))
 }

@@ -1,13 +1,15 @@
 //! The shallow depth: links, counts and short texts.
 
 use crate::json::{Text, fast, object};
+use crate::layout::content::opening;
+use crate::layout::field;
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
 };
 
 use super::decode;
-use super::line::{Line, Lines, is_error_summary, is_record, opening};
+use super::line::{Line, Lines, is_error_summary, is_record};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -90,7 +92,7 @@ impl Lines {
                 let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
                 outline.facts.extend(delegations);
                 let usage;
-                (usage, bad_usage) = super::line::usage(line.message.usage);
+                (usage, bad_usage) = field::usage(line.message.usage);
                 outline.reply = Some(Box::new(Reply {
                     response: self.response(line),
                     model: line

@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::json;
+use crate::layout::content::content;
+use crate::layout::field::Spent;
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
 };
@@ -18,9 +20,7 @@ use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
 };
 
-use super::form::{
-    Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, Tokens, Written, content,
-};
+use super::form::{Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, Written};
 use super::line::{Line, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
 
@@ -262,7 +262,7 @@ impl Pen<'_, '_> {
                         .as_deref()
                         .or_else(|| stop_reason(message)),
                     stop_sequence: (),
-                    usage: Tokens::of(&message.usage.unwrap_or_default()),
+                    usage: Spent::of(&message.usage.unwrap_or_default()),
                 }),
             }),
             request: message.request.as_deref(),

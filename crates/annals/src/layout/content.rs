@@ -1,0 +1,342 @@
+//! A message's content: a string, or blocks in the words of the model's interface.
+//!
+//! Several layouts keep messages this way, so this is one place for reading it at both depths and
+//! for writing it.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::json::fast::{Fast, Walk};
+use crate::json::{self, Flag, Raw, Text, object};
+use crate::model::{Block, Delegation, Key, Role};
+
+object! {
+    struct Part<'a> {
+        "type" => kind: Text<'a>,
+        "text" => text: Text<'a>,
+        "thinking" => thinking: Text<'a>,
+        "signature" => signature: Text<'a>,
+        "id" => id: Text<'a>,
+        "name" => name: Text<'a>,
+        "input" => input: Raw<'a>,
+        "tool_use_id" => answers: Text<'a>,
+        "content" => content: Raw<'a>,
+        "is_error" => is_error: Flag,
+        "source" => source: Source<'a>,
+    }
+}
+
+object! {
+    struct Source<'a> {
+        "media_type" => media_type: Text<'a>,
+        "data" => data: Text<'a>,
+        "url" => url: Text<'a>,
+    }
+}
+
+object! {
+    struct Glimpse<'a> {
+        "type" => kind: Text<'a>,
+        "id" => id: Text<'a>,
+        "name" => name: Text<'a>,
+        "input" => input: Raw<'a>,
+        "tool_use_id" => answers: Text<'a>,
+        "text" => text: Raw<'a>,
+    }
+}
+
+object! {
+    struct Task<'a> {
+        "prompt" => prompt: Text<'a>,
+        "subagent_type" => kind: Text<'a>,
+        "description" => description: Text<'a>,
+    }
+}
+
+/// No one hands a sub-agent more text than this.
+const LONGEST_TASK: usize = 100_000;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    /// How a person's text begins, if there is any.
+    pub(crate) prompt: Option<Box<str>>,
+    /// The tool calls made.
+    pub(crate) calls: Vec<Key>,
+    /// The tool calls answered.
+    pub(crate) answers: Vec<Key>,
+    /// There are tool results.
+    pub(crate) results: bool,
+    /// The whole text, by which a sub-agent's first message finds the call it came from.
+    pub(crate) asked: Option<Box<str>>,
+    /// Calls that hand a prompt to a sub-agent.
+    pub(crate) delegations: Vec<Delegation>,
+}
+
+impl Content {
+    fn of_text(text: &str) -> Self {
+        let prompt = (!is_client_text(text)).then(|| opening(text));
+        let asked = (text.len() < LONGEST_TASK).then(|| text.into());
+        Content {
+            prompt,
+            asked,
+            ..Content::default()
+        }
+    }
+
+    fn add(&mut self, part: &Glimpse<'_>) {
+        match part.kind.get() {
+            Some("text") if self.prompt.is_none() => {
+                let text = part.text.text().filter(|text| !is_client_text(text));
+                self.prompt = text.as_deref().map(opening);
+            }
+            Some("tool_use") => {
+                let Some(call) = part.id.filled().map(Key::of) else {
+                    return;
+                };
+                self.calls.push(call);
+                if matches!(part.name.get(), Some("Task" | "Agent")) {
+                    let task: Task<'_> = part.input.read();
+                    self.delegations.push(Delegation {
+                        call,
+                        prompt: task.prompt.filled().map(Key::of),
+                        kind: task.kind.filled().map(opening),
+                        description: task.description.filled().map(opening),
+                    });
+                }
+            }
+            Some("tool_result") => {
+                self.results = true;
+                self.answers.extend(part.answers.filled().map(Key::of));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Fast<'a> for Content {
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        let mut content = Content::default();
+        match walk.peek()? {
+            b'"' => return Text::fast(walk)?.get().map(Content::of_text),
+            b'[' => walk.array(|walk| {
+                content.add(&Glimpse::fast(walk)?);
+                Some(())
+            })?,
+            _ => walk.skip_other()?,
+        }
+        Some(content)
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Parts)
+    }
+}
+
+struct Parts;
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text or blocks")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<Content, E> {
+        Ok(Content::of_text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> std::result::Result<Content, A::Error> {
+        let mut content = Content::default();
+        while let Some(part) = parts.next_element::<Glimpse<'de>>()? {
+            content.add(&part);
+        }
+        Ok(content)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Content, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Content::default())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, _: bool) -> std::result::Result<Content, E> {
+        Ok(Content::default())
+    }
+    fn visit_i64<E: serde::de::Error>(self, _: i64) -> std::result::Result<Content, E> {
+        Ok(Content::default())
+    }
+    fn visit_u64<E: serde::de::Error>(self, _: u64) -> std::result::Result<Content, E> {
+        Ok(Content::default())
+    }
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> std::result::Result<Content, E> {
+        Ok(Content::default())
+    }
+    fn visit_unit<E: serde::de::Error>(self) -> std::result::Result<Content, E> {
+        Ok(Content::default())
+    }
+}
+
+/// Texts that the client itself puts in the user's place.
+pub(crate) fn is_client_text(text: &str) -> bool {
+    const OPENINGS: [&str; 9] = [
+        "<command-name>",
+        "<command-message>",
+        "<command-args>",
+        "<local-command-",
+        "Caveat:",
+        "<system-reminder>",
+        "<ide_opened_file>",
+        "<ide_selection>",
+        "[Request interrupted by user",
+    ];
+    let text = text.trim_start();
+    text.is_empty() || OPENINGS.iter().any(|opening| text.starts_with(opening))
+}
+
+/// The leading characters that titles are made of.
+pub(crate) fn opening(text: &str) -> Box<str> {
+    const LONGEST: usize = 200;
+    let end = text
+        .char_indices()
+        .nth(LONGEST)
+        .map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or(text).into()
+}
+
+/// A message's content: a string is one text block.
+pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
+    match content.text() {
+        Some(text) => vec![Block::Text(text.into_owned())],
+        None => content.list().into_iter().map(block).collect(),
+    }
+}
+
+fn block(raw: Raw<'_>) -> Block {
+    let part: Part<'_> = raw.read();
+    let owned = |text: &Text<'_>| text.or_empty().to_owned();
+    match part.kind.or_empty() {
+        "text" => Block::Text(owned(&part.text)),
+        "thinking" => Block::Thinking {
+            text: owned(&part.thinking),
+            signature: part.signature.owned(),
+        },
+        "tool_use" => Block::ToolUse {
+            id: owned(&part.id),
+            name: owned(&part.name),
+            input: part.input.0.unwrap_or("null").to_owned(),
+        },
+        "tool_result" => Block::ToolResult {
+            call: owned(&part.answers),
+            output: outputs(part.content),
+            is_error: part.is_error.0,
+        },
+        "image" => Block::Image {
+            media_type: owned(&part.source.media_type),
+            data: part
+                .source
+                .data
+                .owned()
+                .or(part.source.url.owned())
+                .unwrap_or_default(),
+        },
+        kind => Block::Opaque {
+            kind: kind.to_owned(),
+            json: raw.0.unwrap_or("null").to_owned(),
+        },
+    }
+}
+
+/// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
+fn outputs(content: Raw<'_>) -> Vec<Block> {
+    if let Some(text) = content.text() {
+        return vec![Block::Text(text.into_owned())];
+    }
+    let flat = |raw: Raw<'_>| {
+        let part: Part<'_> = raw.read();
+        match part.kind.or_empty() {
+            "tool_result" => Block::Opaque {
+                kind: "tool_result".to_owned(),
+                json: raw.0.unwrap_or("null").to_owned(),
+            },
+            _ => block(raw),
+        }
+    };
+    content.list().into_iter().map(flat).collect()
+}
+
+/// A prompt is written as a string, anything else as blocks.
+pub(crate) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
+    let json = match blocks {
+        [Block::Text(text)] if role == Role::User => json::quote(text),
+        blocks => blocks_json(blocks)?,
+    };
+    raw(json)
+}
+
+pub(crate) fn blocks_json(blocks: &[Block]) -> Result<String> {
+    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
+    Ok(format!("[{}]", parts.join(",")))
+}
+
+fn block_json(block: &Block) -> Result<String> {
+    let quote = |text: &str| json::quote(text);
+    Ok(match block {
+        Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
+        Block::Thinking { text, signature } => format!(
+            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
+            quote(text),
+            quote(signature.as_deref().unwrap_or_default())
+        ),
+        Block::ToolUse { id, name, input } => format!(
+            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
+            quote(id),
+            quote(name),
+            one_line(input)?
+        ),
+        Block::ToolResult {
+            call,
+            output,
+            is_error,
+        } => {
+            let output = match output.as_slice() {
+                [Block::Text(text)] => quote(text),
+                blocks => {
+                    let mut parts = Vec::new();
+                    for block in blocks {
+                        if matches!(block, Block::ToolResult { .. }) {
+                            return Err(Error::refused("a tool result cannot hold a tool result"));
+                        }
+                        parts.push(block_json(block)?);
+                    }
+                    format!("[{}]", parts.join(","))
+                }
+            };
+            let error = if *is_error { r#","is_error":true"# } else { "" };
+            format!(
+                r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
+                quote(call)
+            )
+        }
+        Block::Image { media_type, data } => format!(
+            r#"{{"type":"image","source":{{"type":"base64","media_type":{},"data":{}}}}}"#,
+            quote(media_type),
+            quote(data)
+        ),
+        Block::Opaque { json, .. } => one_line(json)?,
+    })
+}
+
+/// Given JSON on one line. White space between tokens is all that a line break can be in it.
+pub(crate) fn one_line(json: &str) -> Result<String> {
+    serde_json::from_str::<serde::de::IgnoredAny>(json)
+        .map_err(|error| Error::refused(format!("a block's JSON is broken: {error}")))?;
+    Ok(json.trim().replace(['\n', '\r'], " "))
+}
+
+pub(crate) fn raw(json: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(json).map_err(|error| Error::refused(error.to_string()))
+}

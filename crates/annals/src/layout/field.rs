@@ -1,0 +1,130 @@
+//! Members that several layouts spell alike: times and token counts.
+
+use jiff::Timestamp;
+
+use serde::Serialize;
+
+use crate::json::{Raw, object};
+use crate::model::Usage;
+
+object! {
+    struct Tokens<'a> {
+        "input_tokens" => input: Raw<'a>,
+        "output_tokens" => output: Raw<'a>,
+        "cache_read_input_tokens" => cache_read: Raw<'a>,
+        "cache_creation_input_tokens" => cache_write: Raw<'a>,
+        "cache_creation" => split: Split<'a>,
+        "server_tool_use" => server: Server<'a>,
+    }
+}
+
+object! {
+    struct Split<'a> {
+        "ephemeral_5m_input_tokens" => five_minutes: Raw<'a>,
+        "ephemeral_1h_input_tokens" => one_hour: Raw<'a>,
+    }
+}
+
+object! {
+    struct Server<'a> {
+        "web_search_requests" => web_searches: Raw<'a>,
+    }
+}
+
+/// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
+pub(crate) fn usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
+    if raw.is_some() && !raw.0.is_some_and(|raw| raw.starts_with('{')) {
+        return (None, Some(format!("usage is {}", shown(raw))));
+    }
+    let tokens: Tokens<'_> = raw.read();
+    let mut faults: Vec<String> = Vec::new();
+    let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
+        Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
+        _ => {
+            faults.push(format!("{name} is {}", shown(raw)));
+            None
+        }
+    };
+    let input = count("input_tokens", tokens.input);
+    let output = count("output_tokens", tokens.output);
+    let read = count("cache_read_input_tokens", tokens.cache_read);
+    let write = count("cache_creation_input_tokens", tokens.cache_write);
+    let short = count("ephemeral_5m_input_tokens", tokens.split.five_minutes);
+    let long = count("ephemeral_1h_input_tokens", tokens.split.one_hour);
+    let searches = count("web_search_requests", tokens.server.web_searches);
+    let fault = (!faults.is_empty()).then(|| faults.join("; "));
+    let counts = [input, output, read, write, short, long, searches];
+    if counts.iter().all(Option::is_none) {
+        return (None, fault);
+    }
+    let (short, long) = match (short.unwrap_or_default(), long.unwrap_or_default()) {
+        // Old lines do not split: all cache writes lived for five minutes then.
+        (0, 0) => (write.unwrap_or_default(), 0),
+        split => split,
+    };
+    let usage = Usage {
+        input: input.unwrap_or_default(),
+        output: output.unwrap_or_default(),
+        cache_write_5m: short,
+        cache_write_1h: long,
+        cache_read: read.unwrap_or_default(),
+        web_searches: searches.unwrap_or_default(),
+    };
+    (Some(usage), fault)
+}
+
+fn shown(raw: Raw<'_>) -> String {
+    raw.0.unwrap_or_default().chars().take(40).collect()
+}
+
+/// A time as RFC 3339 text or as milliseconds since 1970.
+pub(crate) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
+    match raw.text() {
+        Some(text) => text.parse().ok(),
+        None => Timestamp::from_millisecond(raw.count().ok()??.try_into().ok()?).ok(),
+    }
+}
+
+/// Tokens of a response in the words of the model's interface.
+#[derive(Serialize)]
+pub(crate) struct Spent {
+    pub(crate) input_tokens: u64,
+    pub(crate) cache_creation_input_tokens: u64,
+    pub(crate) cache_read_input_tokens: u64,
+    pub(crate) cache_creation: CacheWrites,
+    pub(crate) output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_tool_use: Option<Searches>,
+    pub(crate) service_tier: &'static str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct CacheWrites {
+    pub(crate) ephemeral_5m_input_tokens: u64,
+    pub(crate) ephemeral_1h_input_tokens: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Searches {
+    pub(crate) web_search_requests: u64,
+}
+
+impl Spent {
+    pub(crate) fn of(usage: &Usage) -> Self {
+        let searches = usage.web_searches;
+        Spent {
+            input_tokens: usage.input,
+            cache_creation_input_tokens: usage.cache_write_5m.saturating_add(usage.cache_write_1h),
+            cache_read_input_tokens: usage.cache_read,
+            cache_creation: CacheWrites {
+                ephemeral_5m_input_tokens: usage.cache_write_5m,
+                ephemeral_1h_input_tokens: usage.cache_write_1h,
+            },
+            output_tokens: usage.output,
+            server_tool_use: (searches > 0).then_some(Searches {
+                web_search_requests: searches,
+            }),
+            service_tier: "standard",
+        }
+    }
+}
