@@ -39,6 +39,9 @@ impl Artifact {
 pub enum ArtifactKind {
     /// The log of a session's main agent.
     SessionLog,
+    /// A log of several sessions, told apart by what its records name. Its own session is that of
+    /// the records that name none.
+    SharedLog,
     /// The log of a sub-agent.
     AgentLog,
     /// What is known about a sub-agent beside its log.
@@ -63,6 +66,16 @@ pub enum ArtifactKind {
     TitleFile,
     /// State of the agent program that belongs to a session and means nothing to us.
     SessionState,
+    /// Remarks on a session: notes, labels, titles, one per line, beside its log.
+    Notes,
+    /// A document that tells of sessions what their logs do not, such as titles and directories.
+    Register,
+    /// State of the agent program that belongs to no session.
+    State,
+    /// What the agent program printed while it ran.
+    RunLog,
+    /// What a session, or a whole root, was converted from, as far as its own layout cannot say it.
+    Origin,
 }
 
 impl ArtifactKind {
@@ -70,12 +83,20 @@ impl ArtifactKind {
     pub fn is_log(self) -> bool {
         matches!(
             self,
-            ArtifactKind::SessionLog | ArtifactKind::AgentLog | ArtifactKind::History
+            ArtifactKind::SessionLog
+                | ArtifactKind::SharedLog
+                | ArtifactKind::AgentLog
+                | ArtifactKind::History
+                | ArtifactKind::Notes
+                | ArtifactKind::Origin
         )
     }
 
     /// A log that holds a conversation.
     pub fn is_conversation(self) -> bool {
-        matches!(self, ArtifactKind::SessionLog | ArtifactKind::AgentLog)
+        matches!(
+            self,
+            ArtifactKind::SessionLog | ArtifactKind::SharedLog | ArtifactKind::AgentLog
+        )
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AgentId, EntryId, FlawKind, Todo, Usage};
+use super::{AgentId, EntryId, FlawKind, SessionId, Todo, Usage};
 
 /// What an entry says. A closed set; [`Body::Opaque`] is everything that is kept but not understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +90,8 @@ pub enum Body {
         /// The tool call that spawned it.
         call: Option<String>,
     },
+    /// What a document tells of sessions and of the folders they lie in.
+    Register(Vec<About>),
     /// Kept byte for byte, not understood or not of interest.
     Opaque {
         /// Its type in the layout's own words, if it says one.
@@ -97,6 +99,51 @@ pub enum Body {
         /// Why it could not be read, if it is damaged.
         flaw: Option<FlawKind>,
     },
+}
+
+/// What a document tells of a session or of a folder, beside their logs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct About {
+    /// What it tells of.
+    pub subject: Subject,
+    /// The title or the name.
+    pub title: Option<String>,
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// The git branch.
+    pub git_branch: Option<String>,
+    /// When it began.
+    pub started: Option<Timestamp>,
+    /// When it was last written to.
+    pub updated: Option<Timestamp>,
+    /// How many messages it has.
+    pub messages: Option<u64>,
+}
+
+impl About {
+    /// Of which nothing is told yet.
+    pub fn new(subject: Subject) -> Self {
+        About {
+            subject,
+            title: None,
+            cwd: None,
+            git_branch: None,
+            started: None,
+            updated: None,
+            messages: None,
+        }
+    }
+}
+
+/// What a register tells of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Subject {
+    /// A session of the register's folder.
+    Session(SessionId),
+    /// A folder, and those below it.
+    Folder(String),
 }
 
 /// Who gave a title.

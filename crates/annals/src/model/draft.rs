@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Block, Body, EntryId, Message, Role, Usage};
+use super::{AgentId, Block, Body, EntryId, Message, Role, Usage};
 
 /// An entry not yet written. What it leaves open, the layout's writer fills in.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,10 @@ pub struct Draft {
     pub parent: Option<EntryId>,
     /// When it was said; now if `None`.
     pub time: Option<Timestamp>,
+    /// Traffic of a sub-agent that stands in the main agent's log.
+    pub sidechain: bool,
+    /// The sub-agent that such traffic is of.
+    pub agent: Option<AgentId>,
 }
 
 impl Draft {
@@ -26,6 +30,8 @@ impl Draft {
             id: None,
             parent: None,
             time: None,
+            sidechain: false,
+            agent: None,
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Entry {
     pub parent: Option<EntryId>,
     /// When it was written, by the writer's clock.
     pub time: Option<Timestamp>,
+    /// The session that the record itself names. The file decides where only one session lies in it.
+    pub session: Option<String>,
     /// Whose it is; `None` means the main agent.
     pub agent: Option<AgentId>,
     /// Traffic beside the main conversation.
@@ -58,4 +60,25 @@ pub struct Place {
     pub git_branch: Option<String>,
     /// The version of the agent program.
     pub version: Option<String>,
+    /// The way by which it came in or went out, such as `telegram`, in the layout's own words.
+    pub channel: Option<String>,
+}
+
+impl Entry {
+    /// An entry of which only the place and the words are known.
+    pub fn at(span: Span, body: Body) -> Self {
+        Entry {
+            span,
+            id: None,
+            parent: None,
+            time: None,
+            session: None,
+            agent: None,
+            sidechain: false,
+            program: None,
+            copied: false,
+            place: Place::default(),
+            body,
+        }
+    }
 }

@@ -12,6 +12,9 @@ pub struct Flaw {
     /// Where.
     #[serde(flatten)]
     pub span: Span,
+    /// The volume of the log that it lies in, from 0.
+    #[serde(skip)]
+    pub volume: u16,
     /// What exactly, for people.
     pub detail: String,
 }
@@ -47,6 +50,10 @@ pub enum FlawKind {
     Unreadable,
     /// A document that should hold a list or an object holds something else.
     BadDocument,
+    /// A derived document tells something else than the logs it was made from.
+    StaleIndex,
+    /// The first line does not say what the log is.
+    BadHeader,
 }
 
 impl FlawKind {
@@ -66,6 +73,8 @@ impl FlawKind {
             FlawKind::BadUsage => "bad-usage",
             FlawKind::Unreadable => "unreadable",
             FlawKind::BadDocument => "bad-document",
+            FlawKind::StaleIndex => "stale-index",
+            FlawKind::BadHeader => "bad-header",
         }
     }
 

@@ -15,12 +15,14 @@ mod todo;
 mod usage;
 
 pub use artifact::{Artifact, ArtifactKind};
-pub use body::{Block, Body, FileBackup, FileChange, Message, Role, SYNTHETIC, TitleSource};
+pub use body::{
+    About, Block, Body, FileBackup, FileChange, Message, Role, SYNTHETIC, Subject, TitleSource,
+};
 pub use draft::Draft;
 pub use entry::{Entry, Place, Span};
 pub use flaw::{Flaw, FlawKind};
 pub use id::{AgentId, EntryId, Key, SessionId};
-pub use outline::{Delegation, Fact, Kind, Link, Outline, Reply};
+pub use outline::{Delegation, Fact, Kind, Link, Outline, Purpose, Reply};
 pub use project::Project;
 pub use todo::{Todo, TodoStatus};
 pub use usage::{Usage, UsageFault};

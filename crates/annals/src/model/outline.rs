@@ -16,6 +16,8 @@ use super::{AgentId, EntryId, Key, Role, Span, TitleSource, Usage};
 pub struct Outline {
     /// Where the record lies.
     pub span: Span,
+    /// The volume of the log that it lies in, from 0: a log may go on in another file.
+    pub volume: u16,
     /// What it is.
     pub kind: Kind,
     /// Its id.
@@ -77,6 +79,9 @@ impl Kind {
 pub enum Link {
     /// Nothing: it begins a conversation, or takes no part in one.
     None,
+    /// The message before it in the log: what layouts without links mean. The store puts that
+    /// message's id in its place before anyone else sees it.
+    Previous,
     /// Its parent.
     Parent(Key),
     /// The last entry that it summarises; that entry may have been left out of the file.
@@ -87,7 +92,7 @@ impl Link {
     /// The entry that this one comes after.
     pub fn key(self) -> Option<Key> {
         match self {
-            Link::None => None,
+            Link::None | Link::Previous => None,
             Link::Parent(key) | Link::Continues(key) => Some(key),
         }
     }
@@ -137,6 +142,8 @@ pub enum Fact {
     Delegates(Box<Delegation>),
     /// The whole text of a sub-agent's first message.
     Asked(Key),
+    /// What the agent whose log this is was made for.
+    Purpose(Box<Purpose>),
     /// Versions of files were saved.
     Files,
     /// A person's remark.
@@ -157,11 +164,24 @@ pub struct Delegation {
     pub description: Option<Box<str>>,
 }
 
+/// What a sub-agent was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Purpose {
+    /// Its kind, such as `Explore`.
+    pub kind: Option<Box<str>>,
+    /// What it is for.
+    pub description: Option<Box<str>>,
+    /// The tool call that spawned it.
+    pub call: Option<Key>,
+}
+
 impl Outline {
     /// An outline of which only the place is known.
     pub fn at(span: Span) -> Self {
         Outline {
             span,
+            volume: 0,
             kind: Kind::Other,
             key: None,
             link: Link::None,

@@ -477,6 +477,7 @@ impl LogScan {
         let flaw = Flaw {
             kind: FlawKind::Unreadable,
             span: Span::default(),
+            volume: 0,
             detail: error.to_string(),
         };
         LogScan {

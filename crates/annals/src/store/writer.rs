@@ -61,21 +61,13 @@ impl Store {
             cwd: real_directory(&new.cwd),
             ..new.clone()
         };
-        let artifact = writer.session(new)?;
+        let artifact = stamped(options.now, |stamp| writer.session(new, stamp))?;
         let log_path = root.locate(&artifact)?;
         make_parent(root, &log_path)?;
         let head = Head {
-            session: new.id.clone(),
-            agent: None,
-            log: artifact,
-            leaf: None,
-            time: None,
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            version: None,
-            prompt: None,
-            anchored: true,
-            beside: Vec::new(),
+            ..Head::new(new.id.clone(), artifact)
         };
         let log = Log::open(&log_path, options.log(Create::New))?;
         let session = SessionWriter {
@@ -156,21 +148,12 @@ impl Store {
         files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
         let head = Head {
-            session: files.id.clone(),
-            agent: file.artifact.agent.clone(),
-            log: file.artifact.clone(),
-            leaf: None,
-            time: None,
-            cwd: None,
-            git_branch: None,
-            version: None,
-            prompt: None,
-            anchored: true,
             beside: files
                 .beside
                 .iter()
                 .map(|file| file.artifact.clone())
                 .collect(),
+            ..Head::new(files.id.clone(), file.artifact.clone())
         };
         let mut tail = Tail::new(head, options.live);
         log.locked(|handle| tail.find(&files.root, &file.path, handle))?;
@@ -280,19 +263,7 @@ fn titled(
         text: title.to_owned(),
         source: TitleSource::Custom,
     });
-    let head = Head {
-        session: session.clone(),
-        agent: None,
-        log: log.clone(),
-        leaf: None,
-        time: None,
-        cwd: None,
-        git_branch: None,
-        version: None,
-        prompt: None,
-        anchored: true,
-        beside: Vec::new(),
-    };
+    let head = Head::new(session.clone(), log.clone());
     let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
     let lines = plan.edits.into_iter().filter_map(|edit| match edit {
         Edit::Append { lines, .. } => Some(lines),
@@ -392,6 +363,7 @@ impl SessionWriter {
             agent: Some(spawn.agent.clone()),
             log: artifact,
             leaf: None,
+            last: None,
             time: None,
             prompt: None,
             anchored: true,
@@ -653,15 +625,17 @@ fn swap<E: From<Error>>(
 }
 
 fn plan(writer: &dyn Writer, head: &Head, change: &Change, now: Option<Timestamp>) -> Result<Plan> {
+    stamped(now, |stamp| writer.plan(head, change, stamp))
+}
+
+/// Lets a writer know the time, and gives it fresh ids.
+fn stamped<T>(now: Option<Timestamp>, work: impl FnOnce(&mut Stamp<'_>) -> T) -> T {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
-    writer.plan(
-        head,
-        change,
-        &mut Stamp {
-            now: now.unwrap_or_else(Timestamp::now),
-            fresh: &mut fresh,
-        },
-    )
+    work(&mut Stamp {
+        now: now.unwrap_or_else(Timestamp::now),
+        zone: jiff::tz::TimeZone::system(),
+        fresh: &mut fresh,
+    })
 }
 
 fn writer_of(root: &Root) -> Result<&'static dyn Writer> {

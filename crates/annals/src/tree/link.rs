@@ -252,6 +252,7 @@ fn flaw(flaws: &mut Vec<Flaw>, kind: FlawKind, outline: &Outline, detail: &str) 
     flaws.push(Flaw {
         kind,
         span: outline.span,
+        volume: outline.volume,
         detail: detail.to_owned(),
     });
 }

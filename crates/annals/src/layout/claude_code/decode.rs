@@ -58,6 +58,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 .or(line.logical_parent.filled())
                 .map(EntryId::new),
             time: line.time(),
+            session: line.session.owned(),
             agent: lines.agent(&line),
             sidechain: line.sidechain.0,
             program: line.entrypoint.owned(),
@@ -66,6 +67,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 cwd: line.cwd.owned(),
                 git_branch: line.git_branch.owned(),
                 version: line.version.owned(),
+                channel: None,
             },
             body,
         };
@@ -81,18 +83,9 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         Err(_) if record.is_blank() => {}
         Err(pieces) => {
             let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
-            out.found.push(Entry {
-                span: record.span,
-                id: None,
-                parent: None,
-                time: None,
-                agent: lines.owner.clone(),
-                sidechain: false,
-                program: None,
-                copied: false,
-                place: Place::default(),
-                body: Body::Opaque { kind: None, flaw },
-            });
+            let mut damaged = Entry::at(record.span, Body::Opaque { kind: None, flaw });
+            damaged.agent.clone_from(&lines.owner);
+            out.found.push(damaged);
             for piece in pieces {
                 entry(lines, &piece, out);
             }

@@ -3,7 +3,7 @@
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, Place, TitleSource, Todo, TodoStatus,
+    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, TitleSource, Todo, TodoStatus,
 };
 
 use crate::layout::content::opening;
@@ -123,18 +123,10 @@ impl Decoder for Document {
             _ => None,
         };
         let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
-        out.found.push(Entry {
-            span: record.span,
-            id: None,
-            parent: None,
-            time,
-            agent: None,
-            sidechain: false,
-            program: None,
-            copied: false,
-            place: Place::default(),
-            body: body.unwrap_or(Body::Opaque { kind: None, flaw }),
-        });
+        let body = body.unwrap_or(Body::Opaque { kind: None, flaw });
+        let mut entry = Entry::at(record.span, body);
+        entry.time = time;
+        out.found.push(entry);
     }
 }
 

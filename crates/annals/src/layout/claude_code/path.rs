@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::layout::ORIGIN;
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// Longest folder name before the client cuts it and adds a hash.
@@ -28,6 +29,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     let mut artifact = match *parts.as_slice() {
         ["history.jsonl"] => Artifact::of(K::History),
         ["settings.json"] => Artifact::of(K::Settings),
+        [ORIGIN] => Artifact::of(K::Origin),
         ["projects", "sessions-index.json"] => Artifact::of(K::Index),
         ["plans", name] => named(K::Plan, name.strip_suffix(".md")?),
         ["todos", name] => {
@@ -105,6 +107,7 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
     };
     let mut artifact = match *inner {
         ["custom-title.json"] => Artifact::of(K::TitleFile),
+        [ORIGIN] => Artifact::of(K::Origin),
         ["tool-results", name] => named(K::ToolResult, name),
         ["subagents", ref run @ .., file] if file.starts_with("agent-") => {
             let name = file.strip_prefix("agent-")?;
@@ -191,6 +194,10 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         K::History => "history.jsonl".into(),
         K::Settings => "settings.json".into(),
         K::Plan => format!("plans/{name}.md").into(),
+        K::Origin if artifact.session.is_some() => beside_log().join(ORIGIN),
+        K::Origin => ORIGIN.into(),
+        // The layout has no such files.
+        K::SharedLog | K::Notes | K::Register | K::State | K::RunLog => PathBuf::new(),
     }
 }
 

@@ -28,15 +28,18 @@ use super::{ClaudeCode, encode_path, path};
 const VERSION: &str = "2.1.325";
 
 impl Writer for ClaudeCode {
-    fn session(&self, new: &NewSession) -> Result<Artifact> {
-        if !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
+    fn session(&self, new: &NewSession, _: &mut Stamp<'_>) -> Result<Artifact> {
+        if new.beside.is_none() && !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
             return Err(Error::refused(format!(
                 "`{}` is not an absolute path",
                 new.cwd
             )));
         }
         Ok(Artifact {
-            folder: Some(encode_path(&new.cwd)),
+            folder: match &new.beside {
+                Some(beside) => beside.folder.clone(),
+                None => Some(encode_path(&new.cwd)),
+            },
             session: Some(new.id.clone()),
             ..Artifact::of(ArtifactKind::SessionLog)
         })
@@ -62,6 +65,7 @@ impl Writer for ClaudeCode {
         };
         match change {
             Change::Begin => pen.begin()?,
+            Change::Fork { .. } => {}
             Change::Append(drafts) => {
                 for draft in drafts {
                     pen.draft(draft)?;

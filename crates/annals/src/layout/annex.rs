@@ -1,0 +1,299 @@
+//! What a layout's own words cannot say, in ours: the member `annals` of a record.
+//!
+//! Chorus, clog and the orchestrator have no links between messages, no thinking with its seal, no
+//! split of cache writes. What a writer must say beyond the layout's words goes into this one member,
+//! which other programs skip, and only as much of it as is needed. Readers put it over what the
+//! record says otherwise.
+//!
+//! ```text
+//! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"program":…,"cwd":…,"branch":…,"version":…,
+//!  "kind":"compaction"|"system"|"agent","subtype":…,"text":…,"description":…,"call":…,
+//!  "blocks":[…],"model":…,"usage":{…},"response":…,"request":…,"stop":…,
+//!  "human":bool,"meta":true,"compact":true,"spawned":…,"stored":…}
+//! ```
+//!
+//! Without `parent` a record hangs from the one before it; with `null` it hangs from nothing.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::json::{Flag, Raw, Text, object};
+use crate::model::{
+    AgentId, Body, Entry, EntryId, Fact, Key, Kind, Link, Message, Outline, Purpose,
+};
+
+use super::content::{self, Content, opening};
+use super::field::{self, Spent};
+
+object! {
+    struct Annex<'a> {
+        "id" => id: Text<'a>,
+        "parent" => parent: Raw<'a>,
+        "agent" => agent: Text<'a>,
+        "sidechain" => sidechain: Flag,
+        "program" => program: Text<'a>,
+        "cwd" => cwd: Text<'a>,
+        "branch" => branch: Text<'a>,
+        "version" => version: Text<'a>,
+        "kind" => kind: Text<'a>,
+        "subtype" => subtype: Text<'a>,
+        "text" => text: Text<'a>,
+        "description" => description: Text<'a>,
+        "call" => call: Text<'a>,
+        "blocks" => blocks: Raw<'a>,
+        "model" => model: Text<'a>,
+        "usage" => usage: Raw<'a>,
+        "response" => response: Text<'a>,
+        "request" => request: Text<'a>,
+        "stop" => stop: Text<'a>,
+        "human" => human: Raw<'a>,
+        "meta" => meta: Flag,
+        "compact" => compact: Flag,
+        "spawned" => spawned: Text<'a>,
+        "stored" => stored: Text<'a>,
+    }
+}
+
+impl Annex<'_> {
+    /// What the record hangs from.
+    pub(crate) fn link(&self) -> Link {
+        match (self.parent.0, self.parent.text()) {
+            (None, _) => Link::Previous,
+            (_, Some(parent)) if !parent.is_empty() => Link::Parent(Key::of(&parent)),
+            _ => Link::None,
+        }
+    }
+
+    /// Puts it over what an entry says in the layout's own words.
+    pub(crate) fn overlay(&self, entry: &mut Entry) {
+        let owned = |text: &Text<'_>| text.or_empty().to_owned();
+        if let Some(id) = self.id.filled() {
+            entry.id = Some(EntryId::new(id));
+        }
+        if let Some(parent) = self.parent.text().filter(|parent| !parent.is_empty()) {
+            entry.parent = Some(EntryId::new(&parent));
+        }
+        if let Some(agent) = self.agent.filled().and_then(|id| AgentId::new(id).ok()) {
+            entry.agent = Some(agent);
+        }
+        entry.sidechain |= self.sidechain.0;
+        let put = |slot: &mut Option<String>, text: &Text<'_>| {
+            if let Some(text) = text.owned() {
+                *slot = Some(text);
+            }
+        };
+        put(&mut entry.program, &self.program);
+        put(&mut entry.place.cwd, &self.cwd);
+        put(&mut entry.place.git_branch, &self.branch);
+        put(&mut entry.place.version, &self.version);
+        match self.kind.or_empty() {
+            "compaction" => {
+                entry.body = Body::Compaction {
+                    text: owned(&self.text),
+                };
+            }
+            "system" => {
+                entry.body = Body::System {
+                    subtype: owned(&self.subtype),
+                    text: owned(&self.text),
+                };
+            }
+            "agent" => {
+                entry.body = Body::Agent {
+                    kind: self.subtype.owned(),
+                    description: self.description.owned(),
+                    call: self.call.owned(),
+                };
+            }
+            _ => {}
+        }
+        if let Body::Message(message) = &mut entry.body {
+            self.overlay_message(message);
+        }
+    }
+
+    fn overlay_message(&self, message: &mut Message) {
+        let put = |slot: &mut Option<String>, text: &Text<'_>| {
+            if let Some(text) = text.owned() {
+                *slot = Some(text);
+            }
+        };
+        if self.blocks.is_list() {
+            message.blocks = content::blocks(self.blocks);
+        }
+        put(&mut message.model, &self.model);
+        put(&mut message.response, &self.response);
+        put(&mut message.request, &self.request);
+        put(&mut message.stop_reason, &self.stop);
+        put(&mut message.stored, &self.stored);
+        if self.usage.is_some() {
+            message.usage = field::usage(self.usage).0;
+        }
+        match self.human.0 {
+            Some("true") => message.human = true,
+            Some("false") => message.human = false,
+            _ => {}
+        }
+        message.meta |= self.meta.0;
+        message.compact_summary |= self.compact.0;
+        if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {
+            message.spawned = Some(agent);
+        }
+    }
+
+    /// Puts it over what an outline says, its link included. A decoder calls this last.
+    pub(crate) fn sketch(&self, outline: &mut Outline) {
+        outline.link = self.link();
+        if let Some(id) = self.id.filled() {
+            name(outline, id);
+        }
+        if let Some(agent) = self.agent.filled().and_then(|id| AgentId::new(id).ok()) {
+            outline.agent = Some(agent);
+        }
+        outline.sidechain |= self.sidechain.0;
+        let facts = &mut outline.facts;
+        facts.extend(self.cwd.filled().map(|text| Fact::Cwd(text.into())));
+        facts.extend(
+            self.branch
+                .filled()
+                .map(|text| Fact::GitBranch(text.into())),
+        );
+        facts.extend(self.version.filled().map(|text| Fact::Version(text.into())));
+        match self.kind.or_empty() {
+            "compaction" => {
+                outline.kind = Kind::Compaction;
+                outline.human = false;
+                facts.retain(|fact| !matches!(fact, Fact::Prompt(_)));
+            }
+            "system" => {
+                outline.kind = Kind::Other;
+                outline.human = false;
+                facts.retain(|fact| !matches!(fact, Fact::Prompt(_)));
+            }
+            "agent" => {
+                outline.kind = Kind::Other;
+                outline.link = Link::None;
+                facts.push(Fact::Purpose(Box::new(Purpose {
+                    kind: self.subtype.filled().map(opening),
+                    description: self.description.filled().map(opening),
+                    call: self.call.filled().map(Key::of),
+                })));
+            }
+            _ => self.sketch_message(outline),
+        }
+    }
+
+    fn sketch_message(&self, outline: &mut Outline) {
+        if self.blocks.is_list() {
+            let content: Content = self.blocks.read();
+            outline.results.clone_from(&content.answers);
+            outline
+                .facts
+                .retain(|fact| !matches!(fact, Fact::Prompt(_) | Fact::Delegates(_)));
+            if outline.kind == Kind::User && !content.results {
+                let prompt = content.prompt.clone();
+                outline.human = prompt.is_some();
+                outline.facts.extend(prompt.map(Fact::Prompt));
+            }
+            let made = content.delegations.into_iter();
+            outline
+                .facts
+                .extend(made.map(|made| Fact::Delegates(Box::new(made))));
+            if let Some(reply) = &mut outline.reply {
+                reply.calls = content.calls;
+            }
+        }
+        if let Some(reply) = &mut outline.reply {
+            if let Some(model) = self.model.filled() {
+                reply.model = Some(model.into());
+            }
+            if let Some(response) = self.response.filled() {
+                reply.response = Some(Key::of_pair(response, self.request.or_empty()));
+            }
+            if self.usage.is_some() {
+                reply.usage = field::usage(self.usage).0;
+            }
+        }
+        if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {
+            outline.facts.push(Fact::Spawned(agent));
+        }
+        let typed = match self.human.0 {
+            Some("true") => true,
+            Some("false") => false,
+            _ => outline.human,
+        };
+        outline.human = typed && !self.meta.0 && !self.compact.0;
+        if !outline.human {
+            outline
+                .facts
+                .retain(|fact| !matches!(fact, Fact::Prompt(_)));
+        }
+    }
+}
+
+/// Gives an outline its id.
+pub(crate) fn name(outline: &mut Outline, id: &str) {
+    outline.key = Some(Key::of(id));
+    outline.facts.retain(|fact| !matches!(fact, Fact::Id(_)));
+    if !Key::spells(id) {
+        outline.facts.push(Fact::Id(EntryId::new(id)));
+    }
+}
+
+/// What is written of it.
+#[derive(Default, Serialize)]
+pub(crate) struct Words<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<&'a str>,
+    /// `Some(None)` hangs it from nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) sidechain: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cwd: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) branch: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subtype: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocks: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Spent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) response: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stop: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) human: Option<bool>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) meta: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) compact: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spawned: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stored: Option<&'a str>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

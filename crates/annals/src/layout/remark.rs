@@ -1,0 +1,209 @@
+//! Remarks on a session in a log of their own, for layouts whose messages leave no room for them.
+//!
+//! ```text
+//! {"type":"note","id":…,"createdAt":<ms>,"author":…,"content":…}
+//! {"type":"tag","createdAt":<ms>,"tag":…}            an empty one takes it back
+//! {"type":"title","createdAt":<ms>,"title":…,"source":"custom"|"ai"}
+//! {"type":"summary","createdAt":<ms>,"summary":…,"leaf":…}
+//! ```
+//!
+//! The notes are those of clog; the others are annals' own, and a program that does not know them
+//! has no reason to read them.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::json::{Raw, Text, object};
+use crate::model::{Body, Draft, Entry, EntryId, Fact, Key, Outline, TitleSource};
+
+use super::content::opening;
+use super::field::timestamp;
+use super::{Decoder, Record, Sink, Stamp};
+
+object! {
+    struct Remark<'a> {
+        "type" => kind: Text<'a>,
+        "id" => id: Text<'a>,
+        "createdAt" => created: Raw<'a>,
+        "author" => author: Text<'a>,
+        "content" => content: Text<'a>,
+        "tag" => tag: Text<'a>,
+        "title" => title: Text<'a>,
+        "source" => source: Text<'a>,
+        "summary" => summary: Text<'a>,
+        "leaf" => leaf: Text<'a>,
+    }
+}
+
+/// Reads remarks.
+#[derive(Debug)]
+pub(crate) struct Remarks;
+
+impl Remark<'_> {
+    fn body(&self) -> Body {
+        let owned = |text: &Text<'_>| text.or_empty().to_owned();
+        match self.kind.or_empty() {
+            "note" => Body::Note {
+                author: self.author.owned(),
+                text: owned(&self.content),
+            },
+            "tag" => Body::Tag {
+                text: owned(&self.tag),
+            },
+            "title" => Body::Title {
+                text: owned(&self.title),
+                source: match self.source.get() {
+                    Some("ai") => TitleSource::Ai,
+                    _ => TitleSource::Custom,
+                },
+            },
+            "summary" => Body::Summary {
+                text: owned(&self.summary),
+                leaf: self.leaf.filled().map(EntryId::new),
+            },
+            _ => Body::Opaque {
+                kind: self.kind.owned(),
+                flaw: None,
+            },
+        }
+    }
+
+    fn fact(&self) -> Option<Fact> {
+        Some(match self.body() {
+            Body::Note { text, .. } => Fact::Note(opening(&text)),
+            Body::Tag { text } => Fact::Tag(opening(&text)),
+            Body::Title { text, source } => Fact::Title(opening(&text), source),
+            Body::Summary { text, leaf } => {
+                Fact::Summary(opening(&text), leaf.map(|leaf| leaf.key()))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Tells a remark from an object that is only a part of one.
+fn is_record(object: &str) -> bool {
+    serde_json::from_str::<Remark<'_>>(object)
+        .is_ok_and(|remark| remark.kind.filled().is_some() && remark.created.is_some())
+}
+
+impl Decoder for Remarks {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let read = record.object_or_pieces(out, is_record, |text| {
+            let remark: Remark<'_> = serde_json::from_str(text)?;
+            let mut outline = Outline::at(record.span);
+            outline.time = timestamp(remark.created);
+            outline.key = remark.id.filled().map(Key::of);
+            let id = remark.id.filled().filter(|id| !Key::spells(id));
+            outline
+                .facts
+                .extend(id.map(|id| Fact::Id(EntryId::new(id))));
+            outline.facts.extend(remark.fact());
+            Ok(outline)
+        });
+        match read {
+            Ok(outline) => out.found.push(outline),
+            Err(pieces) => pieces.iter().for_each(|piece| self.outline(piece, out)),
+        }
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        let flaws = out.flaws.len();
+        let read = record.object_or_pieces(out, is_record, |text| {
+            let remark: Remark<'_> = serde_json::from_str(text)?;
+            let mut entry = Entry::at(record.span, remark.body());
+            entry.id = remark.id.filled().map(EntryId::new);
+            entry.time = timestamp(remark.created);
+            Ok(entry)
+        });
+        match read {
+            Ok(entry) => out.found.push(entry),
+            Err(_) if record.is_blank() => {}
+            Err(pieces) => {
+                let flaw = out.flaws.get(flaws).map(|flaw| flaw.kind);
+                let body = Body::Opaque { kind: None, flaw };
+                out.found.push(Entry::at(record.span, body));
+                pieces.iter().for_each(|piece| self.decode(piece, out));
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "createdAt")]
+    created: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leaf: Option<&'a str>,
+}
+
+/// The line of a remark and its id; `None` if the draft is no remark.
+pub(crate) fn write(draft: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Vec<u8>, EntryId)>> {
+    let id = match &draft.id {
+        Some(id) => id.clone(),
+        None => EntryId::new(&(stamp.fresh)()),
+    };
+    let time: Timestamp = draft.time.unwrap_or(stamp.now);
+    let mut line = Written {
+        kind: "note",
+        id: Some(id.as_str()),
+        created: time.as_millisecond(),
+        author: None,
+        content: None,
+        tag: None,
+        title: None,
+        source: None,
+        summary: None,
+        leaf: None,
+    };
+    match &draft.body {
+        Body::Note { author, text } => {
+            line.author = author.as_deref();
+            line.content = Some(text);
+        }
+        Body::Tag { text } => {
+            line.kind = "tag";
+            line.tag = Some(text);
+        }
+        Body::Title { text, source } => {
+            let text = text.trim();
+            if text.is_empty() {
+                return Err(Error::refused("a title must not be empty"));
+            }
+            line.kind = "title";
+            line.title = Some(text);
+            line.source = Some(match source {
+                TitleSource::Custom => "custom",
+                TitleSource::Ai => "ai",
+                TitleSource::Summary | TitleSource::Prompt => {
+                    return Err(Error::refused("only a person or a model gives titles"));
+                }
+            });
+        }
+        Body::Summary { text, leaf } => {
+            line.kind = "summary";
+            line.summary = Some(text);
+            line.leaf = leaf.as_ref().map(EntryId::as_str);
+        }
+        _ => return Ok(None),
+    }
+    let line = serde_json::to_vec(&line).map_err(|error| Error::refused(error.to_string()))?;
+    Ok(Some((line, id)))
+}

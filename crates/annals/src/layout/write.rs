@@ -1,0 +1,317 @@
+//! Writing: changes go in, edits come out.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::Result;
+use crate::model::{AgentId, Artifact, Draft, EntryId, SessionId, Todo};
+
+/// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
+pub trait Writer: Sync {
+    /// Where a new session's log goes. Its session is what the layout makes of the wanted id.
+    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact>;
+
+    /// Where a new sub-agent's log goes.
+    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact>;
+
+    /// Where the next entry goes, if a log goes on in another file with time.
+    fn volume(&self, head: &Head, stamp: &Stamp<'_>) -> Artifact {
+        let _ = stamp;
+        head.log.clone()
+    }
+
+    /// The edits that make the change, in the order in which a crash does least harm.
+    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
+
+    /// Copies one record into a fork: the same bytes but for the names that must change.
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>>;
+
+    /// The register that lists a log, where the layout keeps one.
+    fn register(&self, log: &Artifact) -> Option<Artifact> {
+        let _ = log;
+        None
+    }
+
+    /// Brings a register up to date with what some logs say.
+    ///
+    /// With `whole`, the rows are those of all logs that the register should list. A register that is
+    /// missing or damaged can only be made from all of them.
+    fn enrol(
+        &self,
+        register: &Artifact,
+        old: Option<&[u8]>,
+        rows: &[Row],
+        whole: bool,
+    ) -> Result<Enrolled> {
+        let _ = (register, old, rows, whole);
+        Ok(Enrolled::Same)
+    }
+}
+
+/// What a log says to its register.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Row {
+    /// The log.
+    pub log: Option<Artifact>,
+    /// The time of its first message.
+    pub started: Option<Timestamp>,
+    /// The time of its newest message.
+    pub updated: Option<Timestamp>,
+    /// How many messages it has.
+    pub messages: u64,
+    /// How the first prompt begins.
+    pub prompt: Option<String>,
+    /// Something answered.
+    pub answered: bool,
+    /// A title to set.
+    pub title: Option<String>,
+    /// The session's working directory and git branch, where a new one is listed.
+    pub cwd: Option<String>,
+    /// The git branch.
+    pub git_branch: Option<String>,
+    /// The log is gone, and its row goes too.
+    pub gone: bool,
+    /// The row as it was when the log went, in the register's own words, to be put back.
+    pub text: Option<String>,
+}
+
+/// What became of a register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Enrolled {
+    /// It says all that already.
+    Same,
+    /// It has new content.
+    Changed {
+        /// The content.
+        bytes: Vec<u8>,
+        /// The old content could not be read whole: it is set aside, never overwritten.
+        damaged: bool,
+        /// The rows that were taken out, in the register's own words.
+        removed: Vec<String>,
+    },
+    /// It is missing or damaged: the rows of all its logs are needed.
+    NeedsAll,
+}
+
+/// How a record is copied into a fork.
+#[derive(Clone, Copy, Debug)]
+pub struct Graft<'a> {
+    /// The session it comes from.
+    pub from: &'a SessionId,
+    /// The session it goes to.
+    pub to: &'a SessionId,
+    /// Its id.
+    pub id: &'a EntryId,
+    /// What it hangs from in the fork.
+    pub parent: Parent<'a>,
+    /// A later time than its own, where a reader would otherwise go on from another entry.
+    pub time: Option<Timestamp>,
+}
+
+/// What a copied record hangs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parent<'a> {
+    /// What it hung from before.
+    Keep,
+    /// Nothing: what it hung from is not in the fork.
+    None,
+    /// The entry before it, where a chain replaces parallel branches.
+    Entry(&'a EntryId),
+}
+
+/// A session that is to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The working directory it is about, absolute.
+    pub cwd: String,
+    /// The git branch checked out there.
+    pub git_branch: Option<String>,
+    /// The log that it is copied from, whose folder it shares.
+    pub beside: Option<Artifact>,
+}
+
+impl Head {
+    /// The head of a log of which nothing is known yet.
+    pub fn new(session: SessionId, log: Artifact) -> Self {
+        Head {
+            session,
+            agent: log.agent.clone(),
+            log,
+            leaf: None,
+            last: None,
+            time: None,
+            cwd: None,
+            git_branch: None,
+            version: None,
+            prompt: None,
+            anchored: true,
+            beside: Vec::new(),
+        }
+    }
+}
+
+impl NewSession {
+    /// A session about a directory, of which no more is known.
+    pub fn new(id: SessionId, cwd: impl Into<String>) -> Self {
+        NewSession {
+            id,
+            cwd: cwd.into(),
+            git_branch: None,
+            beside: None,
+        }
+    }
+
+    /// Says which git branch is checked out.
+    pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
+        self.git_branch = Some(branch.into());
+        self
+    }
+}
+
+/// What a writer must know about the end of a log.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Head {
+    /// The session.
+    pub session: SessionId,
+    /// The sub-agent whose log this is.
+    pub agent: Option<AgentId>,
+    /// Where the log lies within its root.
+    pub log: Artifact,
+    /// The entry that the next one hangs from.
+    pub leaf: Option<EntryId>,
+    /// The last message of the log, which a layout without links takes for the parent of the next.
+    pub last: Option<EntryId>,
+    /// The time of the newest entry: the next one must not seem older.
+    pub time: Option<Timestamp>,
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// The git branch.
+    pub git_branch: Option<String>,
+    /// The version of the agent program that wrote last.
+    pub version: Option<String>,
+    /// The last thing a person asked.
+    pub prompt: Option<String>,
+    /// Every reader will go on at this leaf. If not, a change must say so in the log.
+    pub anchored: bool,
+    /// Documents that belong to the session and repeat what its log says.
+    pub beside: Vec<Artifact>,
+}
+
+/// An intent.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// Begins a session: writes down what its first message will need.
+    Begin,
+    /// Begins a session whose first entries are copied from another.
+    Fork {
+        /// The other session.
+        from: SessionId,
+    },
+    /// Adds entries.
+    Append(Vec<Draft>),
+    /// Replaces what the agent sees of the conversation so far by a summary.
+    Compact {
+        /// The summary.
+        summary: String,
+        /// Tokens in the context before, if known.
+        tokens: Option<u64>,
+    },
+    /// Replaces an agent's todos.
+    SetTodos(Vec<Todo>),
+    /// Begins a sub-agent's log.
+    Spawn(Spawn),
+}
+
+/// A sub-agent that is to be.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Spawn {
+    /// Its id.
+    pub agent: AgentId,
+    /// Its kind, such as `Explore`.
+    pub kind: String,
+    /// What it is for, in a few words.
+    pub description: String,
+    /// The tool call that spawned it.
+    pub call: Option<String>,
+}
+
+impl Spawn {
+    /// A sub-agent of a kind, such as `Explore`, and what it is for.
+    pub fn new(agent: AgentId, kind: impl Into<String>, description: impl Into<String>) -> Self {
+        Spawn {
+            agent,
+            kind: kind.into(),
+            description: description.into(),
+            call: None,
+        }
+    }
+
+    /// Says which tool call spawned it.
+    pub fn call(mut self, call: impl Into<String>) -> Self {
+        self.call = Some(call.into());
+        self
+    }
+}
+
+/// A file operation within a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Edit {
+    /// Adds whole lines to a log, in one write. The log is made if it is not there.
+    Append {
+        /// The log.
+        path: PathBuf,
+        /// The lines, without their endings.
+        lines: Vec<Vec<u8>>,
+    },
+    /// Sets members of a document that is an object, and leaves the others as they are.
+    SetMembers {
+        /// The document; it is made if it is not there.
+        path: PathBuf,
+        /// Names and JSON values.
+        members: Vec<(String, String)>,
+    },
+    /// Puts a whole document in the place of another or of none.
+    Replace {
+        /// The document.
+        path: PathBuf,
+        /// Its new content.
+        bytes: Vec<u8>,
+    },
+}
+
+/// The name by which our own entries say who wrote them.
+pub const PROGRAM: &str = "annals";
+
+/// What a change comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The file operations, in order.
+    pub edits: Vec<Edit>,
+    /// The ids of the entries that they add, in order.
+    pub added: Vec<EntryId>,
+    /// The entry that the next one hangs from, if the change moves it.
+    pub leaf: Option<EntryId>,
+    /// A title for the session, where it is the register that keeps titles.
+    pub title: Option<String>,
+}
+
+/// The time and the source of ids, given from outside so that plans can be repeated in tests.
+pub struct Stamp<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// The zone whose days count.
+    pub zone: TimeZone,
+    /// Gives a fresh id.
+    pub fresh: &'a mut dyn FnMut() -> String,
+}
