@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
 pub use claude_code::ClaudeCode;
+pub(crate) use content::opening;
 pub use record::Record;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
