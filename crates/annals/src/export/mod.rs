@@ -2,7 +2,8 @@
 //!
 //! Markdown and HTML follow the tree: one section per conversation, which begins where it parts from
 //! another, and one per sub-agent. JSON follows the logs: every entry with everything the model knows
-//! of it.
+//! of it, so that [`Archive`] reads back what was exported and [`Importer`] writes it into any root
+//! whose layout can be written.
 //!
 //! Everything here goes to a writer, piece by piece. No file is made and nothing is printed. Text
 //! from logs is hostile until shown otherwise: in Markdown and HTML it can neither become markup of
@@ -10,6 +11,7 @@
 
 mod entry;
 mod html;
+mod import;
 mod json;
 mod markdown;
 mod redact;
@@ -26,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::store::Session;
 
 pub use entry::{read_entry, write_entry};
+pub use import::{Archive, Contents, ImportOptions, Imported, Importer, Kept, KeptAgent, KeptLog};
 pub use redact::{Masked, Redactor};
 pub use walk::Part;
 
