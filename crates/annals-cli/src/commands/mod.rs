@@ -10,10 +10,12 @@ mod delete;
 mod demo;
 mod draft;
 mod entry;
+mod export;
 mod files;
 mod filter;
 mod fork;
 mod history;
+mod import;
 mod input;
 mod new;
 mod note;
@@ -92,6 +94,10 @@ pub(crate) enum Command {
     Repair(repair::RepairArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
+    /// Write sessions as Markdown, HTML, JSON or JSON lines
+    Export(export::ExportArgs),
+    /// Write exported sessions into a root
+    Import(import::ImportArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -124,6 +130,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
+        Some(Command::Export(args)) => export::run(&args, context),
+        Some(Command::Import(args)) => import::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

@@ -4,6 +4,7 @@ mod bad_input;
 mod beside;
 mod delete;
 mod demo;
+mod export;
 mod files;
 mod harness;
 mod look;

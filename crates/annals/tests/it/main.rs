@@ -1,6 +1,7 @@
 //! The library from outside: conformance, crashes, concurrency.
 
 mod decode;
+mod export;
 mod find;
 mod jsonl_append;
 mod jsonl_crash;
