@@ -8,17 +8,20 @@ mod annex;
 mod claude_code;
 mod content;
 mod field;
+mod orchestrator;
 mod record;
 mod remark;
+mod todos;
 mod untold;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
 pub use claude_code::ClaudeCode;
+pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -30,6 +33,15 @@ pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode];
 
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";
+
+/// The names that a path consists of; `None` if it leads anywhere but down.
+pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    path.components().map(name).collect()
+}
 
 /// The layout of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Layout> {

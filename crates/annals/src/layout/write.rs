@@ -151,6 +151,7 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
+            resumed: false,
             beside: Vec::new(),
         }
     }
@@ -200,6 +201,8 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
+    /// The session was opened again, and nothing was written since.
+    pub resumed: bool,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }
