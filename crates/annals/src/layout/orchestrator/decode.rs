@@ -75,9 +75,6 @@ fn overlay(line: &Line<'_>, entry: &mut Entry) {
             block.clone_from(own);
         }
     }
-    if line.annex.human.0 != Some("true") {
-        message.human &= !message.meta && !message.compact_summary;
-    }
 }
 
 fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
