@@ -94,7 +94,7 @@ pub trait Layout: Sync {
 /// A decoder sees records in file order and may remember what went before to save work. What it
 /// says must not depend on that: single records are read again, and logs are read from their end.
 /// So a layout whose records do not name their parents says [`Link::Previous`](crate::model::Link).
-pub trait Decoder {
+pub trait Decoder: Send {
     /// The skeletons of the record's entries.
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>);
 

@@ -16,6 +16,7 @@ mod root;
 mod session;
 mod summary;
 mod tail;
+mod totals;
 mod trash;
 mod writer;
 
@@ -40,6 +41,7 @@ pub use query::{Counted, MessageFilter, Stats};
 pub use root::Root;
 pub use session::Session;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
+pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
 pub use writer::{SessionWriter, WriteOptions};
 

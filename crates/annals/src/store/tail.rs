@@ -212,6 +212,7 @@ impl Tail {
             self.observe(&entry);
         }
         self.head.leaf = leaf.or(self.head.leaf.take());
+        self.head.resumed &= lines.is_empty();
         // A torn tail is sealed by the same write.
         let sealed = !self.guard.is_empty() && !self.guard.ends_with(b"\n");
         if sealed {

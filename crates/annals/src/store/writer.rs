@@ -20,8 +20,10 @@ use crate::model::{
 };
 
 use super::inventory::{FoundFile, SessionFiles};
+use super::query::Counted;
 use super::session::Session;
 use super::tail::{self, Tail, decode};
+use super::totals::Tally;
 use super::{Root, Store, log};
 
 /// How a session is written.
@@ -46,6 +48,7 @@ pub struct SessionWriter {
     /// `None` until a sub-agent's first entry makes its log.
     log: Mutex<Option<Arc<Log>>>,
     tail: Mutex<Tail>,
+    tally: Mutex<Tally>,
 }
 
 impl Store {
@@ -76,6 +79,7 @@ impl Store {
             log_path,
             log: Mutex::new(Some(Arc::new(log))),
             tail: Mutex::new(Tail::new(head, options.live)),
+            tally: Mutex::default(),
         };
         session.change(&Change::Begin)?;
         Ok(session)
@@ -157,6 +161,7 @@ impl Store {
         };
         let mut tail = Tail::new(head, options.live);
         log.locked(|handle| tail.find(&files.root, &file.path, handle))?;
+        tail.head.resumed = tail.head.leaf.is_some();
         if files.is_lone() && tail.head.leaf.is_none() {
             return Err(Error::refused(format!(
                 "{} lies outside of any root and holds no message, so it may be no session at all",
@@ -169,6 +174,7 @@ impl Store {
             log_path: file.path.clone(),
             log: Mutex::new(Some(Arc::new(log))),
             tail: Mutex::new(tail),
+            tally: Mutex::default(),
         })
     }
 
@@ -293,6 +299,14 @@ impl SessionWriter {
         self.tail().head.leaf.clone()
     }
 
+    /// What the log amounts to so far, each response counted once. The first time the log is read
+    /// from its beginning, record by record; after that, only what was added to it.
+    pub fn totals(&self) -> Result<Counted> {
+        let files = [(self.tail().head.log.clone(), self.log_path.clone())];
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.count(&self.root, &files, &|_| true)
+    }
+
     /// Writes a draft and reads it back. Of a reply that takes several entries, the last is returned:
     /// it is the one to go on from.
     pub fn append(&self, draft: Draft) -> Result<Entry> {
@@ -367,6 +381,7 @@ impl SessionWriter {
             time: None,
             prompt: None,
             anchored: true,
+            resumed: false,
             beside: Vec::new(),
             ..head
         };
@@ -376,6 +391,7 @@ impl SessionWriter {
             log_path,
             log: Mutex::new(None),
             tail: Mutex::new(Tail::new(head, self.options.live)),
+            tally: Mutex::default(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
 
 mod end;
+mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
