@@ -1,5 +1,6 @@
 //! Writing: changes go in, edits come out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -134,6 +135,8 @@ pub struct NewSession {
     pub git_branch: Option<String>,
     /// The log that it is copied from, whose folder it shares.
     pub beside: Option<Artifact>,
+    /// The folder it goes to, where a register has one for its directory.
+    pub folder: Option<String>,
 }
 
 impl Head {
@@ -152,6 +155,7 @@ impl Head {
             prompt: None,
             anchored: true,
             resumed: false,
+            words: BTreeMap::new(),
             beside: Vec::new(),
         }
     }
@@ -165,6 +169,7 @@ impl NewSession {
             cwd: cwd.into(),
             git_branch: None,
             beside: None,
+            folder: None,
         }
     }
 
@@ -203,6 +208,8 @@ pub struct Head {
     pub anchored: bool,
     /// The session was opened again, and nothing was written since.
     pub resumed: bool,
+    /// What the log's records say that the layout's writer needs again, by name.
+    pub words: BTreeMap<String, String>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

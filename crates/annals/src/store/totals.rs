@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Artifact, Key, Outline, SYNTHETIC, Span, Usage};
+use crate::model::{Key, Outline, SYNTHETIC, Span, Usage};
 
 use super::Root;
+use super::inventory::FoundFile;
 use super::query::Counted;
+use super::share::{self, Sieve};
 
 /// Counts messages and tokens, each response once, without keeping what was counted.
 ///
@@ -77,6 +79,8 @@ struct Volume {
     guard: Vec<u8>,
     /// It remembers the record before, to which the next may belong.
     decoder: Box<dyn Decoder>,
+    /// Tells whose its records are, where several sessions lie in it.
+    sieve: Option<Sieve>,
 }
 
 impl std::fmt::Debug for Tally {
@@ -89,31 +93,21 @@ impl std::fmt::Debug for Tally {
 
 impl Tally {
     /// Counts what was added since, or all of it the first time and after a file was replaced.
-    ///
-    /// `counts` tells whether a record is the session's.
-    pub(super) fn count(
-        &mut self,
-        root: &Root,
-        files: &[(Artifact, PathBuf)],
-        counts: &dyn Fn(&Outline) -> bool,
-    ) -> Result<Counted> {
-        if !self.goes_on(files) {
+    pub(super) fn count(&mut self, root: &Root, file: &FoundFile) -> Result<Counted> {
+        if !self.goes_on(file) {
             *self = Tally::default();
         }
+        let fresh = file.volumes().skip(self.volumes.len());
+        self.volumes.extend(fresh.map(|file| Volume {
+            path: file.path.clone(),
+            end: 0,
+            guard: Vec::new(),
+            decoder: root.layout.decoder(&file.artifact),
+            sieve: file.share.as_ref().map(Sieve::new),
+        }));
         let mut pending = Vec::new();
-        for (at, (artifact, path)) in files.iter().enumerate() {
-            if at == self.volumes.len() {
-                self.volumes.push(Volume {
-                    path: path.clone(),
-                    end: 0,
-                    guard: Vec::new(),
-                    decoder: root.layout.decoder(artifact),
-                });
-            }
-            let Some(volume) = self.volumes.get_mut(at) else {
-                continue;
-            };
-            pending.extend(volume.read(&mut self.totals, counts)?);
+        for volume in &mut self.volumes {
+            pending.extend(volume.read(&mut self.totals)?);
         }
         // A record without a line ending may go on: it counts for now, and is read again.
         if pending.is_empty() {
@@ -125,11 +119,12 @@ impl Tally {
     }
 
     /// The files are those that were counted, as far as they were, and maybe more.
-    fn goes_on(&self, files: &[(Artifact, PathBuf)]) -> bool {
-        self.volumes.len() <= files.len()
-            && self.volumes.iter().zip(files).all(|(volume, (_, path))| {
-                volume.path == *path && (volume.end == 0 || volume.is_as_it_was())
-            })
+    fn goes_on(&self, file: &FoundFile) -> bool {
+        let mut files = file.volumes();
+        self.volumes.iter().all(|volume| {
+            let same = files.next().is_some_and(|file| file.path == volume.path);
+            same && (volume.end == 0 || volume.is_as_it_was())
+        })
     }
 }
 
@@ -143,11 +138,7 @@ impl Volume {
     }
 
     /// Reads on; gives what a last record without a line ending says.
-    fn read(
-        &mut self,
-        totals: &mut Totals,
-        counts: &dyn Fn(&Outline) -> bool,
-    ) -> Result<Vec<Outline>> {
+    fn read(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
         const GUARDED: u64 = 256;
         let failed = |path: &Path, error| Error::io("read", path, error);
         let mut file = match File::open(&self.path) {
@@ -171,9 +162,14 @@ impl Volume {
                 terminated: line.ending != Ending::None,
                 oversize: line.oversize,
             };
-            self.decoder.outline(&record, &mut sink);
-            sink.flaws.clear();
-            sink.found.retain(counts);
+            let decoder = self.decoder.as_mut();
+            let mine = self.sieve.as_mut().is_none_or(|sieve| {
+                sieve.takes(record.span.offset, || share::named(decoder, &record))
+            });
+            if mine {
+                self.decoder.outline(&record, &mut sink);
+                sink.flaws.clear();
+            }
             if record.terminated {
                 sink.found
                     .drain(..)

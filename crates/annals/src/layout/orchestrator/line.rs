@@ -128,7 +128,7 @@ impl Line<'_> {
 
     /// The sub-agent that logs under a name of its own.
     pub(super) fn agent(&self) -> Option<AgentId> {
-        let (_, agent) = path::owner(self.metadata.session.filled()?)?;
+        let (_, agent) = path::owner(self.metadata.session.filled()?);
         AgentId::new(agent?).ok()
     }
 

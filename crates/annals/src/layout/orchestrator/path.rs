@@ -43,21 +43,23 @@ fn in_project(folder: &str, file: &str) -> Option<Artifact> {
         return Some(daily(folder, day));
     }
     let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS) {
-        let (session, agent) = owner(name)?;
+        let (session, agent) = owner(name);
         // The main agent is named like its session.
         (K::Todos, session, Some(agent.unwrap_or(session)))
     } else if let Some(name) = file.strip_suffix(NOTES) {
-        let (session, agent) = owner(name)?;
+        let (session, agent) = owner(name);
         (K::Notes, session, agent)
     } else {
         let name = file.strip_suffix(ORIGIN)?.strip_suffix('.')?;
         (K::Origin, name, None)
     };
-    Some(Artifact {
+    let artifact = Artifact {
         session: Some(SessionId::new(session).ok()?),
         agent: agent.map(AgentId::new).transpose().ok()?,
         ..Artifact::of(kind)
-    })
+    };
+    // A sub-agent named like its session could not be told from the main agent.
+    (place(&artifact).file_name()? == file).then_some(artifact)
 }
 
 pub(super) fn place(artifact: &Artifact) -> PathBuf {
@@ -103,16 +105,12 @@ pub(super) fn logged_as(session: &str, agent: &str) -> String {
     format!("{session}{AGENT}{agent}")
 }
 
-/// A session, and the sub-agent of it, by the name under which a record was logged. `None` if they
-/// would be logged under another name.
-pub(super) fn owner(name: &str) -> Option<(&str, Option<&str>)> {
-    match name.split_once(AGENT) {
-        Some((session, agent)) if session == agent || session.is_empty() || agent.is_empty() => {
-            None
-        }
-        Some((session, agent)) => Some((session, Some(agent))),
-        None => Some((name, None)),
-    }
+/// A session, and the sub-agent of it, by the name under which a record was logged.
+pub(super) fn owner(name: &str) -> (&str, Option<&str>) {
+    let parts = name.rsplit_once(AGENT);
+    let parts = parts
+        .filter(|(session, agent)| SessionId::new(session).is_ok() && AgentId::new(agent).is_ok());
+    parts.map_or((name, None), |(session, agent)| (session, Some(agent)))
 }
 
 /// A day in the one spelling that file names have.

@@ -34,7 +34,7 @@ impl Writer for Orchestrator {
                 return Err(Error::refused(why));
             }
         };
-        if !matches!(path::owner(new.id.as_str()), Some((_, None))) {
+        if path::owner(new.id.as_str()).1.is_some() {
             return Err(Error::refused(
                 "a session must not be named like a sub-agent",
             ));
@@ -43,14 +43,26 @@ impl Writer for Orchestrator {
     }
 
     fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+        let session = head.session.as_str();
+        if agent.as_str() == session {
+            return Err(Error::refused(
+                "a sub-agent must not be named like its session",
+            ));
+        }
         // It must be a name that a session can have.
-        SessionId::new(&path::logged_as(head.session.as_str(), agent.as_str()))?;
-        Ok(head.log.clone())
+        SessionId::new(&path::logged_as(session, agent.as_str()))?;
+        Ok(Artifact {
+            agent: Some(agent.clone()),
+            ..head.log.clone()
+        })
     }
 
     fn volume(&self, head: &Head, stamp: &Stamp<'_>) -> Artifact {
         match &head.log.folder {
-            Some(folder) => today(folder, stamp),
+            Some(folder) => Artifact {
+                agent: head.log.agent.clone(),
+                ..today(folder, stamp)
+            },
             None => head.log.clone(),
         }
     }
@@ -190,7 +202,7 @@ impl Pen<'_, '_> {
                     text: Some(text),
                     ..Words::default()
                 };
-                self.system(text, words, draft, false)
+                self.system(text, words, draft, true)
             }
             Body::Agent {
                 kind,
@@ -227,15 +239,12 @@ impl Pen<'_, '_> {
             }
             given => given.as_deref(),
         };
+        let mut parent = draft.parent.clone().or_else(|| self.leaf());
         for (at, part) in parts.iter().enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
             let id = match &draft.id {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.fresh)()),
-            };
-            let parent = match &draft.parent {
-                Some(parent) if at == 0 => Some(parent.clone()),
-                _ => self.leaf(),
             };
             let time = self.tick(draft.time.and_then(|time| later(time, at)));
             let words = Words {
@@ -265,7 +274,8 @@ impl Pen<'_, '_> {
                 blocks => self.said(message, blocks, part.tokens, words, time)?,
             };
             self.lines.push(line);
-            self.added(id);
+            parent = Some(id.clone());
+            self.added(id, draft.sidechain);
         }
         Ok(())
     }
@@ -371,11 +381,7 @@ impl Pen<'_, '_> {
         });
         let line = encode(&line)?;
         self.lines.push(line);
-        if in_chain {
-            self.added(id);
-        } else {
-            self.plan.added.push(id);
-        }
+        self.added(id, !in_chain || draft.sidechain);
         Ok(())
     }
 
@@ -445,9 +451,12 @@ impl Pen<'_, '_> {
         given.unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
     }
 
-    fn added(&mut self, id: EntryId) {
-        self.plan.leaf = Some(id.clone());
-        self.last = Some(id.clone());
+    /// Notes what was written; what stands beside the conversation is not what it goes on from.
+    fn added(&mut self, id: EntryId, beside: bool) {
+        if !beside {
+            self.plan.leaf = Some(id.clone());
+            self.last = Some(id.clone());
+        }
         self.plan.added.push(id);
     }
 
@@ -457,8 +466,10 @@ impl Pen<'_, '_> {
 
     /// What a draft hangs from and whose it is, as far as that must be said.
     fn hung<'d>(&self, draft: &'d Draft, parent: Option<&'d EntryId>) -> Words<'d> {
+        // The record before is another one for a sub-agent within the log.
+        let said = draft.sidechain || parent != self.last.as_ref();
         Words {
-            parent: (parent != self.last.as_ref()).then(|| parent.map(EntryId::as_str)),
+            parent: said.then(|| parent.map(EntryId::as_str)),
             agent: draft.agent.as_ref().map(AgentId::as_str),
             sidechain: draft.sidechain,
             ..Words::default()
