@@ -140,7 +140,7 @@ impl Annex<'_> {
         }
         message.meta |= self.meta.0;
         message.compact_summary |= self.compact.0;
-        message.human &= !message.meta && !message.compact_summary;
+        message.human &= !message.meta && !message.compact_summary && !self.sidechain.0;
         if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {
             message.spawned = Some(agent);
         }
@@ -227,7 +227,7 @@ impl Annex<'_> {
             Some("false") => false,
             _ => outline.human,
         };
-        outline.human = typed && !self.meta.0 && !self.compact.0;
+        outline.human = typed && !self.meta.0 && !self.compact.0 && !self.sidechain.0;
         if !outline.human {
             outline
                 .facts

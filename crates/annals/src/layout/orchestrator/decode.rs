@@ -23,7 +23,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         let mut entry = Entry::at(record.span, body);
         entry.time = line.time();
         entry.session = line.metadata.session.owned();
-        entry.agent = line.agent();
+        entry.agent = lines.agent(&line);
         entry.program = line.metadata.source.owned();
         entry.copied = line.metadata.forked_from.is_some();
         entry.place = Place {

@@ -79,6 +79,8 @@ pub(super) enum Shape {
 pub(super) struct Lines {
     /// The file's day, as it stands in ids.
     day: String,
+    /// The sub-agent whose records they are.
+    owner: Option<AgentId>,
     model: Option<Arc<str>>,
 }
 
@@ -88,6 +90,7 @@ impl Lines {
         let day = path::day(session).map(|day| day.to_string().replace('-', ""));
         Lines {
             day: day.unwrap_or_else(|| "0".to_owned()),
+            owner: artifact.agent.clone(),
             model: None,
         }
     }
@@ -95,6 +98,16 @@ impl Lines {
     /// The id of a record that has none: where it stands.
     pub(super) fn id_at(&self, span: Span) -> String {
         format!("{}-{}", self.day, span.offset)
+    }
+
+    /// Whose a record is: that of the name under which it was logged.
+    pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
+        let Some(name) = line.metadata.session.filled() else {
+            return self.owner.clone();
+        };
+        path::owner(name)
+            .1
+            .and_then(|agent| AgentId::new(agent).ok())
     }
 
     /// One model name serves thousands of records.
@@ -124,12 +137,6 @@ impl Line<'_> {
 
     pub(super) fn time(&self) -> Option<Timestamp> {
         timestamp(self.timestamp)
-    }
-
-    /// The sub-agent that logs under a name of its own.
-    pub(super) fn agent(&self) -> Option<AgentId> {
-        let (_, agent) = path::owner(self.metadata.session.filled()?);
-        AgentId::new(agent?).ok()
     }
 
     pub(super) fn stop_reason(&self) -> Option<String> {

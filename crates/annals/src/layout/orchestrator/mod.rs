@@ -20,9 +20,10 @@
 //! usage        {input_tokens,output_tokens,cache_creation_tokens,cache_read_tokens}, or in camel case
 //! ```
 //!
-//! A log belongs to all sessions that its records name in `metadata.sessionId`; those that name none
-//! are one session, `<YYYY-MM-DD>-<hash>`. A session goes on in the log of the next day. A sub-agent
-//! logs under a name of its own, `<session>--agent-<agent>`; its todos and notes are named so too.
+//! Several sessions share a log. A record belongs to the session that it names in
+//! `metadata.sessionId`, or else to that of the record before it; those before any name are the
+//! session `<YYYY-MM-DD>-<hash>`. A session goes on in the log of the next day. A sub-agent logs under
+//! a name of its own, `<session>--agent-<agent>`; its todos and notes are named so too.
 //!
 //! Records have no ids and no links: an id is the day and the offset (`20261115-1234`), and a
 //! message hangs from the one before it of its session. What annals writes has an id, and whatever

@@ -39,7 +39,7 @@ impl Lines {
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.time = line.time();
-        outline.agent = line.agent();
+        outline.agent = self.agent(line);
         let said = &line.metadata;
         let facts = &mut outline.facts;
         // On every record: whoever reads one alone must know whose it is.

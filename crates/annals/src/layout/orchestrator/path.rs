@@ -210,7 +210,6 @@ mod tests {
             ".notes.jsonl",
             ".todos.json",
             "--agent-a.todos.json",
-            "a--agent-.todos.json",
             "a--agent-a.todos.json",
             ".annals-origin.jsonl",
             "annals-origin.jsonl",

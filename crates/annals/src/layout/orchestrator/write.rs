@@ -310,7 +310,7 @@ impl Pen<'_, '_> {
         }
         if message.role == Role::User {
             let prompt = texts.iter().any(|text| !is_client_text(text));
-            let seems = prompt && !message.meta && !message.compact_summary;
+            let seems = prompt && !message.meta && !message.compact_summary && !words.sidechain;
             // Blanks are nothing that a person said.
             let blank = texts.iter().all(|text| text.trim().is_empty());
             let differs = message.human != seems && !(message.human && blank);

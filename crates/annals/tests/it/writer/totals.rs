@@ -55,13 +55,13 @@ fn totals_grow_with_the_log_whoever_writes() {
     assert_eq!(other.totals().unwrap(), whole(&fresh));
     let line = foreign(1, None, "2026-03-01T10:00:00.000Z");
     let (begun, rest) = line.split_at(50);
-    write_raw(fresh.writer.path(), begun.as_bytes());
+    write_raw(&fresh.writer.path(), begun.as_bytes());
     let sum = fresh.writer.totals().unwrap();
     assert_eq!((sum, sum.messages), (whole(&fresh), 5));
-    write_raw(fresh.writer.path(), rest.trim_end().as_bytes());
+    write_raw(&fresh.writer.path(), rest.trim_end().as_bytes());
     let sum = fresh.writer.totals().unwrap();
     assert_eq!((sum, sum.messages), (whole(&fresh), 6));
-    write_raw(fresh.writer.path(), b"\n");
+    write_raw(&fresh.writer.path(), b"\n");
     assert_eq!(fresh.writer.totals().unwrap(), sum);
     // A log that was cut or replaced is counted anew.
     let bytes = fs::read(fresh.writer.path()).unwrap();
