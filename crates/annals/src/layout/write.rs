@@ -156,6 +156,7 @@ impl Head {
             anchored: true,
             resumed: false,
             words: BTreeMap::new(),
+            calls: Vec::new(),
             beside: Vec::new(),
         }
     }
@@ -210,6 +211,8 @@ pub struct Head {
     pub resumed: bool,
     /// What the log's records say that the layout's writer needs again, by name.
     pub words: BTreeMap<String, String>,
+    /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
+    pub calls: Vec<(String, String)>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

@@ -1,6 +1,6 @@
 //! The end of a log: what the next entry hangs from, and how that is kept true while others write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, SystemTime};
@@ -74,6 +74,8 @@ impl Tail {
         for outline in &window.scan.outlines {
             self.head.note(outline);
         }
+        self.head.calls.clear();
+        self.head.remember_open(root, &self.file, handle, &window);
         let (leaf, last) = self.head.ends(root, &self.file, handle, &window);
         (self.head.leaf, self.head.last) = (leaf, last);
         self.head.anchored = window.scan.whole || window.named;
@@ -87,6 +89,7 @@ impl Tail {
             for outline in &window.scan.outlines {
                 self.head.note(outline);
             }
+            self.head.remember_open(root, volume, &handle, &window);
             let (leaf, last) = self.head.ends(root, volume, &handle, &window);
             self.head.leaf = leaf;
             self.head.last = self.head.last.take().or(last);
@@ -267,6 +270,44 @@ impl Head {
         }
     }
 
+    /// Takes in the calls of a log's end that nothing has answered.
+    fn remember_open(&mut self, root: &Root, file: &FoundFile, handle: &File, window: &Window) {
+        const MOST: usize = 8;
+        let outlines = &window.scan.outlines;
+        let answered: HashSet<Key> = outlines
+            .iter()
+            .flat_map(|outline| outline.results.iter().copied())
+            .collect();
+        let open = |at: &usize| {
+            let calls = outlines.get(*at).map(Outline::calls).unwrap_or_default();
+            calls.iter().any(|call| !answered.contains(call))
+        };
+        let mut last: Vec<usize> = (0..outlines.len()).rev().filter(open).take(MOST).collect();
+        last.reverse();
+        for at in last {
+            if let Some(entry) = window.entry(root, &file.artifact, handle, at) {
+                self.remember_calls(&entry);
+            }
+        }
+    }
+
+    /// Takes in the calls that an entry makes and answers.
+    fn remember_calls(&mut self, entry: &Entry) {
+        const MOST: usize = 64;
+        let Body::Message(message) = &entry.body else {
+            return;
+        };
+        for block in &message.blocks {
+            match block {
+                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
+                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
+                _ => {}
+            }
+        }
+        let surplus = self.calls.len().saturating_sub(MOST);
+        self.calls.drain(..surplus);
+    }
+
     /// The entry that the next one hangs from, and the last one of the volume.
     fn ends(
         &self,
@@ -312,6 +353,7 @@ impl Head {
         if let Some(prompt) = prompt(entry) {
             self.prompt = Some(prompt);
         }
+        self.remember_calls(entry);
         if self.takes(entry) {
             self.leaf.clone_from(&entry.id);
             self.last.clone_from(&entry.id);

@@ -360,6 +360,7 @@ impl SessionWriter {
             prompt: None,
             anchored: true,
             resumed: false,
+            calls: Vec::new(),
             beside: Vec::new(),
             ..head
         };

@@ -337,7 +337,10 @@ impl Pen<'_, '_> {
         };
         let text = texts(output).join("\n\n");
         let mut line = self.common("tool_result", time);
-        let tool = called(call, before).or_else(|| call.strip_prefix(CALL_OF));
+        let mut open = self.head.calls.iter().rev();
+        let tool = called(call, before)
+            .or_else(|| open.find_map(|(id, tool)| (id == call).then_some(tool.as_str())))
+            .or_else(|| call.strip_prefix(CALL_OF));
         line.tool = Some(tool.unwrap_or("unknown"));
         line.call = Some(call);
         let plain = match output.as_slice() {

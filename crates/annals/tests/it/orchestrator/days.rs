@@ -303,3 +303,38 @@ fn a_root_may_be_shared_with_another_layout() {
         ]
     );
 }
+
+/// A result names its tool, which stands in a record that may be of yesterday.
+#[test]
+fn results_name_the_tool_that_was_called() {
+    let stage = Stage::in_zone("UTC");
+    let writer = stage.begin("s1", "2026-11-15T12:00:00Z");
+    let calls = [
+        called("a", "Bash", "{}"),
+        called("b", "Read", "{}"),
+        called("c", "Grep", "{}"),
+    ];
+    writer.append(Draft::assistant(calls)).unwrap();
+    writer.append(Draft::tool_result("b", "1")).unwrap();
+    let later = stage.open("s1", "2026-11-15T12:00:01Z");
+    later.append(Draft::tool_result("a", "2")).unwrap();
+    let next_day = stage.open("s1", "2026-11-16T12:00:01Z");
+    next_day.append(Draft::tool_result("c", "3")).unwrap();
+    next_day.append(Draft::tool_result("x", "4")).unwrap();
+    let mut tools = Vec::new();
+    for day in stage.days() {
+        for line in fs::read_to_string(stage.log(&day)).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            if line["type"] == "tool_result" {
+                tools.push(format!("{} {}", line["toolCallId"], line["tool"]));
+            }
+        }
+    }
+    let wanted = [
+        r#""b" "Read""#,
+        r#""a" "Bash""#,
+        r#""c" "Grep""#,
+        r#""x" "unknown""#,
+    ];
+    assert_eq!(tools, wanted);
+}
