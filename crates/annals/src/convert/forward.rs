@@ -259,6 +259,8 @@ impl<'a> Work<'a> {
             leaf: None,
             last: None,
             prompt: None,
+            calls: Vec::new(),
+            reply: None,
             ..head
         })
     }
@@ -377,6 +379,7 @@ impl<'a> Work<'a> {
             agent: aside.clone(),
             ..Draft::new(entry.body)
         };
+        let body = draft.body.clone();
         let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => plan,
             Err(Error::Refused(_)) => {
@@ -393,6 +396,7 @@ impl<'a> Work<'a> {
             self.title = Some(title);
         }
         pen.head.time = pen.head.time.max(time);
+        pen.head.remember(&body);
         self.counts.said(&what);
         let mut lines = Vec::new();
         for edit in plan.edits {

@@ -160,7 +160,10 @@ pub(super) fn line(spot: Spot, bytes: &[u8], end: End, plain: bool) -> Vec<u8> {
         spot.line,
         end.spelled()
     );
-    let object = bytes.first() == Some(&b'{') && bytes.last() == Some(&b'}');
+    // A document may be JSON on several lines, and this is one.
+    let object = bytes.first() == Some(&b'{')
+        && bytes.last() == Some(&b'}')
+        && memchr::memchr(b'\n', bytes).is_none();
     let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
     match std::str::from_utf8(bytes) {
         Ok(_) if object && (plain || is_json()) => {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{AgentId, Artifact, Draft, EntryId, SessionId, Todo};
+use crate::model::{AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -162,7 +162,34 @@ impl Head {
             resumed: false,
             words: BTreeMap::new(),
             calls: Vec::new(),
+            reply: None,
             beside: Vec::new(),
+        }
+    }
+
+    /// Takes in what later messages refer to: open calls, and the response that may go on.
+    pub(crate) fn remember(&mut self, body: &Body) {
+        const MOST: usize = 64;
+        let Body::Message(message) = body else {
+            return;
+        };
+        for block in &message.blocks {
+            match block {
+                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
+                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
+                _ => {}
+            }
+        }
+        let surplus = self.calls.len().saturating_sub(MOST);
+        self.calls.drain(..surplus);
+        if let Some(response) = &message.response {
+            let mut usage = message.usage.unwrap_or_default();
+            if let Some((known, so_far)) = &self.reply
+                && known == response
+            {
+                usage.grow(so_far);
+            }
+            self.reply = Some((response.clone(), usage));
         }
     }
 }
@@ -218,6 +245,8 @@ pub struct Head {
     pub words: BTreeMap<String, String>,
     /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
     pub calls: Vec<(String, String)>,
+    /// The newest response and its tokens, as far as the log tells them: it may go on.
+    pub reply: Option<(String, Usage)>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

@@ -286,26 +286,9 @@ impl Head {
         last.reverse();
         for at in last {
             if let Some(entry) = window.entry(root, &file.artifact, handle, at) {
-                self.remember_calls(&entry);
+                self.remember(&entry.body);
             }
         }
-    }
-
-    /// Takes in the calls that an entry makes and answers.
-    fn remember_calls(&mut self, entry: &Entry) {
-        const MOST: usize = 64;
-        let Body::Message(message) = &entry.body else {
-            return;
-        };
-        for block in &message.blocks {
-            match block {
-                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
-                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
-                _ => {}
-            }
-        }
-        let surplus = self.calls.len().saturating_sub(MOST);
-        self.calls.drain(..surplus);
     }
 
     /// The entry that the next one hangs from, and the last one of the volume.
@@ -353,7 +336,7 @@ impl Head {
         if let Some(prompt) = prompt(entry) {
             self.prompt = Some(prompt);
         }
-        self.remember_calls(entry);
+        self.remember(&entry.body);
         if self.takes(entry) {
             self.leaf.clone_from(&entry.id);
             self.last.clone_from(&entry.id);

@@ -361,6 +361,7 @@ impl SessionWriter {
             anchored: true,
             resumed: false,
             calls: Vec::new(),
+            reply: None,
             beside: Vec::new(),
             ..head
         };

@@ -2,8 +2,10 @@
 //!
 //! What a message says in text is one record, each call and each result another. The records of a
 //! reply share `annals.response`, and its tokens stand on the first of them that is an `assistant`
-//! record: a program that adds up what such records say gets each reply once. A reply of calls alone
-//! is led by an `assistant` record without content if there are tokens to tell.
+//! record. A reply of calls alone is led by an `assistant` record without content if there are tokens
+//! to tell. Where a response goes on in another message, which tells its tokens again, `usage` has
+//! only what is new in them and `annals.usage` all of them. So a program that adds up what `assistant`
+//! records say gets every response once.
 
 use jiff::Timestamp;
 
@@ -11,11 +13,13 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
+use crate::layout::field;
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, SessionId, Todo,
+    Usage,
 };
 
 use super::decode::SAME_TEXT;
@@ -82,6 +86,7 @@ impl Writer for Orchestrator {
             last: head.last.clone(),
             time: head.time,
             resumed: head.resumed,
+            reply: head.reply.clone(),
         };
         match change {
             Change::Begin => pen.begin()?,
@@ -155,12 +160,23 @@ struct Pen<'a, 'b> {
     time: Option<Timestamp>,
     /// The first record tells that the session was opened again.
     resumed: bool,
+    /// The newest response and its tokens so far.
+    reply: Option<(String, Usage)>,
 }
 
 /// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
 struct Part<'a> {
     blocks: &'a [Block],
     tokens: bool,
+}
+
+/// The tokens that a message tells.
+#[derive(Clone, Copy)]
+struct Told {
+    /// What was not told before.
+    fresh: Usage,
+    /// All of them, where some were.
+    all: Option<Usage>,
 }
 
 impl Pen<'_, '_> {
@@ -229,7 +245,8 @@ impl Pen<'_, '_> {
     }
 
     fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
-        let parts = parts(message);
+        let told = self.told(message);
+        let parts = parts(message, !told.fresh.is_zero());
         let last = parts.len().saturating_sub(1);
         let fresh;
         let response = match &message.response {
@@ -271,13 +288,38 @@ impl Pen<'_, '_> {
                     encode(&line)?
                 }
                 [block @ Block::ToolResult { .. }] => self.outcome(block, words, time, before)?,
-                blocks => self.said(message, blocks, part.tokens, words, time)?,
+                blocks => {
+                    let told = part.tokens.then_some(told);
+                    self.said(message, blocks, told, words, time)?
+                }
             };
             self.lines.push(line);
             parent = Some(id.clone());
             self.added(id, draft.sidechain);
         }
+        if let Some(response) = response {
+            let usage = told.all.unwrap_or(told.fresh);
+            self.reply = Some((response.to_owned(), usage));
+        }
         Ok(())
+    }
+
+    /// What a message tells of its response's tokens.
+    fn told(&self, message: &Message) -> Told {
+        let mut all = message.usage.unwrap_or_default();
+        match &self.reply {
+            Some((known, so_far)) if message.response.as_ref() == Some(known) => {
+                all.grow(so_far);
+                Told {
+                    fresh: all.beyond(so_far),
+                    all: Some(all),
+                }
+            }
+            _ => Told {
+                fresh: all,
+                all: None,
+            },
+        }
     }
 
     /// The record of what a message says, as opposed to the calls it makes and answers.
@@ -285,7 +327,7 @@ impl Pen<'_, '_> {
         &self,
         message: &Message,
         blocks: &[Block],
-        tokens: bool,
+        told: Option<Told>,
         mut words: Words<'_>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
@@ -299,8 +341,10 @@ impl Pen<'_, '_> {
             _ => false,
         };
         if message.role == Role::Assistant {
-            let usage = message.usage.filter(|_| tokens).unwrap_or_default();
-            line.usage = Some(Spent::of(&usage));
+            let fresh = told.map(|told| told.fresh).unwrap_or_default();
+            line.usage = Some(Spent::of(&fresh));
+            let all = told.and_then(|told| told.all);
+            words.usage = all.map(|all| field::Spent::of(&all));
             line.model = Some(message.model.as_deref().unwrap_or("unknown"));
             line.stop = message.stop_reason.as_deref();
             let once = texts.len() == 1 && !text.is_empty();
@@ -515,7 +559,7 @@ impl Pen<'_, '_> {
 }
 
 /// The records of a message: each call and each result for itself, what is said between together.
-fn parts(message: &Message) -> Vec<Part<'_>> {
+fn parts(message: &Message, spent: bool) -> Vec<Part<'_>> {
     let alone = |block: &Block| match block {
         Block::ToolUse { .. } => message.role == Role::Assistant,
         Block::ToolResult { .. } => message.role == Role::User,
@@ -528,7 +572,6 @@ fn parts(message: &Message) -> Vec<Part<'_>> {
             tokens: false,
         })
         .collect();
-    let spent = message.usage.is_some_and(|usage| !usage.is_zero());
     let says = |part: &Part<'_>| !part.blocks.iter().any(alone);
     if parts.is_empty() || (spent && !parts.iter().any(says)) {
         let blocks = &[];
