@@ -260,7 +260,7 @@ impl<'a> Work<'a> {
             last: None,
             prompt: None,
             calls: Vec::new(),
-            reply: None,
+            replies: Vec::new(),
             ..head
         })
     }

@@ -162,7 +162,7 @@ impl Head {
             resumed: false,
             words: BTreeMap::new(),
             calls: Vec::new(),
-            reply: None,
+            replies: Vec::new(),
             beside: Vec::new(),
         }
     }
@@ -183,14 +183,20 @@ impl Head {
         let surplus = self.calls.len().saturating_sub(MOST);
         self.calls.drain(..surplus);
         if let Some(response) = &message.response {
-            let mut usage = message.usage.unwrap_or_default();
-            if let Some((known, so_far)) = &self.reply
-                && known == response
-            {
-                usage.grow(so_far);
-            }
-            self.reply = Some((response.clone(), usage));
+            self.replied(response, message.usage.unwrap_or_default());
         }
+    }
+
+    /// Takes in what a response's tokens amount to.
+    pub(crate) fn replied(&mut self, response: &str, mut usage: Usage) {
+        const MOST: usize = 16;
+        let known = self.replies.iter().position(|(id, _)| id == response);
+        if let Some(known) = known {
+            usage.grow(&self.replies.remove(known).1);
+        }
+        self.replies.push((response.to_owned(), usage));
+        let surplus = self.replies.len().saturating_sub(MOST);
+        self.replies.drain(..surplus);
     }
 }
 
@@ -245,8 +251,8 @@ pub struct Head {
     pub words: BTreeMap<String, String>,
     /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
     pub calls: Vec<(String, String)>,
-    /// The newest response and its tokens, as far as the log tells them: it may go on.
-    pub reply: Option<(String, Usage)>,
+    /// The newest responses and their tokens, as far as the log tells them: they may go on.
+    pub replies: Vec<(String, Usage)>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

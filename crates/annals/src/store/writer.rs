@@ -361,7 +361,7 @@ impl SessionWriter {
             anchored: true,
             resumed: false,
             calls: Vec::new(),
-            reply: None,
+            replies: Vec::new(),
             beside: Vec::new(),
             ..head
         };

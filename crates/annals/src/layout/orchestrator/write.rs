@@ -86,7 +86,7 @@ impl Writer for Orchestrator {
             last: head.last.clone(),
             time: head.time,
             resumed: head.resumed,
-            reply: head.reply.clone(),
+            replies: head.replies.clone(),
         };
         match change {
             Change::Begin => pen.begin()?,
@@ -160,8 +160,8 @@ struct Pen<'a, 'b> {
     time: Option<Timestamp>,
     /// The first record tells that the session was opened again.
     resumed: bool,
-    /// The newest response and its tokens so far.
-    reply: Option<(String, Usage)>,
+    /// The newest responses and their tokens so far.
+    replies: Vec<(String, Usage)>,
 }
 
 /// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
@@ -299,7 +299,8 @@ impl Pen<'_, '_> {
         }
         if let Some(response) = response {
             let usage = told.all.unwrap_or(told.fresh);
-            self.reply = Some((response.to_owned(), usage));
+            self.replies.retain(|(known, _)| known != response);
+            self.replies.push((response.to_owned(), usage));
         }
         Ok(())
     }
@@ -307,15 +308,16 @@ impl Pen<'_, '_> {
     /// What a message tells of its response's tokens.
     fn told(&self, message: &Message) -> Told {
         let mut all = message.usage.unwrap_or_default();
-        match &self.reply {
-            Some((known, so_far)) if message.response.as_ref() == Some(known) => {
+        let mut known = self.replies.iter();
+        match known.find(|(known, _)| message.response.as_ref() == Some(known)) {
+            Some((_, so_far)) => {
                 all.grow(so_far);
                 Told {
                     fresh: all.beyond(so_far),
                     all: Some(all),
                 }
             }
-            _ => Told {
+            None => Told {
                 fresh: all,
                 all: None,
             },

@@ -338,3 +338,52 @@ fn results_name_the_tool_that_was_called() {
     ];
     assert_eq!(tools, wanted);
 }
+
+/// The lines of one response repeat its tokens in some layouts; a program of this one adds up.
+#[test]
+fn tokens_of_a_converted_session_add_up() {
+    use annals::convert::{self, Options, Selection};
+    let mut told = 0;
+    for case in crate::support::cases() {
+        if case.layout.name() != "claude-code" {
+            continue;
+        }
+        let sessions = case.sessions().into_iter();
+        let used: u64 = sessions
+            .map(|files| Session::read(files).unwrap().info(None).usage)
+            .map(|usage| usage.total())
+            .sum();
+        let stage = Stage::in_zone("UTC");
+        let plan = convert::plan(Selection::Root(case.root()), stage.root()).unwrap();
+        let mut options = Options::default();
+        options.origin = false;
+        convert::run(&plan, &options, &|_, _| ()).unwrap();
+        let mut added = 0;
+        let mut days: Vec<PathBuf> = stage
+            .store()
+            .inventory()
+            .sessions
+            .iter()
+            .flat_map(|files| files.logs().flat_map(|log| log.volumes()))
+            .map(|volume| volume.path.clone())
+            .collect();
+        days.sort();
+        days.dedup();
+        for day in days {
+            for line in fs::read_to_string(day).unwrap().lines() {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                for name in [
+                    "input_tokens",
+                    "output_tokens",
+                    "cache_creation_tokens",
+                    "cache_read_tokens",
+                ] {
+                    added += line["usage"][name].as_u64().unwrap_or_default();
+                }
+            }
+        }
+        assert_eq!(added, used, "{}", case.name);
+        told += used;
+    }
+    assert!(told > 10_000, "{told}");
+}
