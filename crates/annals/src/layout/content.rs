@@ -97,15 +97,8 @@ impl Content {
                     return;
                 };
                 self.calls.push(call);
-                if matches!(part.name.get(), Some("Task" | "Agent")) {
-                    let task: Task<'_> = part.input.read();
-                    self.delegations.push(Delegation {
-                        call,
-                        prompt: task.prompt.filled().map(Key::of),
-                        kind: task.kind.filled().map(opening),
-                        description: task.description.filled().map(opening),
-                    });
-                }
+                let delegation = delegation(call, part.name.or_empty(), part.input);
+                self.delegations.extend(delegation);
             }
             Some("tool_result") => {
                 self.results = true;
@@ -178,6 +171,20 @@ impl<'de> Visitor<'de> for Parts {
     fn visit_unit<E: serde::de::Error>(self) -> std::result::Result<Content, E> {
         Ok(Content::default())
     }
+}
+
+/// What a call hands to a sub-agent, if its tool does that.
+pub(crate) fn delegation(call: Key, tool: &str, input: Raw<'_>) -> Option<Delegation> {
+    if !matches!(tool, "Task" | "Agent") {
+        return None;
+    }
+    let task: Task<'_> = input.read();
+    Some(Delegation {
+        call,
+        prompt: task.prompt.filled().map(Key::of),
+        kind: task.kind.filled().map(opening),
+        description: task.description.filled().map(opening),
+    })
 }
 
 /// Texts that the client itself puts in the user's place.

@@ -88,14 +88,19 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 
 /// Ties entries that hang from the message before them to that message.
 pub(super) fn link_previous(outlines: &mut [Outline]) {
-    let mut main: Option<Key> = None;
-    let mut agents: HashMap<AgentId, Key> = HashMap::new();
+    let mut main: Option<(Key, Option<Key>)> = None;
+    let mut agents: HashMap<AgentId, (Key, Option<Key>)> = HashMap::new();
     for outline in outlines {
         let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
         let before = match aside {
             None => main,
             Some(agent) => agents.get(agent).copied(),
         };
+        // What was written twice hangs from where it hung the first time, not from itself.
+        let before = before.and_then(|(before, above)| match outline.key {
+            Some(key) if key == before => above,
+            _ => Some(before),
+        });
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
@@ -107,10 +112,11 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
             };
         }
         if let Some(key) = outline.key.filter(|_| says) {
+            let link = (key, outline.link.key());
             match aside {
-                None => main = Some(key),
+                None => main = Some(link),
                 Some(agent) => {
-                    agents.insert(agent.clone(), key);
+                    agents.insert(agent.clone(), link);
                 }
             }
         }
