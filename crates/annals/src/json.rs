@@ -218,6 +218,13 @@ pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec
     }
 }
 
+/// The text of an object's member; the last one of that name counts.
+pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let pairs: Pairs<'a> = serde_json::from_str(object).ok()?;
+    let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
+    value.0
+}
+
 /// JSON text with escapes in the place of all characters beyond ASCII.
 fn escape_non_ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());

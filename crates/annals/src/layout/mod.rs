@@ -5,6 +5,7 @@
 //! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
 
 mod annex;
+pub mod chorus;
 mod claude_code;
 mod content;
 mod field;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
+pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use record::Record;
 pub use write::{

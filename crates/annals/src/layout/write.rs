@@ -134,6 +134,8 @@ pub struct NewSession {
     pub git_branch: Option<String>,
     /// The log that it is copied from, whose folder it shares.
     pub beside: Option<Artifact>,
+    /// The folder it goes to, where one is known that sessions of the directory lie in already.
+    pub folder: Option<String>,
 }
 
 impl Head {
@@ -164,12 +166,19 @@ impl NewSession {
             cwd: cwd.into(),
             git_branch: None,
             beside: None,
+            folder: None,
         }
     }
 
     /// Says which git branch is checked out.
     pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
         self.git_branch = Some(branch.into());
+        self
+    }
+
+    /// Says which folder it goes to.
+    pub fn folder(mut self, folder: impl Into<String>) -> Self {
+        self.folder = Some(folder.into());
         self
     }
 }
