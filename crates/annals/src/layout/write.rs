@@ -1,5 +1,6 @@
 //! Writing: changes go in, edits come out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -66,6 +67,8 @@ pub struct Row {
     pub prompt: Option<String>,
     /// Something answered.
     pub answered: bool,
+    /// What the sub-agent whose log it is was made for.
+    pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
     /// The session's working directory and git branch, where a new one is listed.
@@ -134,7 +137,7 @@ pub struct NewSession {
     pub git_branch: Option<String>,
     /// The log that it is copied from, whose folder it shares.
     pub beside: Option<Artifact>,
-    /// The folder it goes to, where one is known that sessions of the directory lie in already.
+    /// The folder it goes to, where a register has one for its directory.
     pub folder: Option<String>,
 }
 
@@ -153,6 +156,7 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
+            words: BTreeMap::new(),
             beside: Vec::new(),
         }
     }
@@ -209,6 +213,8 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
+    /// What the log's records say that the layout's writer needs again, by name.
+    pub words: BTreeMap<String, String>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

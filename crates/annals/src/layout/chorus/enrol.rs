@@ -229,13 +229,14 @@ fn milliseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
-/// The title of a conversation: what was given, else its first prompt once something answered it.
+/// The title of a conversation: what was given, what a sub-agent is for, or the first prompt once
+/// something answered it.
 fn title(row: &Row) -> String {
     if let Some(title) = &row.title {
         return title.clone();
     }
     let prompt = row.prompt.as_deref().filter(|_| row.answered);
-    match prompt.map(shortened) {
+    match row.purpose.as_deref().or(prompt).map(shortened) {
         Some(title) if !title.is_empty() => title,
         _ => UNTITLED.to_owned(),
     }

@@ -4,6 +4,8 @@
 //! record, its content a string where it is one text. Records of one reply name the same response and
 //! repeat its tokens, so they count once. What the program has no words for goes into `annals`.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -61,15 +63,12 @@ impl Writer for Chorus {
             remarks: Vec::new(),
             plan: Plan::default(),
             last: head.last.clone(),
+            others: HashMap::new(),
             time: head.time,
         };
         match change {
-            Change::Begin => {
-                // A log without lines is a session all the same.
-                let (path, lines) = (path::place(&head.log), Vec::new());
-                pen.plan.edits.push(Edit::Append { path, lines });
-            }
-            Change::Fork { .. } => {}
+            // A log without lines is a session all the same: its row in the index says the rest.
+            Change::Begin | Change::Fork { .. } => {}
             Change::Append(drafts) => drafts.iter().try_for_each(|draft| pen.draft(draft))?,
             Change::Compact { summary, .. } => pen.compaction(summary)?,
             Change::SetTodos(todos) => pen.todos(todos)?,
@@ -228,6 +227,8 @@ struct Pen<'a, 'b> {
     plan: Plan,
     /// The last message so far, which is the next one's parent unless it says otherwise.
     last: Option<EntryId>,
+    /// The same for sub-agents whose traffic stands in a log that is not theirs.
+    others: HashMap<AgentId, EntryId>,
     /// The time of the newest line so far.
     time: Option<Timestamp>,
 }
@@ -258,17 +259,17 @@ impl Pen<'_, '_> {
                 let mut line = Written::of("system", raw(json::quote(text))?);
                 line.annals.kind = Some("compaction");
                 line.annals.text = Some(text);
-                self.entry(line, draft, true)
+                self.entry(line, draft)
             }
             Body::System { subtype, text } if is_noted(subtype) => {
-                self.entry(Written::of(subtype, raw(json::quote(text))?), draft, false)
+                self.entry(Written::of(subtype, raw(json::quote(text))?), draft)
             }
             Body::System { subtype, text } => {
                 let mut line = Written::of("system", raw(json::quote(text))?);
                 line.annals.kind = Some("system");
                 line.annals.subtype = Some(subtype);
                 line.annals.text = Some(text);
-                self.entry(line, draft, false)
+                self.entry(line, draft)
             }
             Body::Agent {
                 kind,
@@ -284,7 +285,7 @@ impl Pen<'_, '_> {
                 line.annals.subtype = kind.as_deref();
                 line.annals.description = description.as_deref();
                 line.annals.call = call.as_deref();
-                self.entry(line, draft, false)
+                self.entry(line, draft)
             }
             // The index has one title, and a person's is the one to keep.
             Body::Title {
@@ -339,9 +340,9 @@ impl Pen<'_, '_> {
             };
             let parent = match at {
                 0 => part.parent.clone().or_else(|| self.leaf()),
-                _ => self.last.clone(),
+                _ => self.plan.added.last().cloned(),
             };
-            self.put(line, &part, parent, true)?;
+            self.put(line, &part, parent)?;
         }
         Ok(())
     }
@@ -443,33 +444,37 @@ impl Pen<'_, '_> {
     }
 
     /// Puts down a line that hangs from the draft's parent or else from the leaf.
-    fn entry(&mut self, line: Written<'_>, draft: &Draft, moves: bool) -> Result<()> {
+    fn entry(&mut self, line: Written<'_>, draft: &Draft) -> Result<()> {
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        self.put(line, draft, parent, moves)
+        self.put(line, draft, parent)
     }
 
-    /// `moves` tells whether the next message hangs from this line.
-    fn put(
-        &mut self,
-        line: Written<'_>,
-        draft: &Draft,
-        parent: Option<EntryId>,
-        moves: bool,
-    ) -> Result<()> {
+    fn put(&mut self, line: Written<'_>, draft: &Draft, parent: Option<EntryId>) -> Result<()> {
         let id = draft
             .id
             .clone()
             .unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()));
-        let opens = self.head.leaf.is_none() && self.last.is_none() && self.lines.is_empty();
         let head = self.head;
+        let opens = head.leaf.is_none() && self.last.is_none() && self.lines.is_empty();
+        // What a sub-agent says in the main log hangs from what it said before.
+        let other = draft
+            .agent
+            .as_ref()
+            .filter(|agent| draft.sidechain && Some(*agent) != head.agent.as_ref());
+        let previous = match other {
+            None => self.last.as_ref(),
+            Some(agent) => self.others.get(agent),
+        };
+        let hangs = parent.as_ref() == previous && (other.is_none() || parent.is_some());
         // Its texts may be gone sooner from here on.
         let mut line: Written<'_> = line;
         let words = &mut line.annals;
-        if parent != self.last && words.kind != Some("agent") {
+        let said = words.kind != Some("agent");
+        if said && !hangs {
             words.parent = Some(parent.as_ref().map(EntryId::as_str));
         }
-        words.sidechain = draft.sidechain;
-        words.agent = draft.agent.as_ref().map(AgentId::as_str);
+        words.sidechain = draft.sidechain && head.agent.is_none();
+        words.agent = other.map(AgentId::as_str);
         if opens {
             words.cwd = head.cwd.as_deref();
             words.branch = head.git_branch.as_deref();
@@ -478,9 +483,14 @@ impl Pen<'_, '_> {
         line.timestamp = spell(self.tick(draft.time));
         line.uuid = id.as_str();
         self.lines.push(encode(&line)?);
-        if moves {
-            self.last = Some(id.clone());
-            if !draft.sidechain {
+        if said {
+            match other {
+                None => self.last = Some(id.clone()),
+                Some(agent) => {
+                    self.others.insert(agent.clone(), id.clone());
+                }
+            }
+            if !draft.sidechain || head.agent.is_some() {
                 self.plan.leaf = Some(id.clone());
             }
         }
