@@ -49,6 +49,12 @@ pub trait Writer: Sync {
         let _ = (register, old, rows, whole);
         Ok(Enrolled::Same)
     }
+
+    /// Whether a register says nothing at all, so that it may go with the last log it listed.
+    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
+        let _ = (register, bytes);
+        false
+    }
 }
 
 /// What a log says to its register.

@@ -87,10 +87,21 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 }
 
 /// Ties entries that hang from the message before them to that message.
+///
+/// Of two entries with one id the later one counts, so nothing hangs from the earlier one: what came
+/// after it would be its own ancestor.
 pub(super) fn link_previous(outlines: &mut [Outline]) {
+    let unlinked = |outline: &Outline| outline.link == Link::Previous;
+    if !outlines.iter().any(unlinked) {
+        return;
+    }
+    let places = outlines.iter().enumerate();
+    let newest: HashMap<Key, usize> = places
+        .filter_map(|(at, outline)| Some((outline.key?, at)))
+        .collect();
     let mut main: Option<Key> = None;
     let mut agents: HashMap<AgentId, Key> = HashMap::new();
-    for outline in outlines {
+    for (at, outline) in outlines.iter_mut().enumerate() {
         let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
         let before = match aside {
             None => main,
@@ -106,7 +117,8 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
                 Some(before) => Link::Parent(before),
             };
         }
-        if let Some(key) = outline.key.filter(|_| says) {
+        let counts = |key: &Key| says && newest.get(key) == Some(&at);
+        if let Some(key) = outline.key.filter(counts) {
             match aside {
                 None => main = Some(key),
                 Some(agent) => {

@@ -223,12 +223,8 @@ fn remove_if_empty(
     let Some(old) = read(path)? else {
         return Ok(());
     };
-    let lists = super::log::document_of(root, register, &old);
-    let empty = lists
-        .found
-        .iter()
-        .any(|entry| matches!(&entry.body, Body::Register(rows) if rows.is_empty()));
     let inventory = Inventory::of(std::slice::from_ref(root));
+    let empty = writer.lists_nothing(register, &old);
     if !empty || !listed(root, writer, &inventory, register)?.is_empty() {
         return Ok(());
     }

@@ -625,8 +625,8 @@ fn a_configuration_tells_of_folders() {
         [
             "two workspaces have the id `w-app`",
             "a workspace's id cannot be a folder's name: \"../up\"",
-            "a workspace's id cannot be a folder's name: \"\"",
-            "a workspace's id cannot be a folder's name: \"\"",
+            "a workspace has no id",
+            "a workspace has no id",
         ]
     );
     let damaged = read("chorus-config-damaged");

@@ -278,6 +278,10 @@ impl Config {
         let mut seen = HashSet::new();
         for workspace in config.workspaces {
             let id = &workspace.id;
+            if id.is_empty() {
+                faults.push("a workspace has no id".to_owned());
+                continue;
+            }
             if !safe(id) {
                 faults.push(format!(
                     "a workspace's id cannot be a folder's name: {id:?}"

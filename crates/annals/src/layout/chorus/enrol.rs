@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::json::{self, Raw, Text, object};
+use crate::json::{self, Pairs, Raw, Text, object};
 use crate::layout::field::timestamp;
 use crate::layout::{Enrolled, Row};
 use crate::model::{Artifact, ArtifactKind};
@@ -80,6 +80,14 @@ pub(super) fn enrol(
         damaged: old.is_some() && sound.is_none(),
         removed: index.removed,
     })
+}
+
+/// Whether an index has neither rows nor anything else that would be lost with it.
+pub(super) fn lists_nothing(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).map_or("", |text| unmarked(text).1);
+    let pairs: Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
+    let list = List::of(text, CONVERSATIONS);
+    pairs.0.len() == 1 && list.is_some_and(|list| list.rows().next().is_none())
 }
 
 /// The workspace and the agent whose conversations an index lists.

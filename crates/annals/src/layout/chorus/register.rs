@@ -120,6 +120,7 @@ fn conversations(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
         let row: Conversation<'_> = serde_json::from_str(row).unwrap_or_default();
         let id = row.id.or_empty();
         match path::owner(id) {
+            None if id.is_empty() => faults.push("a conversation has no id".to_owned()),
             None => faults.push(format!(
                 "a conversation's id cannot be a file's name: {id:?}"
             )),

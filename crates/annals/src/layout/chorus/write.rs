@@ -134,6 +134,10 @@ impl Writer for Chorus {
     ) -> Result<Enrolled> {
         enrol::enrol(register, old, rows, whole)
     }
+
+    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
+        register.folder.is_some() && enrol::lists_nothing(bytes)
+    }
 }
 
 fn set(object: &[u8], members: &[(&str, String)]) -> Option<Vec<u8>> {

@@ -148,7 +148,8 @@ fn every_message_comes_back() {
                 let blank = wanted == [text(" ")];
                 assert!(!draft.human || entry.human != blank);
                 if draft.role == Role::Assistant {
-                    assert_eq!(entry.usage, Some(draft.usage.unwrap_or_default()));
+                    let used = entry.usage.unwrap_or_default();
+                    assert_eq!(used, draft.usage.unwrap_or_default());
                 }
                 if draft.model.is_some() {
                     assert_eq!(entry.model, draft.model);
