@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{AgentId, Artifact, Draft, EntryId, SessionId, Todo};
+use crate::model::{About, AgentId, Artifact, Draft, EntryId, SessionId, Todo};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -32,6 +32,12 @@ pub trait Writer: Sync {
     /// The register that lists a log, where the layout keeps one.
     fn register(&self, log: &Artifact) -> Option<Artifact> {
         let _ = log;
+        None
+    }
+
+    /// The folder that new sessions of a directory go to, by what the root's register tells.
+    fn home(&self, told: &[About], directory: &str) -> Option<String> {
+        let _ = (told, directory);
         None
     }
 

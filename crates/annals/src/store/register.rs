@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{Change, Enrolled, Head, Row, Writer};
 use crate::model::{
-    Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Outline, Role, Subject,
+    About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Outline, Role, Subject,
 };
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
@@ -165,6 +165,21 @@ impl Drop for SessionWriter {
         // An error here has no one to go to; the register is behind, and heals when next opened.
         let _ = self.heal();
     }
+}
+
+/// The folder that new sessions of a directory go to, where the root's own register tells.
+pub(super) fn home(root: &Root, writer: &dyn Writer, directory: &str) -> Option<String> {
+    let register = Artifact::of(ArtifactKind::Register);
+    let bytes = read(&root.locate(&register).ok()?).ok()??;
+    let told = log::document_of(root, &register, &bytes).found.into_iter();
+    let told: Vec<About> = told
+        .filter_map(|entry| match entry.body {
+            Body::Register(told) => Some(told),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    writer.home(&told, directory)
 }
 
 /// Lists a log that was made whole.

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use crate::support::fixtures;
 
 mod index;
+mod store;
 
 const LOG: &str = "sessions/w/a/c1-messages.jsonl";
 

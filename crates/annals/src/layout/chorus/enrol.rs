@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Pairs, Raw, Text, object};
+use crate::layout::annex::Words;
 use crate::layout::field::timestamp;
 use crate::layout::{Enrolled, Row};
 use crate::model::{Artifact, ArtifactKind};
@@ -193,10 +194,15 @@ impl<'a> Index<'a> {
             ("updatedAt", json::quote(&spell(updated))),
             ("messageCount", row.messages.to_string()),
         ];
-        let branch = row.git_branch.as_deref().map(json::quote);
-        members.extend(branch.map(|branch| ("branchName", branch)));
-        let cwd = row.cwd.as_deref().map(json::quote);
-        members.extend(cwd.map(|cwd| ("worktreePath", cwd)));
+        // Not as `worktreePath`: the program may clear away a worktree with its conversation.
+        let words = Words {
+            cwd: row.cwd.as_deref(),
+            branch: row.git_branch.as_deref(),
+            ..Words::default()
+        };
+        let words = serde_json::to_string(&words).ok();
+        let words = words.filter(|words| words != "{}");
+        members.extend(words.map(|words| ("annals", words)));
         list::object(&members, self.tall, DEPTH)
     }
 }

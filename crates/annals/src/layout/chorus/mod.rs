@@ -30,7 +30,7 @@
 //! `assistant` record, and once more on the `system` record that ends the turn; the first one counts.
 //!
 //! A row of the index is `{id,sessionId|null,agentId,workspaceId,title,createdAt,updatedAt,messageCount}`
-//! and may have `sessionCreatedAt`, `branchName`, `worktreePath`, `settings`. The program makes it before
+//! and may have `sessionCreatedAt`, `branchName`, `worktreePath`, `settings`; rows of ours also `annals:{cwd,branch}`. The program makes it before
 //! the first message, so a row without a log is no damage; a log without a row is one that the program
 //! cannot find, so every write of ours sees to it that there is one.
 

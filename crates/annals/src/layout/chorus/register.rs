@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde::de::IgnoredAny;
 
 use crate::json::{Raw, Text, object};
+use crate::layout::annex::Annex;
 use crate::layout::field::timestamp;
 use crate::layout::record::whole_objects;
 use crate::layout::{Decoder, Record, Sink, todos};
@@ -31,6 +32,7 @@ object! {
         "messageCount" => messages: Raw<'a>,
         "branchName" => branch: Text<'a>,
         "worktreePath" => worktree: Text<'a>,
+        "annals" => annex: Annex<'a>,
     }
 }
 
@@ -52,8 +54,10 @@ impl Conversation<'_> {
         let mut about = About::new(Subject::Session(id));
         let title = self.title.filled().filter(|title| *title != UNTITLED);
         about.title = title.map(str::to_owned);
-        about.cwd = self.worktree.filled().map(str::to_owned);
-        about.git_branch = self.branch.filled().map(str::to_owned);
+        let cwd = self.worktree.filled().or(self.annex.cwd.filled());
+        about.cwd = cwd.map(str::to_owned);
+        let branch = self.branch.filled().or(self.annex.branch.filled());
+        about.git_branch = branch.map(str::to_owned);
         about.started = timestamp(self.created);
         about.updated = timestamp(self.updated);
         about.messages = self.messages.count().ok().flatten();

@@ -21,7 +21,8 @@ use crate::layout::{
     Writer,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
+    About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, Subject,
+    TitleSource, Todo,
 };
 
 use super::line::{Line, is_noted};
@@ -123,6 +124,24 @@ impl Writer for Chorus {
 
     fn register(&self, log: &Artifact) -> Option<Artifact> {
         enrol::register(log)
+    }
+
+    fn home(&self, told: &[About], directory: &str) -> Option<String> {
+        let folder = |about: &'_ About| match &about.subject {
+            Subject::Folder(name) => Some(name.clone()),
+            Subject::Session(_) => None,
+        };
+        let mut at = told
+            .iter()
+            .filter(|about| about.cwd.as_deref() == Some(directory));
+        let workspace = at.find_map(folder)?;
+        // The program shows the conversations of the agents it knows.
+        let below = |name: &String| {
+            let agent = name.strip_prefix(&workspace);
+            agent.is_some_and(|agent| agent.starts_with('/'))
+        };
+        let agent = told.iter().filter_map(folder).find(below);
+        Some(agent.unwrap_or_else(|| format!("{workspace}/{AGENT}")))
     }
 
     fn enrol(
