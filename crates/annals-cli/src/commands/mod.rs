@@ -1,5 +1,6 @@
 //! The verbs, one file each: `XArgs` and `run`.
 
+mod agents;
 mod append;
 mod check;
 mod compact;
@@ -24,12 +25,14 @@ mod projects;
 mod repair;
 mod row;
 mod sessions;
+mod settings;
 mod show;
 mod tag;
 mod title;
 mod todo;
 mod todos;
 mod tree;
+mod workspaces;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -92,6 +95,12 @@ pub(crate) enum Command {
     Repair(repair::RepairArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
+    /// List and change the workspaces of Chorus
+    Workspaces(workspaces::WorkspacesArgs),
+    /// List and change the agents of Chorus
+    Agents(agents::AgentsArgs),
+    /// Show and change the settings of Chorus
+    Settings(settings::SettingsArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -124,6 +133,9 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
+        Some(Command::Workspaces(args)) => workspaces::run(&args, context),
+        Some(Command::Agents(args)) => agents::run(&args, context),
+        Some(Command::Settings(args)) => settings::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

@@ -447,6 +447,11 @@ impl Editor<'_> {
         let name = named(name)?;
         let home = self.config.workspace(workspace)?;
         let id = id.map_or_else(|| slug(name), str::to_owned);
+        if id.is_empty() {
+            return Err(Error::refused(format!(
+                "no id can be made from the name `{name}`, because it becomes a folder's; give one"
+            )));
+        }
         usable("agent", &id)?;
         if home.agents.iter().any(|known| known.id == id) {
             return Err(Error::refused(format!(

@@ -281,3 +281,63 @@ fn notes_and_todos_lie_beside_their_log() {
         .collect();
     assert_eq!(kinds, [ArtifactKind::Notes, ArtifactKind::Todos]);
 }
+
+/// Sessions go before the configuration forgets them; if it cannot, they are back.
+#[test]
+fn a_workspace_that_cannot_be_taken_out_keeps_its_sessions() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let before = picture(&copy.root.path);
+    let inventory = store.inventory();
+    let sessions = store.sessions_in(&inventory, &copy.root, "w-app");
+    assert_eq!(sessions.len(), 3);
+    assert_eq!(
+        store
+            .sessions_in(&inventory, &copy.root, "w-app/a-review")
+            .len(),
+        1
+    );
+    assert_eq!(store.sessions_in(&inventory, &copy.root, "w-ap").len(), 0);
+    let unknown = ConfigEdit::RemoveWorkspace {
+        id: "w-other".to_owned(),
+    };
+    let refused = store.clear(&copy.root, &sessions, Some(&unknown), now());
+    assert!(refused.is_err());
+    assert_eq!(copy.sessions().len(), 3);
+    assert!(store.trashed().unwrap().is_empty());
+    let after = picture(&copy.root.path);
+    let names = |picture: &std::collections::BTreeMap<PathBuf, String>| -> Vec<PathBuf> {
+        picture.keys().cloned().collect()
+    };
+    assert_eq!(names(&after), names(&before));
+    assert_eq!(
+        after.get(Path::new("config.json")),
+        before.get(Path::new("config.json"))
+    );
+    let known = ConfigEdit::RemoveWorkspace {
+        id: "w-app".to_owned(),
+    };
+    let gone = store
+        .clear(&copy.root, &sessions, Some(&known), now())
+        .unwrap();
+    assert_eq!(gone.len(), 3);
+    assert!(store.config(&copy.root).unwrap().workspaces.is_empty());
+    assert!(!copy.root.path.join("sessions/w-app").exists());
+}
+
+#[test]
+fn only_a_root_of_chorus_has_a_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = Root::new("claude-code", dir.path()).unwrap();
+    let store = Store::new(vec![other.clone()]);
+    assert!(store.config(&other).is_err());
+    // A new one is made with what the program would begin with.
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    assert_eq!(store.config(&root).unwrap(), Config::default());
+    let edit = ConfigEdit::Set {
+        key: "theme".to_owned(),
+        value: "light".to_owned(),
+    };
+    store.edit_config(&root, &edit).unwrap();
+    assert_eq!(store.config(&root).unwrap().settings.theme, "light");
+}
