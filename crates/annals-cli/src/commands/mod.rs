@@ -11,10 +11,12 @@ mod delete;
 mod demo;
 mod draft;
 mod entry;
+mod export;
 mod files;
 mod filter;
 mod fork;
 mod history;
+mod import;
 mod input;
 mod new;
 mod note;
@@ -95,6 +97,10 @@ pub(crate) enum Command {
     Repair(repair::RepairArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
+    /// Write sessions as Markdown, HTML, JSON or JSON lines
+    Export(export::ExportArgs),
+    /// Write exported sessions into a root
+    Import(import::ImportArgs),
     /// List and change the workspaces of Chorus
     Workspaces(workspaces::WorkspacesArgs),
     /// List and change the agents of Chorus
@@ -133,6 +139,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
+        Some(Command::Export(args)) => export::run(&args, context),
+        Some(Command::Import(args)) => import::run(&args, context),
         Some(Command::Workspaces(args)) => workspaces::run(&args, context),
         Some(Command::Agents(args)) => agents::run(&args, context),
         Some(Command::Settings(args)) => settings::run(&args, context),

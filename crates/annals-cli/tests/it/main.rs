@@ -5,6 +5,7 @@ mod beside;
 mod chorus;
 mod delete;
 mod demo;
+mod export;
 mod files;
 mod harness;
 mod look;

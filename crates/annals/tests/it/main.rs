@@ -2,6 +2,7 @@
 
 mod chorus;
 mod decode;
+mod export;
 mod find;
 mod jsonl_append;
 mod jsonl_crash;
