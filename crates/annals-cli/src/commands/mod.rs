@@ -1,5 +1,6 @@
 //! The verbs, one file each: `XArgs` and `run`.
 
+mod agents;
 mod append;
 mod check;
 mod compact;
@@ -26,12 +27,14 @@ mod projects;
 mod repair;
 mod row;
 mod sessions;
+mod settings;
 mod show;
 mod tag;
 mod title;
 mod todo;
 mod todos;
 mod tree;
+mod workspaces;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -98,6 +101,12 @@ pub(crate) enum Command {
     Export(export::ExportArgs),
     /// Write exported sessions into a root
     Import(import::ImportArgs),
+    /// List and change the workspaces of Chorus
+    Workspaces(workspaces::WorkspacesArgs),
+    /// List and change the agents of Chorus
+    Agents(agents::AgentsArgs),
+    /// Show and change the settings of Chorus
+    Settings(settings::SettingsArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -132,6 +141,9 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Export(args)) => export::run(&args, context),
         Some(Command::Import(args)) => import::run(&args, context),
+        Some(Command::Workspaces(args)) => workspaces::run(&args, context),
+        Some(Command::Agents(args)) => agents::run(&args, context),
+        Some(Command::Settings(args)) => settings::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

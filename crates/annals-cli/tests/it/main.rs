@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod beside;
+mod chorus;
 mod delete;
 mod demo;
 mod export;

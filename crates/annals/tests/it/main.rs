@@ -1,5 +1,6 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod chorus;
 mod decode;
 mod export;
 mod find;
