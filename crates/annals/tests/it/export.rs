@@ -63,6 +63,10 @@ fn every_entry_of_every_fixture_reads_back_equal() {
         let store = Store::new(vec![case.root()]);
         for file in case.files() {
             for mut entry in store.entries(&case.root(), &file).unwrap() {
+                // A list of sessions is no session's, and never exported.
+                if matches!(entry.body, Body::Register(_)) {
+                    continue;
+                }
                 let mut json = Vec::new();
                 write_entry(&entry, &mut json).unwrap();
                 let json = String::from_utf8(json).unwrap();
