@@ -199,8 +199,30 @@ pub(crate) use object;
 /// A member that is there several times is set everywhere; one that is missing is added at the end.
 /// `None` if `object` is not an object.
 pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec<u8>> {
+    splice(object, members, set_in_text)
+}
+
+/// The same within a member that is an object itself. If it is not there, or is no object, it becomes
+/// one.
+pub(crate) fn set_within(object: &[u8], outer: &str, members: &[(&str, &str)]) -> Option<Vec<u8>> {
+    splice(object, members, |text, members| {
+        let pairs: Pairs<'_> = serde_json::from_str(text).ok()?;
+        let mut found = pairs.0.iter().rev().filter(|(key, _)| key == outer);
+        let old = found.next().and_then(|(_, value)| value.0);
+        let new = old.and_then(|old| set_in_text(old, members));
+        let new = new.or_else(|| set_in_text("{}", members))?;
+        set_in_text(text, &[(outer, &new)])
+    })
+}
+
+/// Edits bytes as text, whether or not they are.
+fn splice(
+    object: &[u8],
+    members: &[(&str, &str)],
+    edit: impl Fn(&str, &[(&str, &str)]) -> Option<String>,
+) -> Option<Vec<u8>> {
     match str::from_utf8(object) {
-        Ok(text) => set_in_text(text, members).map(String::into_bytes),
+        Ok(text) => edit(text, members).map(String::into_bytes),
         // One character per byte, and back: JSON needs no more than ASCII to be told apart.
         Err(_) => {
             let text: String = object.iter().map(|&byte| char::from(byte)).collect();
@@ -212,7 +234,7 @@ pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec
                 .iter()
                 .map(|(name, value)| (*name, value.as_str()))
                 .collect();
-            let edited = set_in_text(&text, &ascii)?;
+            let edited = edit(&text, &ascii)?;
             edited.chars().map(|c| u8::try_from(c).ok()).collect()
         }
     }
@@ -475,6 +497,22 @@ mod tests {
             set_members(b"{\"s\":\"\xff\",\"t\":1}", &[("t", "\"\u{e9}\"")]).as_deref(),
             Some(&b"{\"s\":\"\xff\",\"t\":\"\\u00e9\"}"[..])
         );
+    }
+
+    #[test]
+    fn members_of_a_member_are_set_where_they_stand() {
+        let set = |object: &[u8]| set_within(object, "m", &[("s", "\"\u{e9}\"")]);
+        assert_eq!(
+            set(b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": 1},\"b\":\"\xfe\"}").as_deref(),
+            Some(&b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": \"\\u00e9\"},\"b\":\"\xfe\"}"[..])
+        );
+        for (object, edited) in [
+            ("{}", "{\"m\":{\"s\":\"é\"}}"),
+            ("{\"m\":[1],\"n\":2}", "{\"m\":{\"s\":\"é\"},\"n\":2}"),
+        ] {
+            assert_eq!(set(object.as_bytes()).as_deref(), Some(edited.as_bytes()));
+        }
+        assert_eq!(set(b"[1]"), None);
     }
 
     #[test]

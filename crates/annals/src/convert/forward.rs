@@ -267,6 +267,8 @@ impl<'a> Work<'a> {
             leaf: None,
             last: None,
             prompt: None,
+            calls: Vec::new(),
+            replies: Vec::new(),
             ..head
         })
     }
@@ -384,6 +386,7 @@ impl<'a> Work<'a> {
             agent: aside.clone(),
             ..Draft::new(entry.body)
         };
+        let body = draft.body.clone();
         let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => plan,
             Err(Error::Refused(_)) => {
@@ -410,6 +413,7 @@ impl<'a> Work<'a> {
                 row.prompt = told.prompt;
             }
         }
+        pen.head.remember(&body);
         self.counts.said(&what);
         let mut lines = Vec::new();
         for edit in plan.edits {

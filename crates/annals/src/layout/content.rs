@@ -97,8 +97,8 @@ impl Content {
                     return;
                 };
                 self.calls.push(call);
-                self.delegations
-                    .extend(delegation(call, part.name.or_empty(), part.input));
+                let delegation = delegation(call, part.name.or_empty(), part.input);
+                self.delegations.extend(delegation);
             }
             Some("tool_result") => {
                 self.results = true;

@@ -1,9 +1,9 @@
-//! Todos as Claude Code writes them: a document that is a list of them.
+//! Todos: a document that is a list, as several layouts keep it.
 
 use crate::json::{Raw, Text, object};
-use crate::model::{Body, Entry, FlawKind, Todo, TodoStatus};
+use crate::model::{Body, Entry, FlawKind, Outline, Todo, TodoStatus};
 
-use super::{Record, Sink};
+use super::{Decoder, Record, Sink};
 
 object! {
     struct Item<'a> {
@@ -16,15 +16,42 @@ object! {
     }
 }
 
-/// The list that a whole document is.
-pub(crate) fn document(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
+/// Reads a document of todos.
+#[derive(Debug)]
+pub(crate) struct Todos;
+
+impl Decoder for Todos {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let mut sink = Sink::default();
+        if record.is_blank() {
+            return;
+        }
+        let read = read(record, &mut sink);
+        out.flaws.append(&mut sink.flaws);
+        out.found.extend(read.map(|_| Outline::at(record.span)));
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        if record.is_blank() {
+            return;
+        }
+        let body = read(record, out).unwrap_or(Body::Opaque {
+            kind: None,
+            flaw: Some(FlawKind::BadDocument),
+        });
+        out.found.push(Entry::at(record.span, body));
+    }
+}
+
+/// The list of a document.
+pub(crate) fn read(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
     let text = String::from_utf8_lossy(record.bytes);
     let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
     match raw {
         Some(list) if list.is_list() => Some(Body::Todos(
             list.list()
                 .into_iter()
-                .map(|item| todo(&item.read()))
+                .map(|item| one(&item.read()))
                 .collect(),
         )),
         _ => {
@@ -34,8 +61,8 @@ pub(crate) fn document(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Bod
     }
 }
 
-/// One of a list.
-pub(crate) fn todo(item: &Item<'_>) -> Todo {
+/// One item, in the words of a todo or of a task.
+pub(crate) fn one(item: &Item<'_>) -> Todo {
     let text = item
         .content
         .get()

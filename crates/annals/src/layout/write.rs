@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{About, AgentId, Artifact, Draft, EntryId, SessionId, Todo};
+use crate::model::{About, AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -173,9 +173,44 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
+            resumed: false,
             words: BTreeMap::new(),
+            calls: Vec::new(),
+            replies: Vec::new(),
             beside: Vec::new(),
         }
+    }
+
+    /// Takes in what later messages refer to: open calls, and the response that may go on.
+    pub(crate) fn remember(&mut self, body: &Body) {
+        const MOST: usize = 64;
+        let Body::Message(message) = body else {
+            return;
+        };
+        for block in &message.blocks {
+            match block {
+                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
+                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
+                _ => {}
+            }
+        }
+        let surplus = self.calls.len().saturating_sub(MOST);
+        self.calls.drain(..surplus);
+        if let Some(response) = &message.response {
+            self.replied(response, message.usage.unwrap_or_default());
+        }
+    }
+
+    /// Takes in what a response's tokens amount to.
+    pub(crate) fn replied(&mut self, response: &str, mut usage: Usage) {
+        const MOST: usize = 16;
+        let known = self.replies.iter().position(|(id, _)| id == response);
+        if let Some(known) = known {
+            usage.grow(&self.replies.remove(known).1);
+        }
+        self.replies.push((response.to_owned(), usage));
+        let surplus = self.replies.len().saturating_sub(MOST);
+        self.replies.drain(..surplus);
     }
 }
 
@@ -230,8 +265,14 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
+    /// The session was opened again, and nothing was written since.
+    pub resumed: bool,
     /// What the log's records say that the layout's writer needs again, by name.
     pub words: BTreeMap<String, String>,
+    /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
+    pub calls: Vec<(String, String)>,
+    /// The newest responses and their tokens, as far as the log tells them: they may go on.
+    pub replies: Vec<(String, Usage)>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

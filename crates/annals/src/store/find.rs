@@ -198,10 +198,12 @@ fn root_above(path: &Path) -> Option<Root> {
     for dir in path.ancestors().skip(1) {
         let relative = path.strip_prefix(dir).ok()?;
         for layout in LAYOUTS {
-            if layout.classify(relative).is_some_and(|artifact| {
-                let beside = artifact.session.is_some() && artifact.kind.is_log();
-                beside || artifact.kind.is_conversation()
-            }) {
+            // A log, or one that lies beside it.
+            let of_session = |artifact: Artifact| {
+                artifact.kind.is_conversation()
+                    || (artifact.kind.is_log() && artifact.session.is_some())
+            };
+            if layout.classify(relative).is_some_and(of_session) {
                 return Some(Root {
                     layout: *layout,
                     path: dir.to_owned(),

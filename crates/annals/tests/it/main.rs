@@ -10,6 +10,7 @@ mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
+mod orchestrator;
 mod query;
 mod support;
 mod trash;

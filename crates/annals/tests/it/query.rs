@@ -1,7 +1,7 @@
 //! Questions about messages, against counts made by hand.
 
 use annals::model::{Body, Role, Usage};
-use annals::store::{MessageFilter, ProjectInfo, SessionInfo, Store, Trashed};
+use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Totals, Trashed};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -482,4 +482,23 @@ fn a_session_is_found_by_what_a_person_types() {
     let after = picture(dir.path());
     assert_eq!(after.len(), before.len());
     assert_ne!(after, before);
+}
+
+/// What goes by is counted as what was read whole, wherever the lines of a response stand.
+#[test]
+fn totals_in_passing_are_those_of_the_whole_session() {
+    let mut counted = 0;
+    for case in cases() {
+        for files in case.sessions() {
+            let session = Session::read(files).unwrap();
+            let mut totals = Totals::default();
+            for scan in &session.logs {
+                scan.outlines.iter().for_each(|outline| totals.add(outline));
+            }
+            let stats = session.stats(&TimeZone::UTC);
+            assert_eq!(totals.sum(), stats.total, "{}", case.name);
+            counted += totals.sum().responses;
+        }
+    }
+    assert!(counted > 200, "{counted}");
 }

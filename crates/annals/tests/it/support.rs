@@ -1,6 +1,6 @@
 //! What the tests of the library share: fixtures, copies of them, and pictures of whole trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,12 +80,25 @@ impl Case {
         Session::read(sessions.remove(0)).unwrap()
     }
 
-    /// All files of the fixture that mean something.
+    /// All files of the fixture that mean something, each once and by itself: whole, even if several
+    /// sessions lie in it.
     pub(crate) fn files(&self) -> Vec<FoundFile> {
         let inventory = self.inventory();
         let of_sessions = inventory.sessions.iter().flat_map(|files| files.files());
         let others = inventory.others.iter().map(|(_, file)| file);
-        of_sessions.chain(others).cloned().collect()
+        let mut files: Vec<FoundFile> = of_sessions
+            .chain(others)
+            .flat_map(|file| file.volumes().cloned())
+            .collect();
+        for file in &mut files {
+            file.earlier.clear();
+            if file.share.take().is_some() {
+                file.artifact.agent = None;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        files.retain(|file| seen.insert(file.path.clone()));
+        files
     }
 
     /// A copy to write to.
@@ -124,6 +137,14 @@ impl Copy {
         sessions.retain(|files| files.id.as_str().starts_with(prefix));
         assert_eq!(sessions.len(), 1, "{prefix}");
         sessions.remove(0)
+    }
+
+    /// The same session as it is now: it may have gone on in another file.
+    pub(crate) fn again(&self, files: &SessionFiles) -> Session {
+        let mut sessions = self.sessions();
+        sessions.retain(|now| now.id == files.id && now.folder() == files.folder());
+        assert_eq!(sessions.len(), 1, "{}", files.id);
+        Session::read(sessions.remove(0)).unwrap()
     }
 
     pub(crate) fn read(&self, prefix: &str) -> Session {

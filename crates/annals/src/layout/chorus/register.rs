@@ -193,7 +193,7 @@ impl Decoder for TodoList {
             return;
         }
         let flaw = Some(FlawKind::BadDocument);
-        let body = todos::document(record, out).unwrap_or(Body::Opaque { kind: None, flaw });
+        let body = todos::read(record, out).unwrap_or(Body::Opaque { kind: None, flaw });
         out.found.push(Entry::at(record.span, body));
     }
 }
