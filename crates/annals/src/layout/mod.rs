@@ -10,6 +10,7 @@ mod content;
 mod field;
 mod record;
 mod remark;
+mod todos;
 mod untold;
 mod write;
 

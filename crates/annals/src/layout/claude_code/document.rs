@@ -1,24 +1,12 @@
 //! The files that are not logs of a conversation: todos, tasks, settings, what people typed.
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::layout::{Decoder, Record, Sink};
-use crate::model::{
-    ArtifactKind, Body, Entry, Fact, FlawKind, Outline, TitleSource, Todo, TodoStatus,
-};
+use crate::layout::{Decoder, Record, Sink, todos};
+use crate::model::{ArtifactKind, Body, Entry, Fact, Outline, TitleSource};
 
 use crate::layout::content::opening;
 use crate::layout::field::timestamp;
 
-object! {
-    struct Item<'a> {
-        "id" => id: Text<'a>,
-        "content" => content: Text<'a>,
-        "subject" => subject: Text<'a>,
-        "status" => status: Text<'a>,
-        "priority" => priority: Text<'a>,
-        "activeForm" => active_form: Text<'a>,
-    }
-}
 object! {
     struct Typed<'a> {
         "display" => display: Text<'a>,
@@ -80,10 +68,10 @@ impl Decoder for Document {
         let mut time = None;
         let flaws_before = out.flaws.len();
         let body = match self.0 {
-            ArtifactKind::Todos => todos(record, out),
-            ArtifactKind::Task => record.object(out, |text| {
-                Ok(Body::Todos(vec![todo(&serde_json::from_str(text)?)]))
-            }),
+            ArtifactKind::Todos => todos::list(record, out),
+            ArtifactKind::Task => {
+                record.object(out, |text| Ok(Body::Todos(vec![todos::one(text)?])))
+            }
             ArtifactKind::History => record.object(out, |text| {
                 let typed: Typed<'_> = serde_json::from_str(text)?;
                 time = timestamp(typed.timestamp);
@@ -127,42 +115,5 @@ impl Decoder for Document {
         let mut entry = Entry::at(record.span, body);
         entry.time = time;
         out.found.push(entry);
-    }
-}
-
-fn todos(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
-    let text = String::from_utf8_lossy(record.bytes);
-    let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
-    match raw {
-        Some(list) if list.is_list() => Some(Body::Todos(
-            list.list()
-                .into_iter()
-                .map(|item| todo(&item.read()))
-                .collect(),
-        )),
-        _ => {
-            out.flaw(FlawKind::BadDocument, record.span, "not a list of todos");
-            None
-        }
-    }
-}
-
-fn todo(item: &Item<'_>) -> Todo {
-    let text = item
-        .content
-        .get()
-        .or(item.subject.get())
-        .unwrap_or_default();
-    Todo {
-        content: text.to_owned(),
-        status: match item.status.or_empty() {
-            "pending" => TodoStatus::Pending,
-            "in_progress" => TodoStatus::InProgress,
-            "completed" => TodoStatus::Completed,
-            _ => TodoStatus::Other,
-        },
-        priority: item.priority.owned(),
-        active_form: item.active_form.owned(),
-        id: item.id.owned(),
     }
 }
