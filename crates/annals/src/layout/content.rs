@@ -97,15 +97,8 @@ impl Content {
                     return;
                 };
                 self.calls.push(call);
-                if matches!(part.name.get(), Some("Task" | "Agent")) {
-                    let task: Task<'_> = part.input.read();
-                    self.delegations.push(Delegation {
-                        call,
-                        prompt: task.prompt.filled().map(Key::of),
-                        kind: task.kind.filled().map(opening),
-                        description: task.description.filled().map(opening),
-                    });
-                }
+                self.delegations
+                    .extend(delegation(call, part.name.or_empty(), part.input));
             }
             Some("tool_result") => {
                 self.results = true;
@@ -180,6 +173,20 @@ impl<'de> Visitor<'de> for Parts {
     }
 }
 
+/// What a call says of the sub-agent that it hands work to, if it does.
+pub(crate) fn delegation(call: Key, tool: &str, input: Raw<'_>) -> Option<Delegation> {
+    if !matches!(tool, "Task" | "Agent") {
+        return None;
+    }
+    let task: Task<'_> = input.read();
+    Some(Delegation {
+        call,
+        prompt: task.prompt.filled().map(Key::of),
+        kind: task.kind.filled().map(opening),
+        description: task.description.filled().map(opening),
+    })
+}
+
 /// Texts that the client itself puts in the user's place.
 pub(crate) fn is_client_text(text: &str) -> bool {
     const OPENINGS: [&str; 9] = [
@@ -251,7 +258,7 @@ fn block(raw: Raw<'_>) -> Block {
 }
 
 /// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
-fn outputs(content: Raw<'_>) -> Vec<Block> {
+pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
     if let Some(text) = content.text() {
         return vec![Block::Text(text.into_owned())];
     }
@@ -268,29 +275,39 @@ fn outputs(content: Raw<'_>) -> Vec<Block> {
     content.list().into_iter().map(flat).collect()
 }
 
-/// A prompt is written as a string, anything else as blocks.
+/// A prompt is written as a string, anything else as blocks. Reasoning has a seal, if an empty one.
 pub(crate) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
     let json = match blocks {
         [Block::Text(text)] if role == Role::User => json::quote(text),
-        blocks => blocks_json(blocks)?,
+        blocks => list_json(blocks, Some(""))?,
     };
     raw(json)
 }
 
+/// Blocks as they are, to be read back the same.
 pub(crate) fn blocks_json(blocks: &[Block]) -> Result<String> {
-    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
+    list_json(blocks, None)
+}
+
+fn list_json(blocks: &[Block], seal: Option<&str>) -> Result<String> {
+    let parts = blocks.iter().map(|block| block_json(block, seal));
+    let parts: Vec<String> = parts.collect::<Result<_>>()?;
     Ok(format!("[{}]", parts.join(",")))
 }
 
-fn block_json(block: &Block) -> Result<String> {
+/// A block; `seal` is the signature of reasoning that has none.
+fn block_json(block: &Block, seal: Option<&str>) -> Result<String> {
     let quote = |text: &str| json::quote(text);
     Ok(match block {
         Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-        Block::Thinking { text, signature } => format!(
-            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
-            quote(text),
-            quote(signature.as_deref().unwrap_or_default())
-        ),
+        Block::Thinking { text, signature } => match signature.as_deref().or(seal) {
+            None => format!(r#"{{"type":"thinking","thinking":{}}}"#, quote(text)),
+            Some(seal) => format!(
+                r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
+                quote(text),
+                quote(seal)
+            ),
+        },
         Block::ToolUse { id, name, input } => format!(
             r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
             quote(id),
@@ -310,7 +327,7 @@ fn block_json(block: &Block) -> Result<String> {
                         if matches!(block, Block::ToolResult { .. }) {
                             return Err(Error::refused("a tool result cannot hold a tool result"));
                         }
-                        parts.push(block_json(block)?);
+                        parts.push(block_json(block, seal)?);
                     }
                     format!("[{}]", parts.join(","))
                 }

@@ -1,5 +1,6 @@
 //! Writing: changes go in, edits come out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -152,6 +153,7 @@ impl Head {
             prompt: None,
             anchored: true,
             beside: Vec::new(),
+            words: BTreeMap::new(),
         }
     }
 }
@@ -202,6 +204,8 @@ pub struct Head {
     pub anchored: bool,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
+    /// What the log says of itself, as [`Fact::Word`](crate::model::Fact) tells it.
+    pub words: BTreeMap<String, String>,
 }
 
 /// An intent.
