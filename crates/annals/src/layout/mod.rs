@@ -6,6 +6,7 @@
 
 mod annex;
 mod claude_code;
+mod clog;
 mod content;
 mod field;
 mod record;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
 pub use claude_code::ClaudeCode;
+pub use clog::Clog;
 pub use record::Record;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,

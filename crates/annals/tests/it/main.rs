@@ -1,5 +1,6 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod clog;
 mod decode;
 mod find;
 mod jsonl_append;
