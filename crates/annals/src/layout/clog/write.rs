@@ -205,7 +205,7 @@ struct Pen<'a, 'b> {
 
 impl<'a, 'b> Pen<'a, 'b> {
     fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
-        let session = head.session.as_str();
+        let session = head.log.session.as_ref().unwrap_or(&head.session).as_str();
         let word = |name: &str| head.words.get(name).map(String::as_str);
         let conversation = word("conversationId").unwrap_or(session);
         Pen {
