@@ -10,6 +10,7 @@ mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
 mod query;
+mod search;
 mod support;
 mod trash;
 mod tree;
