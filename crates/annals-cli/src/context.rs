@@ -37,11 +37,8 @@ impl Context {
         let roots = if global.root.is_empty() {
             Root::defaults(&env)
         } else {
-            global
-                .root
-                .iter()
-                .map(|text| named_root(text))
-                .collect::<Result<_>>()?
+            let named = global.root.iter().map(|text| named_roots(text));
+            named.collect::<Result<Vec<_>>>()?.concat()
         };
         let store = Store::new(roots).with_state(state_dir(&env));
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
@@ -193,12 +190,14 @@ fn is_missing(error: &annals::Error) -> bool {
 
 /// A root that was named must be there, unless its layout was named too: then it may be new. Its
 /// path is kept whole, because the trash remembers it.
-fn named_root(text: &str) -> Result<Root> {
-    let mut root = Root::parse(text)?;
-    if let Ok(path) = std::path::absolute(&root.path) {
-        root.path = path;
+fn named_roots(text: &str) -> Result<Vec<Root>> {
+    let mut roots = Root::parse(text)?;
+    for root in &mut roots {
+        if let Ok(path) = std::path::absolute(&root.path) {
+            root.path = path;
+        }
     }
-    Ok(root)
+    Ok(roots)
 }
 
 /// What layouts may know of the machine.

@@ -154,7 +154,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         let entries = written.iter().map(EntryRow::of).collect();
         context.out.json(&Document {
             session: session.as_str(),
-            file: writer.path(),
+            file: &writer.path(),
             entries,
         })?;
         return Ok(Outcome::Fine);

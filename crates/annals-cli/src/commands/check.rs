@@ -64,7 +64,7 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
         for id in &args.ids {
             let target = context.store.find(&inventory, id)?;
             match &target.log {
-                Some(log) => results.push(check::file(&target.files.root, log)),
+                Some(log) => results.extend(each(check::file(&target.files.root, log))),
                 None => results.extend(session(&target.files)),
             }
         }
@@ -95,7 +95,16 @@ fn session(files: &SessionFiles) -> Vec<annals::Result<FileReport>> {
     let checked = files
         .files()
         .filter(|file| check::has_schema(file.artifact.kind));
-    checked.map(|file| check::file(&files.root, file)).collect()
+    let results = checked.map(|file| each(check::file(&files.root, file)));
+    results.flatten().collect()
+}
+
+/// One result for each file that was checked.
+fn each(result: annals::Result<Vec<FileReport>>) -> Vec<annals::Result<FileReport>> {
+    match result {
+        Ok(reports) => reports.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    }
 }
 
 fn document(

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
     if context.json {
         let document = Document {
             session: files.id.as_str(),
-            file: writer.path(),
+            file: &writer.path(),
             tokens,
             entries: written.iter().map(EntryRow::of).collect(),
         };

@@ -74,19 +74,21 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let Some(last) = last else {
         bail!("session {} has no messages to fork", session.files.id);
     };
-    let file = context.store.fork(&session, &path, to.clone(), title)?;
+    let forked = context.store.fork(&session, &path, to, title)?;
     let from = format!("{}@{last}", session.files.id);
     if context.json {
         let entries = path.len();
         context.out.json(&Document {
-            session: to.as_str(),
-            file: &file,
+            session: forked.session.as_str(),
+            file: &forked.path,
             from,
             entries,
         })?;
     } else {
-        context.out.line(paint(ID, to.as_str()))?;
-        context.out.line(paint(DIM, &file.display().to_string()))?;
+        context.out.line(paint(ID, forked.session.as_str()))?;
+        context
+            .out
+            .line(paint(DIM, &forked.path.display().to_string()))?;
         let count = plural(path.len() as u64, "entry");
         context
             .out

@@ -75,12 +75,12 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         let entries = written.iter().map(EntryRow::of).collect();
         context.out.json(&Document {
-            session: new.id.as_str(),
-            file: writer.path(),
+            session: writer.session().as_str(),
+            file: &writer.path(),
             entries,
         })?;
     } else {
-        context.out.line(paint(ID, new.id.as_str()))?;
+        context.out.line(paint(ID, writer.session().as_str()))?;
         context
             .out
             .line(paint(DIM, &writer.path().display().to_string()))?;

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         let document = Document {
             session: files.id.as_str(),
-            file: writer.path(),
+            file: &writer.path(),
             id: entry.id.as_ref().map(EntryId::as_str),
             author: author.as_deref(),
         };

@@ -1,6 +1,6 @@
 //! `annals notes`
 
-use annals::model::{Body, Entry, Fact};
+use annals::model::{Body, Entry};
 use annals::store::{Session, SessionFiles};
 use anyhow::Result;
 use clap::Args;
@@ -119,29 +119,11 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
 
 fn of(files: SessionFiles) -> annals::Result<Vec<Note>> {
     let session = Session::read(files)?;
-    let Some((_, scan, _)) = session.main() else {
-        return Ok(Vec::new());
-    };
-    let outlines = scan.outlines.iter().enumerate();
-    let marked: Vec<usize> = outlines
-        .filter(|(_, outline)| {
-            outline
-                .facts
-                .iter()
-                .any(|fact| matches!(fact, Fact::Note(_)))
-        })
-        .map(|(at, _)| at)
-        .collect();
     let title = session.title().map(|title| title.text);
-    let mut notes = Vec::new();
-    session.each_of(0, &marked, |entry| {
-        let session = session.files.id.to_string();
-        notes.push(Note {
-            session,
-            title: title.clone(),
-            entry,
-        });
-        Ok(true)
-    })?;
-    Ok(notes)
+    let notes = session.notes()?.into_iter().map(|entry| Note {
+        session: session.files.id.to_string(),
+        title: title.clone(),
+        entry,
+    });
+    Ok(notes.collect())
 }

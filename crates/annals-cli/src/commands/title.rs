@@ -39,7 +39,7 @@ pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         context.out.json(&Document {
             session,
-            file: writer.path(),
+            file: &writer.path(),
             title,
         })?;
     } else {

@@ -3,16 +3,18 @@
 //! Looks at single files: lines that cannot be read, links that lead nowhere, documents that are
 //! not what they should be. Reports; changes nothing.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw};
-use crate::store::{FoundFile, Inventory, LogScan, Root};
-use crate::tree::{Scope, Tree};
+use crate::store::{FoundFile, Inventory, LogScan, Root, scope};
+use crate::tree::Tree;
 
 /// What a check found in one file.
 #[derive(Clone, Debug, Serialize)]
@@ -30,8 +32,8 @@ pub struct FileReport {
     pub flaws: Vec<Flaw>,
 }
 
-/// Checks one file.
-pub fn file(root: &Root, file: &FoundFile) -> Result<FileReport> {
+/// Checks one file, or the volumes of one log.
+pub fn file(root: &Root, file: &FoundFile) -> Result<Vec<FileReport>> {
     let scan = if file.artifact.kind.is_log() {
         LogScan::read(root, file)?
     } else {
@@ -39,20 +41,23 @@ pub fn file(root: &Root, file: &FoundFile) -> Result<FileReport> {
     };
     let mut flaws = scan.flaws;
     if file.artifact.kind.is_conversation() {
-        let scope = match file.artifact.kind {
-            ArtifactKind::SessionLog => Scope::Main,
-            _ => Scope::Agent,
-        };
-        flaws.extend(Tree::build(&scan.outlines, scope).flaws);
+        flaws.extend(Tree::build(&scan.outlines, scope(&file.artifact)).flaws);
     }
-    flaws.sort_by_key(|flaw| flaw.span.offset);
-    Ok(FileReport {
-        path: file.path.clone(),
-        lines: scan.lines,
-        valid: scan.valid,
-        bytes: scan.bytes,
-        flaws,
-    })
+    flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset));
+    let volumes = file.volumes().zip(&scan.volumes).enumerate();
+    Ok(volumes
+        .map(|(number, (volume, counted))| FileReport {
+            path: volume.path.clone(),
+            lines: counted.lines,
+            valid: counted.valid,
+            bytes: counted.bytes,
+            flaws: flaws
+                .iter()
+                .filter(|flaw| usize::from(flaw.volume) == number)
+                .cloned()
+                .collect(),
+        })
+        .collect())
 }
 
 /// Checks every file that has a schema; `progress` hears of bytes done and bytes in all.
@@ -66,21 +71,49 @@ pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<R
         .chain(others)
         .filter(|(_, file)| has_schema(file.artifact.kind))
         .collect();
-    let total = files.iter().map(|(_, file)| file.id.len).sum();
+    let total = files.iter().map(|(_, file)| file.bytes()).sum();
     let done = AtomicU64::new(0);
-    files.sort_by_key(|(_, file)| std::cmp::Reverse(file.id.len));
-    let mut reports: Vec<(PathBuf, Result<FileReport>)> = files
+    files.sort_by_key(|(_, file)| std::cmp::Reverse(file.bytes()));
+    let reports: Vec<(PathBuf, Result<Vec<FileReport>>)> = files
         .into_par_iter()
         .with_max_len(1)
         .map(|(root, found)| {
             let report = file(root, found);
-            let so_far = done.fetch_add(found.id.len, Ordering::Relaxed) + found.id.len;
+            let so_far = done.fetch_add(found.bytes(), Ordering::Relaxed) + found.bytes();
             progress(so_far, total);
             (found.path.clone(), report)
         })
         .collect();
-    reports.sort_by(|(a, _), (b, _)| a.cmp(b));
-    reports.into_iter().map(|(_, report)| report).collect()
+    let mut whole: BTreeMap<PathBuf, FileReport> = BTreeMap::new();
+    let mut failed: Vec<(PathBuf, Error)> = Vec::new();
+    for (path, result) in reports {
+        match result {
+            Err(error) => failed.push((path, error)),
+            Ok(reports) => reports
+                .into_iter()
+                .for_each(|report| merge(&mut whole, report)),
+        }
+    }
+    failed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let failed = failed.into_iter().map(|(_, error)| Err(error));
+    failed.chain(whole.into_values().map(Ok)).collect()
+}
+
+/// Puts together what the sessions of one file gave.
+fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
+    match whole.entry(report.path.clone()) {
+        Entry::Vacant(slot) => {
+            slot.insert(report);
+        }
+        Entry::Occupied(mut slot) => {
+            let sum = slot.get_mut();
+            sum.lines += report.lines;
+            sum.valid += report.valid;
+            sum.bytes += report.bytes;
+            sum.flaws.extend(report.flaws);
+            sum.flaws.sort_by_key(|flaw| flaw.span.offset);
+        }
+    }
 }
 
 /// Files whose content we can be right or wrong about.
@@ -93,5 +126,6 @@ pub fn has_schema(kind: ArtifactKind) -> bool {
                 | ArtifactKind::AgentMeta
                 | ArtifactKind::Settings
                 | ArtifactKind::TitleFile
+                | ArtifactKind::Register
         )
 }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 const GUARDED: u64 = 4 << 10;
 
 /// What tells that a file has not changed since it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// The device.
     pub dev: u64,

@@ -135,6 +135,8 @@ pub struct NewSession {
     pub git_branch: Option<String>,
     /// The log that it is copied from, whose folder it shares.
     pub beside: Option<Artifact>,
+    /// The folder it goes to, where a register has one for its directory.
+    pub folder: Option<String>,
 }
 
 impl Head {
@@ -152,6 +154,7 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
+            words: BTreeMap::new(),
             beside: Vec::new(),
             words: BTreeMap::new(),
         }
@@ -166,6 +169,7 @@ impl NewSession {
             cwd: cwd.into(),
             git_branch: None,
             beside: None,
+            folder: None,
         }
     }
 
@@ -202,6 +206,8 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
+    /// What the log's records say that the layout's writer needs again, by name.
+    pub words: BTreeMap<String, String>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
     /// What the log says of itself, as [`Fact::Word`](crate::model::Fact) tells it.

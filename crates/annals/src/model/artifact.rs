@@ -32,6 +32,17 @@ impl Artifact {
     }
 }
 
+impl Artifact {
+    /// Whether the log is a sub-agent's.
+    pub fn is_agent_log(&self) -> bool {
+        match self.kind {
+            ArtifactKind::AgentLog => true,
+            ArtifactKind::SharedLog => self.agent.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// The kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -144,6 +144,8 @@ pub enum Fact {
     Asked(Key),
     /// What the agent whose log this is was made for.
     Purpose(Box<Purpose>),
+    /// A name and a value that the layout's writer will need again, such as a thread's id.
+    Word(Box<str>, Box<str>),
     /// Versions of files were saved.
     Files,
     /// A person's remark.

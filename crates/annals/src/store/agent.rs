@@ -46,6 +46,10 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
     calls
         .taken
         .extend(metas.values().filter_map(|meta| meta.call));
+    let told = logs.iter().flat_map(|scan| &scan.outlines);
+    calls
+        .taken
+        .extend(told.filter_map(purpose).filter_map(|meta| meta.call));
     let strands = trees.iter().flat_map(|tree| &tree.strands);
     calls.taken.extend(strands.filter_map(|strand| strand.call));
     let spawned: Vec<Key> = calls.by_agent.values().copied().collect();
@@ -53,11 +57,12 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
     calls.find_taken(logs);
     let mut agents = Vec::new();
     for (at, ((file, scan), tree)) in files.logs().zip(logs).zip(trees).enumerate() {
-        if file.artifact.kind == ArtifactKind::AgentLog {
+        if file.artifact.is_agent_log() {
             let id = file.artifact.agent.clone();
             let meta = id
                 .as_ref()
                 .and_then(|id| metas.remove(id))
+                .or_else(|| scan.outlines.iter().find_map(purpose))
                 .unwrap_or_default();
             let asked = scan.outlines.iter().find_map(asked);
             let call = meta.call.or_else(|| calls.for_agent(id.as_ref(), asked));
@@ -225,6 +230,18 @@ fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
             }
         })
         .collect()
+}
+
+/// What a sub-agent's own log says it was made for.
+fn purpose(outline: &Outline) -> Option<Meta> {
+    outline.facts.iter().find_map(|fact| match fact {
+        Fact::Purpose(purpose) => Some(Meta {
+            kind: purpose.kind.as_deref().map(str::to_owned),
+            description: purpose.description.as_deref().map(str::to_owned),
+            call: purpose.call,
+        }),
+        _ => None,
+    })
 }
 
 fn asked(outline: &Outline) -> Option<Key> {

@@ -72,11 +72,8 @@ impl Session {
         let mut named = std::collections::HashSet::new();
         let cwd = self.directories().last().map(|path| (*path).to_owned());
         for (file, scan) in self.files.logs().zip(&self.logs) {
-            let marked = scan
-                .outlines
-                .iter()
-                .filter(|outline| outline.facts.contains(&Fact::Files));
-            log::entries_at(&self.files.root, file, marked, |entry| {
+            let marked = scan.indexes(|outline| outline.facts.contains(&Fact::Files));
+            log::entries_at(&self.files.root, file, &scan.outlines, &marked, |entry| {
                 let Body::Files(change) = entry.body else {
                     return Ok(true);
                 };

@@ -24,7 +24,7 @@ pub struct Target {
 impl Target {
     /// The log of a sub-agent, if that was named.
     pub fn agent_log(&self) -> Option<&FoundFile> {
-        let agents = |file: &&FoundFile| file.artifact.kind == ArtifactKind::AgentLog;
+        let agents = |file: &&FoundFile| file.artifact.is_agent_log();
         self.log.as_ref().filter(agents)
     }
 
@@ -118,10 +118,25 @@ fn known(
     id: &FileId,
 ) -> Result<Option<(SessionFiles, FoundFile)>> {
     let is_it = |file: &&FoundFile| file.id.same_file(id);
+    let lies_in = |file: &&FoundFile| file.volumes().any(|volume| is_it(&volume));
+    let holding = inventory
+        .sessions
+        .iter()
+        .filter(|files| files.logs().any(|file| lies_in(&file)));
+    let mut holding: Vec<&SessionFiles> = holding.collect();
+    if let [_, _, ..] = holding.as_slice() {
+        return Err(Error::Ambiguous {
+            what: "session of that file",
+            id: path.display().to_string(),
+            candidates: holding.iter().map(|files| files.id.to_string()).collect(),
+        });
+    }
+    if let Some(files) = holding.pop()
+        && let Some(file) = files.logs().find(lies_in)
+    {
+        return Ok(Some((files.clone(), file.clone())));
+    }
     for files in &inventory.sessions {
-        if let Some(file) = files.logs().find(is_it) {
-            return Ok(Some((files.clone(), file.clone())));
-        }
         if files.beside.iter().any(|file| is_it(&file)) {
             return Err(Error::refused(format!(
                 "{} is not a log but lies beside that of session {}; name the session",
@@ -227,14 +242,8 @@ fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
         session: Some(session.clone()),
         ..Artifact::of(ArtifactKind::SessionLog)
     };
-    let log = FoundFile { path, artifact, id };
-    let files = SessionFiles {
-        root,
-        id: session,
-        log: Some(log.clone()),
-        agents: Vec::new(),
-        beside: Vec::new(),
-        shared: false,
-    };
+    let log = FoundFile::new(path, artifact, id);
+    let mut files = SessionFiles::new(root, session);
+    files.log = Some(log.clone());
     Ok((files, log))
 }

@@ -46,8 +46,7 @@ impl Store {
             Error::refused(format!("`{message}` stands beside the tree of messages"))
         })?;
         let to = SessionId::new(&Uuid::new_v4().to_string())?;
-        self.fork(session, &path, to.clone(), None)?;
-        Ok(to)
+        Ok(self.fork(session, &path, to, None)?.session)
     }
 
     /// Moves every session of one project to the trash, and nothing else.

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::jsonl::FileId;
-use crate::model::{Artifact, ArtifactKind, Body, Fact, SessionId};
+use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
 
 use super::Root;
 use super::log;
+use super::share::{self, Share};
 
 /// A file of a root and what it means.
 #[derive(Clone, Debug)]
@@ -20,6 +22,49 @@ pub struct FoundFile {
     pub artifact: Artifact,
     /// What it was when it was found.
     pub id: FileId,
+    /// What of it is its session's, where several sessions lie in one file.
+    pub share: Option<Share>,
+    /// Earlier volumes of the log, the oldest first.
+    pub earlier: Vec<FoundFile>,
+}
+
+impl FoundFile {
+    /// A file by itself.
+    pub(crate) fn new(path: PathBuf, artifact: Artifact, id: FileId) -> Self {
+        FoundFile {
+            path,
+            artifact,
+            id,
+            share: None,
+            earlier: Vec::new(),
+        }
+    }
+
+    /// The session whose log it is, where `wanted` was asked for.
+    pub(super) fn session(&self, wanted: &SessionId) -> SessionId {
+        let own = self.artifact.session.as_ref();
+        let own = own.filter(|_| self.share.is_none());
+        own.unwrap_or(wanted).clone()
+    }
+
+    /// The volumes of the log, the oldest first.
+    pub fn volumes(&self) -> impl DoubleEndedIterator<Item = &FoundFile> {
+        self.earlier.iter().chain(std::iter::once(self))
+    }
+
+    /// The volume that an outline or a flaw names.
+    pub fn volume(&self, number: u16) -> &FoundFile {
+        self.volumes().nth(number.into()).unwrap_or(self)
+    }
+
+    /// The bytes that are its session's, of all volumes.
+    pub fn bytes(&self) -> u64 {
+        let own = |file: &FoundFile| match &file.share {
+            None => file.id.len,
+            Some(share) => share.bytes(),
+        };
+        self.volumes().map(own).sum()
+    }
 }
 
 /// A session's log and what belongs to it.
@@ -35,25 +80,79 @@ pub struct SessionFiles {
     pub agents: Vec<FoundFile>,
     /// Everything else: todos, saved files, long outputs …
     pub beside: Vec<FoundFile>,
+    /// What registers tell of it, and of the folders it lies in: the nearest first.
+    pub about: Vec<Arc<About>>,
     /// Another folder of the root holds a log of the same session, to which everything that lies in
     /// no folder belongs as well.
     pub shared: bool,
 }
 
 impl SessionFiles {
+    /// A session of which no file is known yet.
+    pub(super) fn new(root: Root, id: SessionId) -> Self {
+        SessionFiles {
+            root,
+            id,
+            log: None,
+            agents: Vec::new(),
+            beside: Vec::new(),
+            about: Vec::new(),
+            shared: false,
+        }
+    }
+
+    /// Takes in a log. Volumes of one log come in their order.
+    fn add_log(&mut self, mut file: FoundFile) {
+        let agent = file.artifact.agent.clone();
+        let known = match file.artifact.is_agent_log() {
+            false => self.log.as_mut(),
+            true => {
+                let mut agents = self.agents.iter_mut();
+                agents.find(|known| file.share.is_some() && known.artifact.agent == agent)
+            }
+        };
+        match known {
+            Some(known) => {
+                std::mem::swap(known, &mut file);
+                let mut earlier = std::mem::take(&mut file.earlier);
+                earlier.push(file);
+                known.earlier = earlier;
+            }
+            None if file.artifact.is_agent_log() => self.agents.push(file),
+            None => self.log = Some(file),
+        }
+    }
+
+    /// It has such a sub-agent.
+    pub(super) fn has_agent(&self, agent: &AgentId) -> bool {
+        let mut agents = self.agents.iter();
+        agents.any(|file| file.artifact.agent.as_ref() == Some(agent))
+    }
+
+    /// What registers say about one thing, the nearest first.
+    pub(super) fn told<T>(&self, what: impl Fn(&About) -> Option<T>) -> Option<T> {
+        self.about.iter().find_map(|about| what(about))
+    }
+
     /// The bytes of its logs.
     pub fn log_bytes(&self) -> u64 {
-        self.logs().map(|file| file.id.len).sum()
+        self.logs().map(FoundFile::bytes).sum()
     }
 
     /// The bytes of all its files.
     pub fn bytes(&self) -> u64 {
-        self.files().map(|file| file.id.len).sum()
+        self.files().map(FoundFile::bytes).sum()
     }
 
     /// Its logs, the main agent's first.
     pub fn logs(&self) -> impl Iterator<Item = &FoundFile> {
         self.log.iter().chain(&self.agents)
+    }
+
+    /// Its logs of remarks.
+    pub fn notes(&self) -> impl Iterator<Item = &FoundFile> {
+        let notes = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Notes;
+        self.beside.iter().filter(notes)
     }
 
     /// All its files.
@@ -133,29 +232,24 @@ impl Inventory {
         // Two folders may hold a log of one name: a session that was moved, or copied.
         let mut sessions: BTreeMap<(SessionId, Option<String>), SessionFiles> = BTreeMap::new();
         let mut beside = Vec::new();
-        let mut slot = |id: &SessionId, folder: &Option<String>, file: FoundFile| {
-            let key = (id.clone(), folder.clone());
-            let files = sessions.entry(key).or_insert_with(|| SessionFiles {
-                root: root.clone(),
-                id: id.clone(),
-                log: None,
-                agents: Vec::new(),
-                beside: Vec::new(),
-                shared: false,
-            });
-            match file.artifact.kind {
-                ArtifactKind::SessionLog => files.log = Some(file),
-                _ => files.agents.push(file),
-            }
+        let mut slot = |id: &SessionId, file: FoundFile| {
+            let key = (id.clone(), file.artifact.folder.clone());
+            let files = sessions
+                .entry(key)
+                .or_insert_with(|| SessionFiles::new(root.clone(), id.clone()));
+            files.add_log(file);
         };
+        let (shared, files): (Vec<FoundFile>, Vec<FoundFile>) = files
+            .into_iter()
+            .partition(|file| file.artifact.kind == ArtifactKind::SharedLog);
+        for (id, file) in share::split(root, shared, &mut self.troubles) {
+            slot(&id, file);
+        }
         for file in files {
-            let folder = file.artifact.folder.clone();
             match (file.artifact.kind, file.artifact.session.clone()) {
-                (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
-                    slot(&id, &folder, file)
-                }
+                (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => slot(&id, file),
                 (ArtifactKind::AgentLog, None) => match session_inside(root, &file) {
-                    Some(id) => slot(&id, &folder, file),
+                    Some(id) => slot(&id, file),
                     None => self.others.push((root.clone(), file)),
                 },
                 (_, Some(_)) => beside.push(file),
@@ -185,7 +279,71 @@ impl Inventory {
                 None => self.others.push((root.clone(), file)),
             }
         }
+        let registers = Registers::read(root, &self.others);
+        for files in sessions.values_mut() {
+            files.about = registers.about(files);
+        }
         self.sessions.extend(sessions.into_values());
+    }
+}
+
+/// What the registers of a root tell.
+#[derive(Default)]
+struct Registers {
+    /// By the register's folder and the session.
+    sessions: HashMap<(Option<String>, SessionId), Arc<About>>,
+    folders: HashMap<String, Arc<About>>,
+}
+
+impl Registers {
+    /// A register that cannot be read tells nothing; a check says so.
+    fn read(root: &Root, files: &[(Root, FoundFile)]) -> Self {
+        let mut registers = Registers::default();
+        let of_root = files.iter().filter(|(other, file)| {
+            file.artifact.kind == ArtifactKind::Register
+                && other.path == root.path
+                && other.layout.name() == root.layout.name()
+        });
+        for (_, file) in of_root {
+            let entries = log::document(root, file).map(|sink| sink.found);
+            for entry in entries.unwrap_or_default() {
+                let Body::Register(rows) = entry.body else {
+                    continue;
+                };
+                for about in rows {
+                    registers.add(file.artifact.folder.clone(), about);
+                }
+            }
+        }
+        registers
+    }
+
+    fn add(&mut self, folder: Option<String>, about: About) {
+        match about.subject.clone() {
+            Subject::Session(id) => {
+                self.sessions.insert((folder, id), Arc::new(about));
+            }
+            Subject::Folder(name) => {
+                self.folders.insert(name, Arc::new(about));
+            }
+        }
+    }
+
+    fn about(&self, files: &SessionFiles) -> Vec<Arc<About>> {
+        let folder = files.folder().map(str::to_owned);
+        let mut found: Vec<Arc<About>> = Vec::new();
+        found.extend(
+            self.sessions
+                .get(&(folder.clone(), files.id.clone()))
+                .cloned(),
+        );
+        // From the folder upwards.
+        let mut name = folder.as_deref();
+        while let Some(folder) = name {
+            found.extend(self.folders.get(folder).cloned());
+            name = folder.rsplit_once('/').map(|(above, _)| above);
+        }
+        found
     }
 }
 
@@ -257,11 +415,11 @@ fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
                 && let Ok(metadata) = metadata()
                 && metadata.is_file()
             {
-                found.push(FoundFile {
-                    path: entry.path(),
+                found.push(FoundFile::new(
+                    entry.path(),
                     artifact,
-                    id: FileId::from(&metadata),
-                });
+                    FileId::from(&metadata),
+                ));
             }
         }
     }

@@ -9,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    Artifact, ArtifactKind, Entry, EntryId, Fact, Flaw, FlawKind, Key, Outline, Span,
+    AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
 };
 use crate::tree::{Scope, Tree};
 
+use super::share::{self, Sieve};
 use super::{FoundFile, Root};
 
 /// No document that we read whole is larger than this.
@@ -33,27 +34,87 @@ pub struct LogScan {
     pub bytes: u64,
     /// Reading began at the front.
     pub whole: bool,
+    /// The same of each volume, where all were read.
+    pub volumes: Vec<VolumeScan>,
 }
 
-/// Outlines a whole log.
+/// What one volume of a log holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VolumeScan {
+    /// Lines that are not blank.
+    pub lines: u64,
+    /// Lines that gave entries.
+    pub valid: u64,
+    /// The bytes that were read.
+    pub bytes: u64,
+}
+
+/// Outlines a whole log, all its volumes.
 pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
     let mut scan = LogScan {
         whole: true,
         ..LogScan::default()
     };
-    let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink = Sink::default();
-    each_record(&file.path, |record| {
-        scan.bytes += record.span.len;
-        if !record.is_blank() {
-            scan.lines += 1;
-            scan.valid += u64::from(outline_one(decoder.as_mut(), record, &mut sink));
+    for (number, volume) in file.volumes().enumerate() {
+        let mut decoder = root.layout.decoder(&volume.artifact);
+        let (found, flaws) = (sink.found.len(), sink.flaws.len());
+        let mut counted = VolumeScan::default();
+        each_record(root, volume, |record| {
+            counted.bytes += record.span.len;
+            if !record.is_blank() {
+                counted.lines += 1;
+                counted.valid += u64::from(outline_one(decoder.as_mut(), record, &mut sink));
+            }
+            Ok(true)
+        })?;
+        scan.lines += counted.lines;
+        scan.valid += counted.valid;
+        scan.bytes += counted.bytes;
+        scan.volumes.push(counted);
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        if number > 0 {
+            let fresh = sink.found.iter_mut().skip(found);
+            fresh.for_each(|outline| outline.volume = number);
+            let fresh = sink.flaws.iter_mut().skip(flaws);
+            fresh.for_each(|flaw| flaw.volume = number);
         }
-        Ok(true)
-    })?;
+    }
     scan.outlines = sink.found;
     scan.flaws = sink.flaws;
+    link_previous(&mut scan.outlines);
     Ok(scan)
+}
+
+/// Ties entries that hang from the message before them to that message.
+pub(super) fn link_previous(outlines: &mut [Outline]) {
+    let mut main: Option<Key> = None;
+    let mut agents: HashMap<AgentId, Key> = HashMap::new();
+    for outline in outlines {
+        let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
+        let before = match aside {
+            None => main,
+            Some(agent) => agents.get(agent).copied(),
+        };
+        let says = outline.kind.is_message()
+            || outline.kind == Kind::Compaction
+            || outline.link != Link::None;
+        if outline.link == Link::Previous {
+            outline.link = match before {
+                None => Link::None,
+                Some(before) if outline.kind == Kind::Compaction => Link::Continues(before),
+                Some(before) => Link::Parent(before),
+            };
+        }
+        if let Some(key) = outline.key.filter(|_| says) {
+            match aside {
+                None => main = Some(key),
+                Some(agent) => {
+                    agents.insert(agent.clone(), key);
+                }
+            }
+        }
+    }
 }
 
 /// Outlines a record and tells whether it is whole. What is salvaged from a damaged one counts
@@ -65,8 +126,27 @@ fn outline_one(decoder: &mut dyn Decoder, record: &Record<'_>, sink: &mut Sink<O
     sink.found.len() > found && !fresh.any(|flaw| flaw.kind.hides_record())
 }
 
-/// Hands every record of a log to `visit`, until it says `false`.
+/// Hands every record of one volume that is its session's to `visit`, until it says `false`.
 pub(super) fn each_record(
+    root: &Root,
+    file: &FoundFile,
+    mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    let Some(share) = &file.share else {
+        return each_line(&file.path, visit);
+    };
+    let mut sieve = Sieve::new(share);
+    let mut decoder = root.layout.decoder(&file.artifact);
+    each_line(&file.path, |record| {
+        let mine = sieve.takes(record.span.offset, || {
+            share::named(decoder.as_mut(), record)
+        });
+        if mine { visit(record) } else { Ok(true) }
+    })
+}
+
+/// Hands every line of a file to `visit`, until it says `false`.
+pub(super) fn each_line(
     path: &Path,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
@@ -115,16 +195,17 @@ pub(super) fn each_record(
     outcome
 }
 
-/// Decodes single records of a log, in the order asked for.
-pub(super) fn entries_at<'a>(
+/// Decodes single records of a log, by the indexes of their outlines and in the order asked for.
+pub(super) fn entries_at(
     root: &Root,
     file: &FoundFile,
-    outlines: impl Iterator<Item = &'a Outline>,
+    outlines: &[Outline],
+    wanted: &[usize],
     mut visit: impl FnMut(Entry) -> Result<bool>,
 ) -> Result<()> {
-    let mut reader = Reader::open(root, file)?;
-    for outline in outlines {
-        if let (_, Some(entry)) = reader.record(outline)?
+    let mut reader = Reader::of(root, file, outlines);
+    for &at in wanted {
+        if let (_, Some(entry)) = reader.record(at)?
             && !visit(entry)?
         {
             break;
@@ -135,25 +216,40 @@ pub(super) fn entries_at<'a>(
 
 /// Reads records again that were outlined before.
 pub(super) struct Reader<'a> {
-    handle: File,
+    root: &'a Root,
     file: &'a FoundFile,
-    decoder: Box<dyn Decoder>,
+    outlines: &'a [Outline],
+    /// The volume that was read from last.
+    open: Option<(u16, File, Box<dyn Decoder>)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn open(root: &Root, file: &'a FoundFile) -> Result<Self> {
-        Ok(Reader {
-            handle: open(&file.path)?,
+    pub(super) fn of(root: &'a Root, file: &'a FoundFile, outlines: &'a [Outline]) -> Self {
+        Reader {
+            root,
             file,
-            decoder: root.layout.decoder(&file.artifact),
-        })
+            outlines,
+            open: None,
+        }
     }
 
     /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
     /// entry must still have the id that it had.
-    pub(super) fn record(&mut self, outline: &Outline) -> Result<(Vec<u8>, Option<Entry>)> {
+    pub(super) fn record(&mut self, at: usize) -> Result<(Vec<u8>, Option<Entry>)> {
+        let Some(outline) = self.outlines.get(at) else {
+            return Ok((Vec::new(), None));
+        };
+        let volume = self.file.volume(outline.volume);
+        let (_, handle, decoder) = match self.open.take() {
+            Some(open) if open.0 == outline.volume => self.open.insert(open),
+            _ => {
+                let decoder = self.root.layout.decoder(&volume.artifact);
+                self.open
+                    .insert((outline.volume, open(&volume.path)?, decoder))
+            }
+        };
         let span = outline.span;
-        let bytes = record_bytes(&self.handle, self.file, span)?;
+        let bytes = record_bytes(handle, volume, span)?;
         let mut sink = Sink::default();
         let record = Record {
             span,
@@ -161,15 +257,39 @@ impl<'a> Reader<'a> {
             terminated: true,
             oversize: false,
         };
-        self.decoder.decode(&record, &mut sink);
-        let entry = sink.found.pop();
+        decoder.decode(&record, &mut sink);
+        let mut entry = pick(sink.found, outline);
         let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
         if outline.key.is_some() && id.map(EntryId::key) != outline.key {
             return Err(Error::Changed {
-                path: self.file.path.clone(),
+                path: volume.path.clone(),
             });
         }
+        if let Some(entry) = &mut entry {
+            adopt(entry, self.outlines, at);
+        }
         Ok((bytes, entry))
+    }
+}
+
+/// Of a record's entries, the one that was outlined.
+fn pick(mut found: Vec<Entry>, outline: &Outline) -> Option<Entry> {
+    let is_it = |entry: &Entry| entry.id.as_ref().map(EntryId::key) == outline.key;
+    match found.iter().rposition(is_it) {
+        Some(at) if outline.key.is_some() => Some(found.swap_remove(at)),
+        _ => found.pop(),
+    }
+}
+
+/// Gives an entry the parent that its layout leaves to its place in the log.
+fn adopt(entry: &mut Entry, outlines: &[Outline], at: usize) {
+    let Some(parent) = outlines.get(at).and_then(|outline| outline.link.key()) else {
+        return;
+    };
+    if entry.parent.is_none() {
+        let mut above = outlines.iter().take(at).rev();
+        let above = above.find(|outline| outline.key == Some(parent));
+        entry.parent = above.and_then(Outline::id);
     }
 }
 
@@ -204,6 +324,8 @@ pub(super) struct Window {
     pub(super) named: bool,
     /// Its records, in file order.
     records: Vec<Tailed>,
+    /// Tells what follows, where several sessions lie in the file.
+    pub(super) sieve: Option<Sieve>,
 }
 
 #[derive(Debug)]
@@ -219,16 +341,21 @@ impl Window {
     ///
     /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
     /// granted after [`REACH`]. Only outlines are held, so memory goes with the number of lines.
+    ///
+    /// A file of several sessions is read from its beginning: only so can one tell whose its records
+    /// are.
     pub(super) fn read(
         root: &Root,
-        artifact: &Artifact,
-        path: &Path,
+        file: &FoundFile,
         handle: &File,
         enough: impl Fn(&Tree) -> bool,
     ) -> Result<Self> {
-        let mut bytes = 64 << 10;
+        let mut bytes = match file.share {
+            None => 64 << 10,
+            Some(_) => u64::MAX,
+        };
         loop {
-            let window = Window::of(root, artifact, path, handle, bytes)?;
+            let window = Window::of(root, file, handle, bytes)?;
             let resume = window.scan.outlines.iter().rev().find_map(|outline| {
                 outline.facts.iter().find_map(|fact| match fact {
                     Fact::Resume(leaf) => Some(*leaf),
@@ -250,14 +377,8 @@ impl Window {
         }
     }
 
-    fn of(
-        root: &Root,
-        artifact: &Artifact,
-        path: &Path,
-        handle: &File,
-        bytes: u64,
-    ) -> Result<Self> {
-        let failed = |error| Error::io("read", path, error);
+    fn of(root: &Root, file: &FoundFile, handle: &File, bytes: u64) -> Result<Self> {
+        let failed = |error| Error::io("read", &file.path, error);
         let end = handle.metadata().map_err(failed)?.len();
         let start = start_of_tail(handle, bytes).map_err(failed)?;
         let mut scan = LogScan {
@@ -269,7 +390,8 @@ impl Window {
         reader.seek(SeekFrom::Start(start)).map_err(failed)?;
         let mut scanner = Scanner::from_offset(reader.take(scan.bytes), start, 1);
         let mut records = Vec::new();
-        let mut decoder = root.layout.decoder(artifact);
+        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut sieve = file.share.as_ref().map(Sieve::new);
         let mut sink = Sink::default();
         while let Some(line) = scanner.next().map_err(failed)? {
             let record = Record {
@@ -282,6 +404,12 @@ impl Window {
                 terminated: line.ending != Ending::None,
                 oversize: line.oversize,
             };
+            let offset = record.span.offset;
+            if let Some(sieve) = &mut sieve
+                && !sieve.takes(offset, || share::named(decoder.as_mut(), &record))
+            {
+                continue;
+            }
             records.push(Tailed {
                 span: record.span,
                 terminated: record.terminated,
@@ -295,12 +423,14 @@ impl Window {
         }
         scan.outlines = sink.found;
         scan.flaws = sink.flaws;
-        let tree = Tree::build(&scan.outlines, scope(artifact));
+        link_previous(&mut scan.outlines);
+        let tree = Tree::build(&scan.outlines, scope(&file.artifact));
         Ok(Window {
             scan,
             tree,
             named: false,
             records,
+            sieve,
         })
     }
 
@@ -343,8 +473,9 @@ impl Window {
         };
         let mut sink = Sink::default();
         root.layout.decoder(artifact).decode(&record, &mut sink);
-        let entry = sink.found.pop()?;
+        let mut entry = pick(sink.found, outline)?;
         let same = entry.id.as_ref().map(EntryId::key) == outline.key;
+        adopt(&mut entry, &self.scan.outlines, at);
         (same || outline.key.is_none()).then_some(entry)
     }
 }
@@ -368,10 +499,11 @@ fn start_of_tail(handle: &File, bytes: u64) -> io::Result<u64> {
 }
 
 /// Whose log it is.
-pub(super) fn scope(artifact: &Artifact) -> Scope {
-    match artifact.kind {
-        ArtifactKind::SessionLog => Scope::Main,
-        _ => Scope::Agent,
+pub(crate) fn scope(artifact: &Artifact) -> Scope {
+    if artifact.is_agent_log() {
+        Scope::Agent
+    } else {
+        Scope::Main
     }
 }
 
@@ -381,31 +513,32 @@ pub(super) fn window(
     file: &FoundFile,
     enough: impl Fn(&Tree) -> bool,
 ) -> Result<Window> {
-    Window::read(root, &file.artifact, &file.path, &open(&file.path)?, enough)
+    Window::read(root, file, &open(&file.path)?, enough)
 }
 
 /// The ids of a log's entries, and which of them `takes` lets others hang from.
 pub(super) fn ids(
     root: &Root,
-    artifact: &Artifact,
-    path: &Path,
+    file: &FoundFile,
     takes: impl Fn(&Entry) -> bool,
 ) -> Result<HashMap<Key, bool>> {
-    let mut decoder = root.layout.decoder(artifact);
     let mut sink: Sink<Entry> = Sink::default();
     let mut known = HashMap::new();
-    each_record(path, |record| {
-        decoder.decode(record, &mut sink);
-        sink.flaws.clear();
-        for entry in sink.found.drain(..) {
-            // What we salvage from a damaged line, the agent program cannot read.
-            let takes = takes(&entry) && entry.span == record.span;
-            if let Some(id) = entry.id {
-                known.insert(id.key(), takes);
+    for volume in file.volumes() {
+        let mut decoder = root.layout.decoder(&volume.artifact);
+        each_record(root, volume, |record| {
+            decoder.decode(record, &mut sink);
+            sink.flaws.clear();
+            for entry in sink.found.drain(..) {
+                // What we salvage from a damaged line, the agent program cannot read.
+                let takes = takes(&entry) && entry.span == record.span;
+                if let Some(id) = entry.id {
+                    known.insert(id.key(), takes);
+                }
             }
-        }
-        Ok(true)
-    })?;
+            Ok(true)
+        })?;
+    }
     Ok(known)
 }
 
@@ -420,7 +553,7 @@ pub(super) fn first_fact<T>(
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sink: Sink<Outline> = Sink::default();
     let mut left = entries;
-    each_record(&file.path, |record| {
+    each_record(root, file, |record| {
         decoder.outline(record, &mut sink);
         let facts = sink.found.drain(..).flat_map(|outline| outline.facts);
         found = facts.into_iter().find_map(|fact| wanted(&fact));
@@ -430,9 +563,25 @@ pub(super) fn first_fact<T>(
     Ok(found)
 }
 
+/// The outlines of a log's first record.
+pub(super) fn first_outlines(root: &Root, file: &FoundFile) -> Result<Vec<Outline>> {
+    let mut decoder = root.layout.decoder(&file.artifact);
+    let mut sink = Sink::default();
+    each_record(root, file, |record| {
+        decoder.outline(record, &mut sink);
+        Ok(record.is_blank())
+    })?;
+    Ok(sink.found)
+}
+
 /// Reads a document: one record that is the whole file.
 pub(super) fn document(root: &Root, file: &FoundFile) -> Result<Sink<Entry>> {
     let bytes = document_bytes(file)?;
+    Ok(document_of(root, &file.artifact, &bytes))
+}
+
+/// Reads the content of a document.
+pub(super) fn document_of(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Sink<Entry> {
     let span = Span {
         offset: 0,
         len: bytes.len() as u64,
@@ -441,14 +590,12 @@ pub(super) fn document(root: &Root, file: &FoundFile) -> Result<Sink<Entry>> {
     let mut sink = Sink::default();
     let record = Record {
         span,
-        bytes: &bytes,
+        bytes,
         terminated: true,
         oversize: false,
     };
-    root.layout
-        .decoder(&file.artifact)
-        .decode(&record, &mut sink);
-    Ok(sink)
+    root.layout.decoder(artifact).decode(&record, &mut sink);
+    sink
 }
 
 /// A document's bytes.
@@ -472,6 +619,13 @@ fn open(path: &Path) -> Result<File> {
 }
 
 impl LogScan {
+    /// The indexes of some outlines.
+    pub(super) fn indexes(&self, wanted: impl Fn(&Outline) -> bool) -> Vec<usize> {
+        let outlines = self.outlines.iter().enumerate();
+        let found = outlines.filter(|(_, outline)| wanted(outline));
+        found.map(|(at, _)| at).collect()
+    }
+
     /// What there is to say about a log that could not be read.
     pub(super) fn unreadable(error: &Error) -> Self {
         let flaw = Flaw {
@@ -504,6 +658,11 @@ impl LogScan {
             bytes: file.id.len,
             whole: true,
             outlines: Vec::new(),
+            volumes: vec![VolumeScan {
+                lines,
+                valid,
+                bytes: file.id.len,
+            }],
         })
     }
 
@@ -551,7 +710,7 @@ impl Opening {
     pub(super) fn read(root: &Root, file: &FoundFile) -> Result<Self> {
         let mut decoder = root.layout.decoder(&file.artifact);
         let mut sink: Sink<Outline> = Sink::default();
-        each_record(&file.path, |record| {
+        each_record(root, file, |record| {
             let near = record.span.offset < Opening::REACH;
             if near {
                 decoder.outline(record, &mut sink);

@@ -6,15 +6,18 @@
 mod agent;
 mod file;
 mod find;
+mod fork;
 mod handy;
 mod inventory;
 mod log;
 mod needle;
 mod neighbour;
 mod query;
+mod register;
 mod root;
 mod search;
 mod session;
+mod share;
 mod summary;
 mod tail;
 mod trash;
@@ -24,6 +27,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -33,13 +37,17 @@ use crate::model::Entry;
 pub use agent::{Agent, Call};
 pub use file::{SavedFile, SavedVersion};
 pub use find::Target;
+pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
-pub use log::LogScan;
+pub(crate) use log::scope;
+pub use log::{LogScan, VolumeScan};
 pub use neighbour::Neighbours;
 pub use query::{Counted, MessageFilter, Stats};
+pub use register::StaleRegister;
 pub use root::Root;
 pub use search::{Found, Hit, Query};
 pub use session::Session;
+pub use share::Share;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo, State};
 pub use trash::{Trashed, TrashedFile};
 pub use writer::{SessionWriter, WriteOptions};
@@ -49,12 +57,17 @@ pub use writer::{SessionWriter, WriteOptions};
 pub struct Store {
     roots: Vec<Root>,
     state: Option<PathBuf>,
+    zone: TimeZone,
 }
 
 impl Store {
     /// Opens roots. They are looked at only when something is asked of them.
     pub fn new(roots: Vec<Root>) -> Self {
-        Store { roots, state: None }
+        Store {
+            roots,
+            state: None,
+            zone: TimeZone::system(),
+        }
     }
 
     /// Opens every layout's default places that exist.
@@ -65,6 +78,12 @@ impl Store {
     /// Says where deleted sessions go.
     pub fn with_state(mut self, dir: impl Into<PathBuf>) -> Self {
         self.state = Some(dir.into());
+        self
+    }
+
+    /// Says whose days count where logs are named after days; the system's zone if not said.
+    pub fn with_zone(mut self, zone: TimeZone) -> Self {
+        self.zone = zone;
         self
     }
 
@@ -117,12 +136,14 @@ impl Store {
         if !file.artifact.kind.is_log() {
             return log::document(root, file).map(|sink| sink.found);
         }
-        let mut decoder = root.layout.decoder(&file.artifact);
         let mut sink = Sink::default();
-        log::each_record(&file.path, |record| {
-            decoder.decode(record, &mut sink);
-            Ok(true)
-        })?;
+        for volume in file.volumes() {
+            let mut decoder = root.layout.decoder(&volume.artifact);
+            log::each_record(root, volume, |record| {
+                decoder.decode(record, &mut sink);
+                Ok(true)
+            })?;
+        }
         Ok(sink.found)
     }
 

@@ -141,11 +141,8 @@ impl Session {
     ) -> Result<()> {
         let mut go_on = true;
         for (file, scan) in self.files.logs().zip(&self.logs) {
-            let messages = scan
-                .outlines
-                .iter()
-                .filter(|outline| outline.kind.is_message());
-            log::entries_at(&self.files.root, file, messages, |entry| {
+            let messages = scan.indexes(|outline| outline.kind.is_message());
+            log::entries_at(&self.files.root, file, &scan.outlines, &messages, |entry| {
                 if filter.accepts(&entry) {
                     go_on = visit(entry)?;
                 }

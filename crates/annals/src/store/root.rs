@@ -45,12 +45,13 @@ impl Root {
         }
     }
 
-    /// Reads `[LAYOUT:]PATH`; without a layout, the directory's content decides.
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Reads `[LAYOUT:]PATH`; without a layout, the directory's content decides, and may be of
+    /// several layouts.
+    pub fn parse(text: &str) -> Result<Vec<Self>> {
         if let Some((name, path)) = text.split_once(':')
             && layout::by_name(name).is_some()
         {
-            return Root::new(name, path);
+            return Ok(vec![Root::new(name, path)?]);
         }
         // `word:path` that is no path was meant to name a layout.
         if let Some((name, _)) = text.split_once(':')
@@ -67,22 +68,63 @@ impl Root {
         Root::sniff(Path::new(text))
     }
 
-    /// Finds out which layout a directory has.
-    pub fn sniff(path: &Path) -> Result<Self> {
-        let dir = std::fs::read_dir(path).map_err(|error| Error::io("read", path, error))?;
-        let names: Vec<String> = dir
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
+    /// Finds out which layouts a directory has: by its files, else by the names in it, else by the
+    /// project directories that it holds. It may also be a directory within a root.
+    pub fn sniff(path: &Path) -> Result<Vec<Self>> {
+        let names = names_in(path)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let found = LAYOUTS.iter().find(|layout| layout.recognises(&names));
-        // An empty directory is as good a root as any: it has no sessions yet.
-        let found = found.or_else(|| LAYOUTS.first().filter(|_| names.is_empty()));
-        match found {
-            Some(layout) => Ok(Root {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |layout: &&'static dyn Layout| Root {
                 layout: *layout,
-                path: path.to_owned(),
-            }),
+                path: path.clone(),
+            }
+        };
+        let logs: Vec<Root> = LAYOUTS
+            .iter()
+            .map(at(path))
+            .filter(Root::holds_logs)
+            .collect();
+        if !logs.is_empty() {
+            return Ok(logs);
+        }
+        let known = LAYOUTS.iter().find(|layout| layout.recognises(&names));
+        if let Some(layout) = known {
+            return Ok(vec![at(path)(layout)]);
+        }
+        let inner = LAYOUTS.iter().filter_map(|layout| {
+            let dir = path.join(layout.project_dir()?);
+            let inside = names_in(&dir).ok()?;
+            let inside: Vec<&str> = inside.iter().map(String::as_str).collect();
+            layout.recognises(&inside).then(|| at(&dir)(layout))
+        });
+        let inner: Vec<Root> = inner.collect();
+        if !inner.is_empty() {
+            return Ok(inner);
+        }
+        // Within a root, such as one project's folder: the whole root is read.
+        let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
+        let above = absolute.ancestors().skip(1).take(3);
+        for dir in above.filter(|_| !names.is_empty()) {
+            let inside: Vec<Root> = LAYOUTS
+                .iter()
+                .filter(|layout| {
+                    let within = absolute.strip_prefix(dir).unwrap_or(path);
+                    let log = |name: &&str| {
+                        let meaning = layout.classify(&within.join(name));
+                        meaning.is_some_and(|artifact| artifact.kind.is_conversation())
+                    };
+                    names.iter().any(|name| log(&name))
+                })
+                .map(at(dir))
+                .collect();
+            if !inside.is_empty() {
+                return Ok(inside);
+            }
+        }
+        // An empty directory is as good a root as any: it has no sessions yet.
+        match LAYOUTS.first().filter(|_| names.is_empty()) {
+            Some(layout) => Ok(vec![at(path)(layout)]),
             None => Err(Error::refused(format!(
                 "{} does not look like any known layout; say which one: LAYOUT:PATH",
                 path.display()
@@ -90,10 +132,44 @@ impl Root {
         }
     }
 
+    /// Some file of the directory is a log of the layout. Not all are looked at.
+    fn holds_logs(&self) -> bool {
+        const LOOKED_AT: usize = 5_000;
+        let mut left = LOOKED_AT;
+        let mut pending = vec![PathBuf::new()];
+        while let Some(within) = pending.pop() {
+            let entries = std::fs::read_dir(self.path.join(&within));
+            for entry in entries.into_iter().flatten().flatten() {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return false;
+                }
+                let within = within.join(entry.file_name());
+                let is_dir = entry.path().is_dir();
+                if is_dir && self.layout.enters(&within) {
+                    pending.push(within);
+                } else if !is_dir
+                    && let Some(artifact) = self.layout.classify(&within)
+                    && artifact.kind.is_conversation()
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
     pub(super) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
         let relative = self.layout.place(artifact);
-        if self.layout.classify(&relative).as_ref() == Some(artifact) {
+        let mut meaning = self.layout.classify(&relative);
+        if let Some(meaning) = &mut meaning
+            && artifact.kind == ArtifactKind::SharedLog
+        {
+            // Whose records they are is not in the path.
+            meaning.agent.clone_from(&artifact.agent);
+        }
+        if meaning.as_ref() == Some(artifact) {
             return Ok(self.path.join(relative));
         }
         match &artifact.session {
@@ -140,13 +216,23 @@ impl Root {
         Ok(())
     }
 
-    /// Every layout's default places that exist, each directory once.
+    /// Every layout's default places that exist, and those of the current directory and of the ones
+    /// above it; each directory once.
     pub fn defaults(env: &Env) -> Vec<Self> {
         let mut roots: Vec<Root> = Vec::new();
         for layout in LAYOUTS {
-            for path in layout.roots(env) {
+            let homes = layout.roots(env).into_iter();
+            let homes = homes.filter(|path| path.is_dir());
+            let around = env.cwd.iter().flat_map(|cwd| cwd.ancestors());
+            let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
+            let around = around.filter(|dir| {
+                let names = names_in(dir).unwrap_or_default();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                layout.recognises(&names)
+            });
+            for path in homes.chain(around) {
                 let known = |root: &Root| root.layout.name() == layout.name() && root.path == path;
-                if path.is_dir() && !roots.iter().any(known) {
+                if !roots.iter().any(known) {
                     roots.push(Root {
                         layout: *layout,
                         path,
@@ -156,4 +242,12 @@ impl Root {
         }
         roots
     }
+}
+
+fn names_in(path: &Path) -> Result<Vec<String>> {
+    let dir = std::fs::read_dir(path).map_err(|error| Error::io("read", path, error))?;
+    Ok(dir
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect())
 }

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Todo};
+use crate::model::{
+    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Outline, Subject, TitleSource, Todo,
+};
 use crate::tree::{Conversation, Title, Titles, Tree};
 
 use super::inventory::{FoundFile, SessionFiles};
@@ -27,6 +29,10 @@ pub struct Session {
     pub elsewhere: Arc<HashMap<Key, Box<str>>>,
     /// The directory of the folder's other sessions, where this one names none.
     pub neighbourhood: Option<String>,
+    /// Remarks on it that lie in logs of their own.
+    pub remarks: Vec<LogScan>,
+    /// What remarks and registers say about the session as a whole.
+    pub(super) asides: Vec<Fact>,
 }
 
 impl Session {
@@ -44,7 +50,8 @@ impl Session {
     /// Reads the end of the main log only: enough of it for its last `messages` messages.
     pub fn read_tail(mut files: SessionFiles, messages: usize) -> Result<Self> {
         files.agents.clear();
-        let Some(file) = &files.log else {
+        let plain = |file: &&FoundFile| file.share.is_none() && file.earlier.is_empty();
+        let Some(file) = files.log.as_ref().filter(plain) else {
             return Session::read(files);
         };
         let window = log::window(&files.root, file, |tree| {
@@ -61,6 +68,15 @@ impl Session {
             .map(|(file, scan)| Tree::build(&scan.outlines, log::scope(&file.artifact)))
             .collect();
         let agents = super::agent::of(&files, &logs, &trees);
+        let remarks: Vec<LogScan> = files.notes().map(|file| remarks(&files, file)).collect();
+        let told = files.told(|about| match about.subject {
+            Subject::Session(_) => about.title.clone(),
+            Subject::Folder(_) => None,
+        });
+        let told = told.map(|title| Fact::Title(title.into(), TitleSource::Custom));
+        let said = remarks.iter().flat_map(|scan| &scan.outlines);
+        let said = said.flat_map(|outline| outline.facts.iter().cloned());
+        let asides: Vec<Fact> = told.into_iter().chain(said).collect();
         Session {
             files,
             logs,
@@ -68,7 +84,30 @@ impl Session {
             agents,
             elsewhere: Arc::default(),
             neighbourhood: None,
+            remarks,
+            asides,
         }
+    }
+
+    /// The remarks on it, the oldest first, wherever they lie.
+    pub fn notes(&self) -> Result<Vec<Entry>> {
+        let is_note = |outline: &Outline| {
+            let mut facts = outline.facts.iter();
+            facts.any(|fact| matches!(fact, Fact::Note(_)))
+        };
+        let main = self.main().map(|(file, scan, _)| (file, scan));
+        let beside = self.files.notes().zip(&self.remarks);
+        let mut notes = Vec::new();
+        for (file, scan) in main.into_iter().chain(beside) {
+            let root = &self.files.root;
+            let marked = scan.indexes(is_note);
+            log::entries_at(root, file, &scan.outlines, &marked, |entry| {
+                notes.push(entry);
+                Ok(true)
+            })?;
+        }
+        notes.sort_by_key(|note| note.time);
+        Ok(notes)
     }
 
     /// Takes from the other logs of the folder what this one leaves open: summaries of its
@@ -119,7 +158,7 @@ impl Session {
     /// The session's title.
     pub fn title(&self) -> Option<Title> {
         let (_, scan, tree) = self.main()?;
-        Titles::of(&scan.outlines, tree, &self.elsewhere).session()
+        Titles::of(&scan.outlines, tree, &self.elsewhere, &self.asides).session()
     }
 
     /// The last label given to the session.
@@ -137,15 +176,17 @@ impl Session {
             .files
             .logs()
             .zip(&self.logs)
+            .chain(self.files.notes().zip(&self.remarks))
             .map(|(file, scan)| (file, &scan.flaws));
         let trees = self.files.logs().zip(&self.trees).zip(&self.logs);
         // A window on the end of a log cuts links that are whole in the file.
         let trees = trees
             .filter(|(_, scan)| scan.whole)
             .map(|((file, tree), _)| (file, &tree.flaws));
-        scans
-            .chain(trees)
-            .flat_map(|(file, flaws)| flaws.iter().map(move |flaw| (file, flaw)))
+        scans.chain(trees).flat_map(|(file, flaws)| {
+            let place = |flaw: &'_ Flaw| file.volume(flaw.volume);
+            flaws.iter().map(move |flaw| (place(flaw), flaw))
+        })
     }
 
     /// The entries of a conversation of the main log, handed over one by one, oldest first.
@@ -170,8 +211,7 @@ impl Session {
         let Some((file, scan, _)) = self.log(log) else {
             return Ok(());
         };
-        let outlines = entries.iter().filter_map(|&at| scan.outlines.get(at));
-        log::entries_at(&self.files.root, file, outlines, visit)
+        log::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
     /// The exact bytes of some records of one log, without their line endings.
@@ -185,9 +225,10 @@ impl Session {
             id: log.to_string(),
         };
         let (file, scan, _) = self.log(log).ok_or_else(missing)?;
-        let mut reader = log::Reader::open(&self.files.root, file)?;
-        let outlines = entries.iter().filter_map(|&at| scan.outlines.get(at));
-        Ok(outlines.map(move |outline| reader.record(outline).map(|(bytes, _)| bytes)))
+        let mut reader = log::Reader::of(&self.files.root, file, &scan.outlines);
+        let known = |at: &&usize| **at < scan.outlines.len();
+        let wanted = entries.iter().filter(known);
+        Ok(wanted.map(move |&at| reader.record(at).map(|(bytes, _)| bytes)))
     }
 
     /// The index of an entry of the main log, by its id or a unique beginning of it.
@@ -290,6 +331,7 @@ impl Session {
         let main = self.main().map(|(_, scan, _)| scan).into_iter();
         main.flat_map(|scan| &scan.outlines)
             .flat_map(|outline| &outline.facts)
+            .chain(&self.asides)
     }
 
     /// The working directories that the main log names, oldest first, each once.
@@ -310,4 +352,9 @@ impl Session {
         seen.sort_by_key(|(_, at)| *at);
         seen.into_iter().map(|(path, _)| path).collect()
     }
+}
+
+/// Remarks that cannot be read do not hide the session that they are about.
+fn remarks(files: &SessionFiles, file: &FoundFile) -> LogScan {
+    log::outline(&files.root, file).unwrap_or_else(|error| LogScan::unreadable(&error))
 }

@@ -207,7 +207,7 @@ impl Session {
         let Some((_, scan, tree)) = self.main() else {
             return Vec::new();
         };
-        let titles = Titles::of(&scan.outlines, tree, &self.elsewhere);
+        let titles = Titles::of(&scan.outlines, tree, &self.elsewhere, &self.asides);
         let id_of = |at: usize| scan.outlines.get(at).and_then(|outline| outline.id());
         let usages = path_totals(&scan.outlines, tree);
         let rows = tree.conversations.iter().enumerate();
@@ -560,7 +560,9 @@ fn project(session: &Session) -> (Project, Vec<String>) {
     let directories = session.directories();
     let folder = session.files.folder();
     let Some(newest) = directories.last().copied() else {
-        if let Some(path) = session.neighbourhood.clone() {
+        let told = session.files.told(|about| about.cwd.clone());
+        let told = told.or_else(|| session.neighbourhood.clone());
+        if let Some(path) = told.or_else(|| around(session.root())) {
             let guessed = false;
             return (Project { path, guessed }, Vec::new());
         }
@@ -589,6 +591,15 @@ fn project(session: &Session) -> (Project, Vec<String>) {
         },
         others.collect(),
     )
+}
+
+/// The project that a root lies in, if its layout lies in projects.
+fn around(root: &super::Root) -> Option<String> {
+    let name = root.layout.project_dir()?;
+    let dir = std::path::absolute(&root.path).ok()?;
+    let inside = dir.file_name().is_some_and(|last| last == name);
+    let project = dir.parent().filter(|_| inside)?;
+    Some(project.to_str()?.to_owned())
 }
 
 /// Days of times that mostly fall on the same day as the time before.

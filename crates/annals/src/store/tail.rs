@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
-use crate::layout::{Head, PROGRAM, Record, Sink};
-use crate::model::{Artifact, Block, Body, Entry, EntryId, Fact, Key, Outline, Span};
+use crate::layout::{Decoder, Head, PROGRAM, Record, Sink};
+use crate::model::{
+    Artifact, Block, Body, Entry, EntryId, Fact, Key, Kind, Link, Outline, SessionId, Span,
+};
 
 use super::Root;
 use super::inventory::FoundFile;
 use super::log::{self, REACH, Window};
+use super::share::{self, Sieve};
 
 /// A log that another program wrote to so recently is being written to.
 const LIVE: Duration = Duration::from_secs(60);
@@ -24,6 +26,8 @@ const LIVE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) head: Head,
+    /// The volume that is written to, and those before it.
+    pub(super) file: FoundFile,
     /// The log is known up to here.
     pub(super) end: u64,
     /// The bytes before `end`: foreign programs rewrite tails in place.
@@ -32,6 +36,8 @@ pub(super) struct Tail {
     pub(super) known: Option<HashMap<Key, bool>>,
     /// Writing goes on although another program writes too.
     pub(super) live: bool,
+    /// Tells whose the next records are, where several sessions lie in the file.
+    sieve: Option<Sieve>,
 }
 
 /// How many bytes before the end must be as they were.
@@ -39,51 +45,53 @@ const GUARDED: u64 = 4 << 10;
 
 impl Tail {
     /// The end of a log of which only the head is known.
-    pub(super) fn new(head: Head, live: bool) -> Self {
+    pub(super) fn new(head: Head, file: FoundFile, live: bool) -> Self {
         Tail {
             head,
             end: 0,
             guard: Vec::new(),
             known: None,
             live,
+            sieve: file.share.as_ref().map(Sieve::new),
+            file,
         }
     }
 
     /// Finds where the log goes on, in its last kilobytes or as far back as it takes.
-    pub(super) fn find(&mut self, root: &Root, path: &Path, handle: &File) -> Result<()> {
-        let failed = |error| Error::io("read", path, error);
-        let log = self.head.log.clone();
+    pub(super) fn find(&mut self, root: &Root, handle: &File) -> Result<()> {
+        let path = self.file.path.clone();
+        let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // A window without a message would make the next entry the first of a new conversation.
-        let window = Window::read(root, &log, path, handle, |tree| tree.resume.is_some())?;
+        let window = Window::read(root, &self.file, handle, |tree| tree.resume.is_some())?;
         if !self.live {
-            refuse_live(root, &log, path, handle, &window)?;
+            refuse_live(root, &self.file, handle, &window)?;
         }
-        let outlines = &window.scan.outlines;
-        for outline in outlines {
+        if !window.scan.whole {
+            let first = log::first_outlines(root, &self.file)?;
+            first.iter().for_each(|outline| self.head.learn(outline));
+        }
+        for outline in &window.scan.outlines {
             self.head.note(outline);
         }
-        let tree = &window.tree;
-        let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
-        let mut ends = match resumed {
-            None => (0..outlines.len()).collect(),
-            // Upwards from the end; within the last turn it is the file's order that counts.
-            Some(conversation) => {
-                let mut path = tree.path(conversation);
-                let above = path
-                    .len()
-                    .saturating_sub(tree.last_turn(conversation).len());
-                path.get_mut(above..).unwrap_or_default().sort_unstable();
-                path
-            }
-        };
-        // The last that the agent program knows: it would not follow a link to any other.
-        ends.retain(|&at| !window.salvaged(at));
-        let entry = |at| window.entry(root, &log, handle, at);
-        let mut ends = ends.into_iter().rev().filter_map(entry);
-        let leaf = ends.find(|entry| self.head.takes(entry));
-        self.head.leaf = leaf.and_then(|leaf| leaf.id);
+        let (leaf, last) = self.head.ends(root, &self.file, handle, &window);
+        (self.head.leaf, self.head.last) = (leaf, last);
         self.head.anchored = window.scan.whole || window.named;
+        let mut earlier = self.file.earlier.iter().rev();
+        while self.head.leaf.is_none()
+            && let Some(volume) = earlier.next()
+        {
+            let handle =
+                File::open(&volume.path).map_err(|error| Error::io("read", &volume.path, error))?;
+            let window = Window::read(root, volume, &handle, |tree| tree.resume.is_some())?;
+            for outline in &window.scan.outlines {
+                self.head.note(outline);
+            }
+            let (leaf, last) = self.head.ends(root, volume, &handle, &window);
+            self.head.leaf = leaf;
+            self.head.last = self.head.last.take().or(last);
+        }
+        self.sieve = window.sieve;
         self.end = end;
         self.known = None;
         self.guard =
@@ -92,15 +100,9 @@ impl Tail {
     }
 
     /// Reads what others appended since.
-    pub(super) fn catch_up(
-        &mut self,
-        root: &Root,
-        path: &Path,
-        handle: &File,
-        end: u64,
-    ) -> Result<()> {
-        if !self.is_known(handle, end) || !self.follow(root, path, handle, end)? {
-            self.find(root, path, handle)?;
+    pub(super) fn catch_up(&mut self, root: &Root, handle: &File, end: u64) -> Result<()> {
+        if !self.is_known(handle, end) || !self.follow(root, handle, end)? {
+            self.find(root, handle)?;
         }
         self.end = end;
         Ok(())
@@ -120,56 +122,50 @@ impl Tail {
     }
 
     /// Follows what was added to the log, as long as it goes on where the log did before.
-    pub(super) fn follow(
-        &mut self,
-        root: &Root,
-        path: &Path,
-        handle: &File,
-        end: u64,
-    ) -> Result<bool> {
+    fn follow(&mut self, root: &Root, handle: &File, end: u64) -> Result<bool> {
         if end == self.end {
             return Ok(true);
         }
-        let failed = |error| Error::io("read", path, error);
+        let path = self.file.path.clone();
+        let failed = |error| Error::io("read", &path, error);
         if !self.guard.is_empty() && !self.guard.ends_with(b"\n") {
             // The torn line that we knew of may have been finished.
             return Ok(false);
         }
         let bytes = jsonl::read_span(handle, self.end, end - self.end).map_err(failed)?;
-        let added = bytes.as_slice();
-        let mut scanner = Scanner::from_offset(added, self.end, 1);
-        let mut decoder = root.layout.decoder(&self.head.log);
-        let mut sink = Sink::default();
+        let mut scanner = Scanner::from_offset(bytes.as_slice(), self.end, 1);
+        let mut decoder = Linked::new(root, &self.head.log);
         while let Some(line) = scanner.next().map_err(failed)? {
-            let span = Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            };
-            let terminated = line.ending != Ending::None;
             let record = Record {
-                span,
+                span: Span {
+                    offset: line.offset,
+                    len: line.len,
+                    line: 0,
+                },
                 bytes: line.bytes,
-                terminated,
+                terminated: line.ending != Ending::None,
                 oversize: line.oversize,
             };
-            decoder.decode(&record, &mut sink);
-        }
-        for entry in sink.found {
-            let moves = match &entry.body {
-                // Its program cannot read what we can salvage from it.
-                Body::Opaque { flaw: Some(_), .. } => true,
-                Body::Resume { leaf } => Some(leaf) != self.head.leaf.as_ref(),
-                _ => self.head.takes(&entry) && entry.parent != self.head.leaf,
-            };
-            if moves {
-                return Ok(false);
+            if let Some(sieve) = &mut self.sieve
+                && !sieve.takes(record.span.offset, || decoder.names(&record))
+            {
+                continue;
             }
-            if let Some(age) = fresh_and_foreign(&entry).filter(|_| !self.live) {
-                let path = path.to_owned();
-                return Err(Error::Live { path, age });
+            for entry in decoder.read(&record, self.head.last.as_ref()) {
+                let moves = match &entry.body {
+                    // Its program cannot read what we can salvage from it.
+                    Body::Opaque { flaw: Some(_), .. } => true,
+                    Body::Resume { leaf } => Some(leaf) != self.head.leaf.as_ref(),
+                    _ => self.head.takes(&entry) && entry.parent != self.head.leaf,
+                };
+                if moves {
+                    return Ok(false);
+                }
+                if let Some(age) = fresh_and_foreign(&entry).filter(|_| !self.live) {
+                    return Err(Error::Live { path, age });
+                }
+                self.observe(&entry);
             }
-            self.observe(&entry);
         }
         self.keep(&bytes);
         Ok(true)
@@ -191,10 +187,10 @@ impl Tail {
     }
 
     /// Whether the log has an entry of that id, and whether another may hang from it.
-    pub(super) fn knows(&mut self, root: &Root, path: &Path, id: &EntryId) -> Result<Option<bool>> {
+    pub(super) fn knows(&mut self, root: &Root, id: &EntryId) -> Result<Option<bool>> {
         if self.known.is_none() {
             let head = &self.head;
-            self.known = Some(log::ids(root, &head.log, path, |entry| head.takes(entry))?);
+            self.known = Some(log::ids(root, &self.file, |entry| head.takes(entry))?);
         }
         let known = self.known.as_ref();
         Ok(known.and_then(|known| known.get(&id.key()).copied()))
@@ -208,8 +204,11 @@ impl Tail {
         leaf: Option<EntryId>,
     ) {
         let places = lines.iter().map(|line| (end, line.len() as u64 + 1));
-        for entry in decode(root, &self.head.log, lines.iter().zip(places)) {
+        for entry in decode(root, &self.head.log, lines.iter().zip(places), None) {
             self.observe(&entry);
+        }
+        if let Some(sieve) = self.sieve.as_mut().filter(|_| !lines.is_empty()) {
+            sieve.is_mine();
         }
         self.head.leaf = leaf.or(self.head.leaf.take());
         // A torn tail is sealed by the same write.
@@ -229,12 +228,23 @@ impl Tail {
     pub(super) fn forget(&mut self) {
         self.end = u64::MAX;
     }
+
+    /// Goes on in another volume.
+    pub(super) fn roll(&mut self, log: Artifact, mut file: FoundFile) {
+        std::mem::swap(&mut self.file, &mut file);
+        self.file.earlier = std::mem::take(&mut file.earlier);
+        self.file.earlier.push(file);
+        self.head.log = log;
+        self.guard.clear();
+        self.forget();
+    }
 }
 
 impl Head {
     /// Takes in what an outline tells about the writer's place.
     fn note(&mut self, outline: &Outline) {
         self.time = self.time.max(outline.time);
+        self.learn(outline);
         for fact in &outline.facts {
             let (slot, text) = match fact {
                 Fact::Cwd(text) => (&mut self.cwd, text),
@@ -245,6 +255,51 @@ impl Head {
             };
             *slot = Some(text.to_string());
         }
+    }
+
+    /// Takes in what the layout's writer will need again.
+    fn learn(&mut self, outline: &Outline) {
+        for fact in &outline.facts {
+            if let Fact::Word(name, value) = fact {
+                self.words.insert(name.to_string(), value.to_string());
+            }
+        }
+    }
+
+    /// The entry that the next one hangs from, and the last one of the volume.
+    fn ends(
+        &self,
+        root: &Root,
+        file: &FoundFile,
+        handle: &File,
+        window: &Window,
+    ) -> (Option<EntryId>, Option<EntryId>) {
+        let outlines = &window.scan.outlines;
+        let tree = &window.tree;
+        let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+        let mut ends = match resumed {
+            None => (0..outlines.len()).collect(),
+            // Upwards from the end; within the last turn it is the file's order that counts.
+            Some(conversation) => {
+                let mut path = tree.path(conversation);
+                let above = path
+                    .len()
+                    .saturating_sub(tree.last_turn(conversation).len());
+                path.get_mut(above..).unwrap_or_default().sort_unstable();
+                path
+            }
+        };
+        // The last that the agent program knows: it would not follow a link to any other.
+        ends.retain(|&at| !window.salvaged(at));
+        let entry = |at| window.entry(root, &file.artifact, handle, at);
+        let mut ends = ends.into_iter().rev().filter_map(entry);
+        let leaf = ends.find(|entry| self.takes(entry));
+        let chained = |outline: &&Outline| {
+            let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
+            outline.key.is_some() && !outline.sidechain && (says || outline.link != Link::None)
+        };
+        let last = outlines.iter().rev().find(chained);
+        (leaf.and_then(|leaf| leaf.id), last.and_then(Outline::id))
     }
 
     /// Takes in an entry that goes on where the log did before.
@@ -258,6 +313,7 @@ impl Head {
         }
         if self.takes(entry) {
             self.leaf.clone_from(&entry.id);
+            self.last.clone_from(&entry.id);
         }
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         self.cwd = filled(&entry.place.cwd).or(self.cwd.take());
@@ -292,49 +348,89 @@ fn prompt(entry: &Entry) -> Option<String> {
         })
 }
 
-/// The entries of some records.
+/// Reads records one by one and ties each to the one before it, where the layout leaves that to
+/// their order.
+struct Linked {
+    decoder: Box<dyn Decoder>,
+    outliner: Box<dyn Decoder>,
+}
+
+impl Linked {
+    fn new(root: &Root, log: &Artifact) -> Self {
+        Linked {
+            decoder: root.layout.decoder(log),
+            outliner: root.layout.decoder(log),
+        }
+    }
+
+    /// The session that a record names.
+    fn names(&mut self, record: &Record<'_>) -> Option<SessionId> {
+        share::named(self.outliner.as_mut(), record)
+    }
+
+    /// A record's entries, of which the first comes after `last`.
+    fn read(&mut self, record: &Record<'_>, last: Option<&EntryId>) -> Vec<Entry> {
+        let mut sink = Sink::default();
+        self.decoder.decode(record, &mut sink);
+        let orphans = sink.found.iter().any(|entry| entry.parent.is_none());
+        if last.is_some() && orphans {
+            let mut outlines = Sink::default();
+            self.outliner.outline(record, &mut outlines);
+            for entry in &mut sink.found {
+                let key = entry.id.as_ref().map(EntryId::key);
+                let mut outlines = outlines.found.iter();
+                let follows =
+                    outlines.any(|outline| outline.key == key && outline.link == Link::Previous);
+                if follows && key.is_some() && entry.parent.is_none() {
+                    entry.parent = last.cloned();
+                }
+            }
+        }
+        sink.found
+    }
+}
+
+/// The entries of some records, of which the first comes after `last`.
 pub(super) fn decode<'a>(
     root: &Root,
     log: &Artifact,
     records: impl Iterator<Item = (&'a Vec<u8>, (u64, u64))>,
+    mut last: Option<EntryId>,
 ) -> Vec<Entry> {
-    let mut decoder = root.layout.decoder(log);
-    let mut sink = Sink::default();
+    let mut decoder = Linked::new(root, log);
+    let mut found = Vec::new();
     for (bytes, (offset, len)) in records {
-        let span = Span {
-            offset,
-            len,
-            line: 0,
-        };
-        decoder.decode(
-            &Record {
-                span,
-                bytes,
-                terminated: true,
-                oversize: false,
+        let record = Record {
+            span: Span {
+                offset,
+                len,
+                line: 0,
             },
-            &mut sink,
-        );
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        for entry in decoder.read(&record, last.as_ref()) {
+            if in_tree(&entry) {
+                last = entry.id.clone().or(last);
+            }
+            found.push(entry);
+        }
     }
-    sink.found
+    found
 }
 
 /// Refuses a log that another program is writing to.
 pub(super) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
     let failed = |error| Error::io("read", &file.path, error);
     let handle = File::open(&file.path).map_err(failed)?;
-    let window = Window::read(root, &file.artifact, &file.path, &handle, |_| true)?;
-    refuse_live(root, &file.artifact, &file.path, &handle, &window)
+    let window = Window::read(root, file, &handle, |_| true)?;
+    refuse_live(root, file, &handle, &window)
 }
 
 /// Two programs on one session make two branches; that must be asked for.
-fn refuse_live(
-    root: &Root,
-    log: &Artifact,
-    path: &Path,
-    handle: &File,
-    window: &Window,
-) -> Result<()> {
+fn refuse_live(root: &Root, file: &FoundFile, handle: &File, window: &Window) -> Result<()> {
+    let (log, path) = (&file.artifact, &file.path);
     let touched = handle
         .metadata()
         .and_then(|metadata| metadata.modified())

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId, Log, Options};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
-use super::{Root, Store};
+use super::{Root, Store, register};
 
 /// A deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +39,18 @@ pub struct Trashed {
     pub deleted: Timestamp,
     /// Its files.
     pub files: Vec<TrashedFile>,
+    /// What its register said about its logs, in the register's own words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<TrashedRow>,
+}
+
+/// A row that a register had for a log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrashedRow {
+    /// The log's path within the root.
+    pub path: PathBuf,
+    /// The row.
+    pub text: String,
 }
 
 /// A file of a deleted session.
@@ -68,7 +80,16 @@ impl Store {
                 })
         };
         let beside = own(files);
-        let list = files.logs().chain(&beside).map(|file| {
+        let logs = || files.logs().flat_map(|file| file.volumes().rev());
+        for file in logs() {
+            if file.share.as_ref().is_some_and(|share| !share.is_all()) {
+                return Err(Error::refused(format!(
+                    "{} holds other sessions too, and logs are never rewritten; delete all sessions of that file by moving the file away",
+                    file.path.display()
+                )));
+            }
+        }
+        let list = logs().chain(&beside).map(|file| {
             Ok(TrashedFile {
                 path: within(&file.path)?,
                 bytes: file.id.len,
@@ -83,6 +104,7 @@ impl Store {
             lone: files.is_lone(),
             deleted: now,
             files: list.collect::<Result<_>>()?,
+            rows: rows(files)?,
         })
     }
 
@@ -94,13 +116,13 @@ impl Store {
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
         }
-        let logs = files
-            .logs()
+        let volumes = || files.logs().flat_map(|file| file.volumes().rev());
+        let logs = volumes()
             .map(|file| Log::open(&file.path, Options::default()))
             .collect::<Result<Vec<_>>>()?;
-        all_locked(&logs, || {
+        let moved = all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
-            for file in files.logs() {
+            for file in volumes() {
                 let metadata = fs::symlink_metadata(&file.path);
                 let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
                 if FileId::from(&metadata) != file.id {
@@ -110,7 +132,9 @@ impl Store {
                 }
             }
             self.move_out(plan, logs.len())
-        })
+        })?;
+        strike(files)?;
+        Ok(moved)
     }
 
     /// Moves what was planned, of which the first `logs` files are locked.
@@ -219,6 +243,7 @@ impl Store {
                 folder.display()
             )));
         }
+        restore_rows(&root, &trashed)?;
         fs::remove_file(folder.join(MANIFEST))
             .map_err(|error| Error::io("remove", &folder, error))?;
         remove_tree_of_empty(&folder);
@@ -248,6 +273,51 @@ fn carry_out(plan: &Trashed, folder: &Path, logs: usize) -> Result<()> {
         if !plan.lone {
             remove_empty(from.parent(), &plan.root);
         }
+    }
+    Ok(())
+}
+
+/// What registers say about a session's logs.
+fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
+    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
+        return Ok(Vec::new());
+    };
+    let mut rows = Vec::new();
+    for file in files.logs() {
+        let removed = register::rows_of(&files.root, writer, &file.artifact)?;
+        let path = files.root.layout.place(&file.artifact);
+        rows.extend(removed.into_iter().map(|text| TrashedRow {
+            path: path.clone(),
+            text,
+        }));
+    }
+    Ok(rows)
+}
+
+/// Takes the logs of a session that is gone out of their registers.
+fn strike(files: &SessionFiles) -> Result<()> {
+    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
+        return Ok(());
+    };
+    for file in files.logs() {
+        register::strike(&files.root, writer, &file.artifact)?;
+    }
+    Ok(())
+}
+
+/// Puts back what registers said about logs that are there again.
+fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
+    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
+        return Ok(());
+    };
+    for file in &trashed.files {
+        let log = root.layout.classify(&file.path);
+        let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
+            continue;
+        };
+        let mut rows = trashed.rows.iter();
+        let row = rows.find(|row| row.path == file.path);
+        register::relist(root, writer, &log, row.map(|row| row.text.clone()))?;
     }
     Ok(())
 }
@@ -295,7 +365,7 @@ fn is_plain_log(path: &Path) -> bool {
 
 /// Removes a directory and those above it as long as they are empty, but neither the root nor those
 /// directly in it.
-fn remove_empty(dir: Option<&Path>, root: &Path) {
+pub(super) fn remove_empty(dir: Option<&Path>, root: &Path) {
     let mut dir = dir;
     let below = |path: &&Path| {
         let relative = path.strip_prefix(root);

@@ -10,19 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{self, Create, Durability, Log, Options};
-use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer};
+use crate::jsonl::{self, Create, Durability, FileId, Log, Options};
+use crate::layout::{Change, Edit, Head, NewSession, Plan, Spawn, Stamp, Writer};
 use crate::model::{
-    AgentId, Artifact, Body, Draft, Entry, EntryId, Kind, Outline, SessionId, TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, SessionId, TitleSource, Todo,
 };
 
-use super::inventory::{FoundFile, SessionFiles};
-use super::session::Session;
+use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::register::Listing;
+use super::share::{self, Share};
 use super::tail::{self, Tail, decode};
-use super::{Root, Store, log};
+use super::{Root, Store};
 
 /// How a session is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,12 +42,16 @@ pub struct WriteOptions {
 /// A session open for writing. Threads may share it.
 #[derive(Debug)]
 pub struct SessionWriter {
-    root: Root,
+    pub(super) root: Root,
     options: WriteOptions,
-    log_path: PathBuf,
-    /// `None` until a sub-agent's first entry makes its log.
+    zone: TimeZone,
+    /// The volume that is written to; `None` until a sub-agent's first entry makes its log.
     log: Mutex<Option<Arc<Log>>>,
     tail: Mutex<Tail>,
+    /// The log lies outside of any tree: its directory stands for a root.
+    lone: bool,
+    /// What the register that lists it must hear.
+    pub(super) listing: Option<Listing>,
 }
 
 impl Store {
@@ -61,24 +67,75 @@ impl Store {
             cwd: real_directory(&new.cwd),
             ..new.clone()
         };
-        let artifact = stamped(options.now, |stamp| writer.session(new, stamp))?;
-        let log_path = root.locate(&artifact)?;
-        make_parent(root, &log_path)?;
+        let (file, log) = self.make(root, new, options)?;
+        let session = file.session(&new.id);
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            ..Head::new(new.id.clone(), artifact)
+            ..Head::new(session, file.artifact.clone())
         };
-        let log = Log::open(&log_path, options.log(Create::New))?;
+        let listing = Listing::of_new(writer, &head);
         let session = SessionWriter {
             root: root.clone(),
             options,
-            log_path,
+            zone: self.zone.clone(),
             log: Mutex::new(Some(Arc::new(log))),
-            tail: Mutex::new(Tail::new(head, options.live)),
+            tail: Mutex::new(Tail::new(head, file, options.live)),
+            lone: false,
+            listing,
         };
         session.change(&Change::Begin)?;
         Ok(session)
+    }
+
+    /// Makes a new session's log, or finds the one that it will share.
+    pub(super) fn make(
+        &self,
+        root: &Root,
+        new: &NewSession,
+        options: WriteOptions,
+    ) -> Result<(FoundFile, Log)> {
+        let writer = writer_of(root)?;
+        let mut now = options.now.unwrap_or_else(Timestamp::now);
+        loop {
+            let stamp = |stamp: &mut Stamp<'_>| writer.session(new, stamp);
+            let artifact = stamped(Some(now), &self.zone, stamp)?;
+            let path = root.locate(&artifact)?;
+            make_parent(root, &path)?;
+            let shared = artifact.kind == ArtifactKind::SharedLog;
+            if shared {
+                self.refuse_known(root, &new.id)?;
+            }
+            let opened = match shared {
+                true => open_or_make(&path, options),
+                false => Log::open(&path, options.log(Create::New)),
+            };
+            // Where a log is named after the time, a moment later there is another name.
+            let named = artifact.session.as_ref() != Some(&new.id);
+            let taken = matches!(&opened, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists);
+            if taken && named && !shared {
+                now = now
+                    .checked_add(jiff::SignedDuration::from_millis(1))
+                    .unwrap_or(now);
+                continue;
+            }
+            let log = opened?;
+            let mut file = found(path, artifact)?;
+            file.share = shared.then(|| Share::none(new.id.clone()));
+            return Ok((file, log));
+        }
+    }
+
+    /// Refuses the id of a session that is there, where the file system would not.
+    fn refuse_known(&self, root: &Root, id: &SessionId) -> Result<()> {
+        let sessions = Inventory::of(std::slice::from_ref(root)).sessions;
+        match sessions.iter().find(|files| files.id == *id) {
+            None => Ok(()),
+            Some(files) => Err(Error::refused(format!(
+                "session {id} is in {} already",
+                files.main_path().display()
+            ))),
+        }
     }
 
     /// Opens a session's main log for writing.
@@ -144,132 +201,37 @@ impl Store {
         file: &FoundFile,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        writer_of(&files.root)?;
+        let writer = writer_of(&files.root)?;
         files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
+        let beside = files.beside.iter().map(|file| file.artifact.clone());
         let head = Head {
-            beside: files
-                .beside
-                .iter()
-                .map(|file| file.artifact.clone())
-                .collect(),
+            beside: beside.collect(),
+            cwd: files.told(|about| about.cwd.clone()),
+            git_branch: files.told(|about| about.git_branch.clone()),
             ..Head::new(files.id.clone(), file.artifact.clone())
         };
-        let mut tail = Tail::new(head, options.live);
-        log.locked(|handle| tail.find(&files.root, &file.path, handle))?;
+        let mut tail = Tail::new(head, file.clone(), options.live);
+        log.locked(|handle| tail.find(&files.root, handle))?;
         if files.is_lone() && tail.head.leaf.is_none() {
             return Err(Error::refused(format!(
                 "{} lies outside of any root and holds no message, so it may be no session at all",
                 file.path.display()
             )));
         }
-        Ok(SessionWriter {
+        let listing = Listing::of(writer, files, &tail.head);
+        let session = SessionWriter {
             root: files.root.clone(),
             options,
-            log_path: file.path.clone(),
+            zone: self.zone.clone(),
             log: Mutex::new(Some(Arc::new(log))),
             tail: Mutex::new(tail),
-        })
+            lone: files.is_lone(),
+            listing,
+        };
+        session.heal()?;
+        Ok(session)
     }
-
-    /// Copies a conversation, up to and including one of its entries, into a session of its own.
-    ///
-    /// The new session has the same ids but hangs in one chain, which every reader follows whole.
-    pub fn fork(
-        &self,
-        session: &Session,
-        path: &[usize],
-        to: SessionId,
-        title: Option<&str>,
-    ) -> Result<PathBuf> {
-        let root = session.root();
-        let writer = writer_of(root)?;
-        let (file, scan, _) = session
-            .main()
-            .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
-        let from = &session.files.id;
-        let mut reader = log::Reader::open(root, file)?;
-        let copied: Vec<(&Outline, EntryId)> = path
-            .iter()
-            .filter_map(|&at| scan.outlines.get(at))
-            .filter_map(|outline| Some((outline, outline.id()?)))
-            .collect();
-        let Some((last, leaf)) = copied.last() else {
-            return Err(Error::refused("there are no messages to fork"));
-        };
-        // Some readers go on at the newest entry, so the last must be it.
-        let newest = copied
-            .iter()
-            .rev()
-            .skip(1)
-            .filter_map(|(outline, _)| outline.time)
-            .max();
-        let late = newest.filter(|newest| last.time.is_none_or(|time| time <= *newest));
-        let millisecond = jiff::SignedDuration::from_millis(1);
-        let late = late.and_then(|newest| newest.checked_add(millisecond).ok());
-        let artifact = Artifact {
-            session: Some(to.clone()),
-            ..file.artifact.clone()
-        };
-        let path = match file.artifact.folder {
-            Some(_) => root.locate(&artifact)?,
-            // A log outside of any tree is forked beside itself.
-            None => file.path.with_file_name(format!("{to}.jsonl")),
-        };
-        let title = title
-            .map(|title| titled(writer, &artifact, &to, title))
-            .transpose()?;
-        root.guard(&path)?;
-        jsonl::create_with(&path, |put| {
-            let mut parent: Option<&EntryId> = None;
-            for (outline, id) in &copied {
-                let (record, _) = reader.record(outline)?;
-                // A compaction begins a chain of its own; everything else hangs from what comes
-                // before.
-                let parent_is = match parent {
-                    None => Parent::None,
-                    Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
-                    Some(above) => Parent::Entry(above),
-                };
-                let graft = Graft {
-                    from,
-                    to: &to,
-                    id,
-                    parent: parent_is,
-                    time: late.filter(|_| id == leaf),
-                };
-                put(&writer.transplant(&record, &graft)?)?;
-                put(b"\n")?;
-                parent = Some(id);
-            }
-            for line in title.iter().flatten() {
-                put(line)?;
-                put(b"\n")?;
-            }
-            Ok(())
-        })?;
-        Ok(path)
-    }
-}
-
-/// The lines that give a new session its title.
-fn titled(
-    writer: &dyn Writer,
-    log: &Artifact,
-    session: &SessionId,
-    title: &str,
-) -> Result<Vec<Vec<u8>>> {
-    let draft = Draft::new(Body::Title {
-        text: title.to_owned(),
-        source: TitleSource::Custom,
-    });
-    let head = Head::new(session.clone(), log.clone());
-    let plan = plan(writer, &head, &Change::Append(vec![draft]), None)?;
-    let lines = plan.edits.into_iter().filter_map(|edit| match edit {
-        Edit::Append { lines, .. } => Some(lines),
-        _ => None,
-    });
-    Ok(lines.flatten().collect())
 }
 
 impl SessionWriter {
@@ -283,9 +245,9 @@ impl SessionWriter {
         self.tail().head.agent.clone()
     }
 
-    /// The log.
-    pub fn path(&self) -> &Path {
-        &self.log_path
+    /// The log's present volume.
+    pub fn path(&self) -> PathBuf {
+        self.tail().file.path.clone()
     }
 
     /// The entry that the next one will hang from, as far as is known without looking again.
@@ -344,21 +306,37 @@ impl SessionWriter {
     /// Begins a sub-agent that belongs to this session. Its log is made by its first entry.
     pub fn spawn(&self, spawn: &Spawn) -> Result<SessionWriter> {
         let head = self.tail().head.clone();
-        if head.agent.is_some() || head.log.folder.is_none() {
+        if head.agent.is_some() || self.lone {
             return Err(Error::refused(
                 "a sub-agent needs a session in a root to belong to",
             ));
         }
-        let artifact = writer_of(&self.root)?.agent(&head, &spawn.agent)?;
-        let log_path = self.root.locate(&artifact)?;
-        self.root.guard(&log_path)?;
-        if log_path.exists() {
+        let writer = writer_of(&self.root)?;
+        let artifact = writer.agent(&head, &spawn.agent)?;
+        let path = self.root.locate(&artifact)?;
+        self.root.guard(&path)?;
+        let shared = artifact.kind == ArtifactKind::SharedLog;
+        let exists = match shared {
+            false => path.exists(),
+            true => {
+                let sessions = Inventory::of(std::slice::from_ref(&self.root)).sessions;
+                let mut same = sessions.iter().filter(|files| files.id == head.session);
+                same.any(|files| files.has_agent(&spawn.agent))
+            }
+        };
+        if exists {
             return Err(Error::refused(format!(
-                "{} exists already",
-                log_path.display()
+                "the sub-agent {} exists already in {}",
+                spawn.agent,
+                path.display()
             )));
         }
         self.change(&Change::Spawn(spawn.clone()))?;
+        let made = path.exists();
+        let mut file = FoundFile::new(path, artifact.clone(), FileId::default());
+        if shared {
+            file.share = Some(Share::none(share::agent_name(&head.session, &spawn.agent)?));
+        }
         let head = Head {
             agent: Some(spawn.agent.clone()),
             log: artifact,
@@ -370,12 +348,26 @@ impl SessionWriter {
             beside: Vec::new(),
             ..head
         };
+        let log = match made {
+            false => None,
+            true => Some(Arc::new(Log::open(
+                &file.path,
+                self.options.log(Create::Never),
+            )?)),
+        };
+        let mut tail = Tail::new(head, file, self.options.live);
+        if made {
+            // Its layout has begun the log with what it was made for.
+            tail.forget();
+        }
         Ok(SessionWriter {
             root: self.root.clone(),
             options: self.options,
-            log_path,
-            log: Mutex::new(None),
-            tail: Mutex::new(Tail::new(head, self.options.live)),
+            zone: self.zone.clone(),
+            listing: Listing::of_new(writer, &tail.head),
+            log: Mutex::new(log),
+            tail: Mutex::new(tail),
+            lone: false,
         })
     }
 
@@ -384,42 +376,75 @@ impl SessionWriter {
         let writer = writer_of(&self.root)?;
         let touches_log = !matches!(change, Change::SetTodos(_) | Change::Spawn(_));
         let mut written = Vec::new();
-        let mut log_is = None;
-        let mut documents = Vec::new();
+        let mut before = None;
+        let mut others = Vec::new();
+        let mut title = None;
         let mut places = Vec::new();
         if touches_log {
-            let log = self.log()?;
+            let log = self.volume(writer)?;
             places = log
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
-                    tail.catch_up(&self.root, &self.log_path, handle, end)?;
+                    tail.catch_up(&self.root, handle, end)?;
                     self.check_links(&mut tail, change)?;
-                    let plan = plan(writer, &tail.head, change, self.options.now)?;
-                    let (lines, others) = self.split(&tail.head, plan.edits)?;
-                    documents = others;
+                    let plan = self.plan(writer, &tail.head, change)?;
+                    let lines;
+                    (lines, others) = self.split(&tail.head, plan.edits)?;
+                    title = plan.title;
+                    before = Some((tail.head.log.clone(), tail.head.last.clone()));
                     tail.advance(&self.root, end, &lines, plan.leaf);
-                    log_is = Some(tail.head.log.clone());
                     written.clone_from(&lines);
                     Ok(lines)
                 })
                 .inspect_err(|_| self.tail().forget())?;
         } else {
             let head = self.tail().head.clone();
-            let plan = plan(writer, &head, change, self.options.now)?;
-            documents = self.split(&head, plan.edits)?.1;
+            let plan = self.plan(writer, &head, change)?;
+            others = self.split(&head, plan.edits)?.1;
         }
         // A crash before this leaves the derived documents behind, never the log.
-        for document in documents {
-            self.put(document)?;
+        let mut beside = Vec::new();
+        for edit in others {
+            beside.extend(self.put(edit)?);
         }
         let places = places
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
         let records = written.iter().zip(places);
-        let mut entries = log_is.map_or_else(Vec::new, |log| decode(&self.root, &log, records));
+        let mut entries = before.map_or_else(Vec::new, |(log, last)| {
+            decode(&self.root, &log, records, last)
+        });
+        self.list(change, &entries, title)?;
+        entries.append(&mut beside);
         // What the layout adds for its own program's sake was not asked for.
         entries.retain(|entry| !matches!(entry.body, Body::Resume { .. } | Body::Opaque { .. }));
         Ok(entries)
+    }
+
+    fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+        plan(writer, head, change, self.options.now, &self.zone)
+    }
+
+    /// The log that the next entry goes to.
+    fn volume(&self, writer: &dyn Writer) -> Result<Arc<Log>> {
+        let head = self.tail().head.clone();
+        let artifact = stamped(self.options.now, &self.zone, |stamp| {
+            writer.volume(&head, stamp)
+        });
+        if artifact == head.log || self.lone {
+            return self.log();
+        }
+        let path = self.root.locate(&artifact)?;
+        make_parent(&self.root, &path)?;
+        let log = Arc::new(open_or_make(&path, self.options)?);
+        let mut file = found(path, artifact.clone())?;
+        {
+            let mut tail = self.tail();
+            file.share = tail.file.share.as_ref().map(Share::anew);
+            tail.roll(artifact, file);
+        }
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&log));
+        Ok(log)
     }
 
     /// Refuses links that readers could not follow: a parent that is not there or that the agent
@@ -434,7 +459,7 @@ impl SessionWriter {
                 && tail.head.leaf.as_ref() != Some(parent)
                 && !fresh.contains(&parent)
             {
-                match tail.knows(&self.root, &self.log_path, parent)? {
+                match tail.knows(&self.root, parent)? {
                     Some(true) => {}
                     Some(false) => {
                         return Err(Error::refused(format!(
@@ -451,7 +476,7 @@ impl SessionWriter {
             }
             if let Some(id) = &draft.id {
                 id.check()?;
-                let there = tail.knows(&self.root, &self.log_path, id)?.is_some();
+                let there = tail.knows(&self.root, id)?.is_some();
                 if there || fresh.contains(&id) {
                     return Err(Error::refused(format!(
                         "the id `{id}` is in the session already; nothing was written"
@@ -463,28 +488,21 @@ impl SessionWriter {
         Ok(())
     }
 
-    /// Tells the lines for this log from documents to be changed.
+    /// Tells the lines for this log from what is to be done to other files.
     fn split(&self, head: &Head, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
         let own = self.root.layout.place(&head.log);
         let mut lines = Vec::new();
-        let mut documents = Vec::new();
+        let mut others = Vec::new();
         for edit in edits {
             match edit {
                 Edit::Append { path, lines: more } if path == own => lines.extend(more),
-                Edit::Append { path, .. } => {
-                    return Err(Error::refused(format!(
-                        "a change of {} cannot add to {}",
-                        own.display(),
-                        path.display()
-                    )));
-                }
-                _ if self.tail_folder_missing() => {
+                _ if self.lone => {
                     return Err(Error::refused(format!(
                         "{} lies outside of any root, so nothing can be kept beside it",
-                        self.log_path.display()
+                        self.root.layout.place(&head.log).display()
                     )));
                 }
-                document => documents.push(document),
+                other => others.push(other),
             }
         }
         if let Some(long) = lines.iter().find(|line| line.len() >= jsonl::MAX_LINE) {
@@ -494,13 +512,15 @@ impl SessionWriter {
                 jsonl::MAX_LINE >> 20
             )));
         }
-        Ok((lines, documents))
+        Ok((lines, others))
     }
 
-    /// Changes a document beside the log.
-    fn put(&self, edit: Edit) -> Result<()> {
+    /// Changes a file beside the log; gives back the entries that were added to it.
+    fn put(&self, edit: Edit) -> Result<Vec<Entry>> {
         match edit {
-            Edit::Append { .. } => Ok(()),
+            Edit::Append { path, lines } => {
+                return append_beside(&self.root, &path, &lines, self.options);
+            }
             Edit::Replace { path, bytes } => {
                 let path = self.root.path.join(path);
                 make_parent(&self.root, &path)?;
@@ -520,6 +540,7 @@ impl SessionWriter {
                 })
             }
         }
+        .map(|()| Vec::new())
     }
 
     /// Changes the agent's todos: reads them, lets `edit` change them, and puts the result in their
@@ -534,7 +555,7 @@ impl SessionWriter {
         let head = self.tail().head.clone();
         let encoded = |list: &[Todo]| -> Result<(PathBuf, Vec<u8>)> {
             let change = Change::SetTodos(list.to_vec());
-            let plan = plan(writer, &head, &change, self.options.now)?;
+            let plan = self.plan(writer, &head, &change)?;
             match self.split(&head, plan.edits)?.1.pop() {
                 Some(Edit::Replace { path, bytes }) => Ok((self.root.path.join(path), bytes)),
                 _ => Err(Error::refused("this layout keeps no todos")),
@@ -557,22 +578,24 @@ impl SessionWriter {
         Ok(list)
     }
 
-    fn tail_folder_missing(&self) -> bool {
-        // Known without the lock: the root of a log outside of any tree is the log's own directory.
-        self.log_path.parent() == Some(self.root.path.as_path())
-    }
-
     fn log(&self) -> Result<Arc<Log>> {
+        let (path, shared) = {
+            let file = &self.tail().file;
+            (file.path.clone(), file.share.is_some())
+        };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = &*log {
             return Ok(Arc::clone(log));
         }
-        make_parent(&self.root, &self.log_path)?;
-        let opened = Log::open(&self.log_path, self.options.log(Create::New))?;
+        make_parent(&self.root, &path)?;
+        let opened = match shared {
+            false => Log::open(&path, self.options.log(Create::New))?,
+            true => open_or_make(&path, self.options)?,
+        };
         Ok(Arc::clone(log.insert(Arc::new(opened))))
     }
 
-    fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
+    pub(super) fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -591,7 +614,7 @@ fn real_directory(path: &str) -> String {
 fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
     let records = [(bytes.to_vec(), (0, bytes.len() as u64))];
     let records = records.iter().map(|(bytes, place)| (bytes, *place));
-    let entries = decode(root, artifact, records);
+    let entries = decode(root, artifact, records, None);
     let todos = entries.into_iter().filter_map(|entry| match entry.body {
         Body::Todos(todos) => Some(todos),
         _ => None,
@@ -600,7 +623,7 @@ fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
 }
 
 /// Puts what `change` makes of a document in its place, as long as it is still what `change` saw.
-fn swap<E: From<Error>>(
+pub(super) fn swap<E: From<Error>>(
     path: &Path,
     mut change: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
 ) -> Result<(), E> {
@@ -624,21 +647,71 @@ fn swap<E: From<Error>>(
     }
 }
 
-fn plan(writer: &dyn Writer, head: &Head, change: &Change, now: Option<Timestamp>) -> Result<Plan> {
-    stamped(now, |stamp| writer.plan(head, change, stamp))
+pub(super) fn plan(
+    writer: &dyn Writer,
+    head: &Head,
+    change: &Change,
+    now: Option<Timestamp>,
+    zone: &TimeZone,
+) -> Result<Plan> {
+    stamped(now, zone, |stamp| writer.plan(head, change, stamp))
 }
 
 /// Lets a writer know the time, and gives it fresh ids.
-fn stamped<T>(now: Option<Timestamp>, work: impl FnOnce(&mut Stamp<'_>) -> T) -> T {
+pub(super) fn stamped<T>(
+    now: Option<Timestamp>,
+    zone: &TimeZone,
+    work: impl FnOnce(&mut Stamp<'_>) -> T,
+) -> T {
     let mut fresh = || uuid::Uuid::new_v4().to_string();
     work(&mut Stamp {
         now: now.unwrap_or_else(Timestamp::now),
-        zone: jiff::tz::TimeZone::system(),
+        zone: zone.clone(),
         fresh: &mut fresh,
     })
 }
 
-fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
+/// Opens a log, or makes it if it is not there.
+pub(super) fn open_or_make(path: &Path, options: WriteOptions) -> Result<Log> {
+    match Log::open(path, options.log(Create::New)) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+            Log::open(path, options.log(Create::Never))
+        }
+        opened => opened,
+    }
+}
+
+/// A file that is there.
+fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
+    let metadata =
+        std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
+    Ok(FoundFile::new(path, artifact, FileId::from(&metadata)))
+}
+
+/// Adds lines to a log beside the session's own, and reads them back.
+pub(super) fn append_beside(
+    root: &Root,
+    path: &Path,
+    lines: &[Vec<u8>],
+    options: WriteOptions,
+) -> Result<Vec<Entry>> {
+    let Some(artifact) = root.layout.classify(path) else {
+        return Err(Error::refused(format!(
+            "{} is no place for a file of the layout {}",
+            path.display(),
+            root.layout.name()
+        )));
+    };
+    let path = root.path.join(path);
+    make_parent(root, &path)?;
+    let places = open_or_make(&path, options)?.append_all(lines)?;
+    let places = places
+        .into_iter()
+        .map(|place| (place.offset, place.end - place.offset));
+    Ok(decode(root, &artifact, lines.iter().zip(places), None))
+}
+
+pub(super) fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
     root.layout.writer().ok_or_else(|| {
         Error::refused(format!(
             "annals reads the layout {} but does not write it",
@@ -648,7 +721,7 @@ fn writer_of(root: &Root) -> Result<&'static dyn Writer> {
 }
 
 /// Makes the directories above a file of a root, without following links out of it.
-fn make_parent(root: &Root, path: &Path) -> Result<()> {
+pub(super) fn make_parent(root: &Root, path: &Path) -> Result<()> {
     let Some(parent) = path.parent() else {
         return Ok(());
     };
@@ -657,7 +730,7 @@ fn make_parent(root: &Root, path: &Path) -> Result<()> {
 }
 
 impl WriteOptions {
-    fn log(self, create: Create) -> Options {
+    pub(super) fn log(self, create: Create) -> Options {
         Options {
             durability: self.durability,
             create,

@@ -30,15 +30,18 @@ pub struct Titles<'a> {
 }
 
 impl<'a> Titles<'a> {
-    /// Finds the titles. `elsewhere` holds summaries from other files by the leaf they name.
+    /// Finds the titles. `elsewhere` holds summaries from other files by the leaf they name, and
+    /// `asides` what else is said about the session outside of its log.
     pub fn of(
         outlines: &'a [Outline],
         tree: &'a Tree,
         elsewhere: &'a HashMap<Key, Box<str>>,
+        asides: &'a [Fact],
     ) -> Self {
         let mut given: Option<Title> = None;
         let mut here: HashMap<Key, &'a str> = HashMap::new();
-        for fact in outlines.iter().flat_map(|outline| &outline.facts) {
+        let logged = outlines.iter().flat_map(|outline| &outline.facts);
+        for fact in logged.chain(asides) {
             match fact {
                 Fact::Title(text, source) => {
                     let outranked = given.as_ref().is_some_and(|title| title.source > *source);

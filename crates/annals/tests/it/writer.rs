@@ -132,7 +132,7 @@ fn every_line_is_later_even_than_the_future() {
     fresh.writer.append(Draft::user("now")).unwrap();
     let leaf = fresh.writer.leaf().unwrap();
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         foreign(1, Some(&leaf), "2090-01-01T00:00:00.000Z").as_bytes(),
     );
     fresh
@@ -205,7 +205,7 @@ fn tails_torn_by_others_between_two_appends_are_sealed() {
     let mut last = fresh.writer.append(Draft::user("0")).unwrap();
     for n in 1..20 {
         write_raw(
-            fresh.writer.path(),
+            &fresh.writer.path(),
             &foreign(n, None, "2026-01-01T00:00:00.000Z").as_bytes()[..n * 7],
         );
         let next = fresh.writer.append(Draft::user(n.to_string())).unwrap();
@@ -221,21 +221,21 @@ fn what_others_append_is_caught_up_with() {
     let first = fresh.writer.append(Draft::user("first")).unwrap();
     // It goes on where we were: so do we.
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         foreign(1, first.id.as_ref(), "2026-01-01T00:00:00.000Z").as_bytes(),
     );
     let second = fresh.writer.append(Draft::user("second")).unwrap();
     assert_eq!(second.parent, Some(foreign_id(1)));
     // It branches from an inner entry and stands last: the program would go on there.
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         foreign(2, first.id.as_ref(), "2026-01-01T00:00:01.000Z").as_bytes(),
     );
     let third = fresh.writer.append(Draft::user("third")).unwrap();
     assert_eq!(third.parent, Some(foreign_id(2)));
     // The log names a leaf: what is appended elsewhere does not move it.
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         format!(
             "{{\"type\":\"last-prompt\",\"leafUuid\":\"{}\"}}\n",
             id(&second)
@@ -245,7 +245,7 @@ fn what_others_append_is_caught_up_with() {
     let fourth = fresh.writer.append(Draft::user("fourth")).unwrap();
     assert_eq!(fourth.parent, second.id);
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         foreign(3, third.id.as_ref(), "2026-01-01T00:00:02.000Z").as_bytes(),
     );
     let fifth = fresh.writer.append(Draft::user("fifth")).unwrap();
@@ -268,7 +268,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
     drop(fresh.second());
     let now = Timestamp::now();
     write_raw(
-        fresh.writer.path(),
+        &fresh.writer.path(),
         foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
     );
     let refused = fresh.store.write(&fresh.files(), QUICK);
@@ -293,16 +293,16 @@ fn a_session_that_another_program_is_writing_is_refused() {
         .unwrap();
     drop(hidden.second());
     write_raw(
-        hidden.writer.path(),
+        &hidden.writer.path(),
         foreign(1, Some(&leaf), &now.to_string()).as_bytes(),
     );
-    write_raw(hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
+    write_raw(&hidden.writer.path(), b"{\"type\":\"tag\",\"tag\":\"x\"}\n");
     assert!(hidden.store.write(&hidden.files(), QUICK).is_err());
     // Long ago is not live, however new the file is.
     let old = self::fresh();
     let leaf = id(&old.writer.append(Draft::user("ours")).unwrap());
     write_raw(
-        old.writer.path(),
+        &old.writer.path(),
         foreign(1, Some(&leaf), "2026-01-01T00:00:00.000Z").as_bytes(),
     );
     old.store.write(&old.files(), QUICK).unwrap();
@@ -312,7 +312,7 @@ fn a_session_that_another_program_is_writing_is_refused() {
 fn a_vanished_log_is_not_made_anew() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
-    let path = fresh.writer.path().to_owned();
+    let path = &fresh.writer.path().to_owned();
     let away = fresh.dir.path().join("away.jsonl");
     fs::rename(&path, &away).unwrap();
     let bytes = fs::read(&away).unwrap();
@@ -333,7 +333,7 @@ fn a_vanished_log_is_not_made_anew() {
 fn a_log_that_was_replaced_or_cut_is_read_again() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("old")).unwrap();
-    let path = fresh.writer.path().to_owned();
+    let path = &fresh.writer.path().to_owned();
     // Longer than what we knew, and another file.
     let other: String = (1..200)
         .map(|n| {
@@ -381,7 +381,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         [["one", "two"], ["one", "two again"]]
     );
     assert_eq!(resumed, Some(1));
-    let log = fs::read_to_string(fresh.writer.path()).unwrap();
+    let log = fs::read_to_string(&fresh.writer.path()).unwrap();
     let last = log.lines().last().unwrap();
     assert!(
         last.contains("last-prompt") && last.contains(id(&branch).as_str()),
@@ -390,7 +390,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
     // What follows hangs from the branch, and the log need not say so again.
     let next = fresh.writer.append(Draft::user("three")).unwrap();
     assert_eq!(next.parent, branch.id);
-    let log = fs::read_to_string(fresh.writer.path()).unwrap();
+    let log = fs::read_to_string(&fresh.writer.path()).unwrap();
     assert_eq!(log.matches("last-prompt").count(), 1);
     // An entry that is not there cannot be a parent, and nothing is written.
     let refused = fresh
@@ -400,7 +400,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         matches!(refused, Err(Error::NotFound { .. })),
         "{refused:?}"
     );
-    assert_eq!(fs::read_to_string(fresh.writer.path()).unwrap(), log);
+    assert_eq!(fs::read_to_string(&fresh.writer.path()).unwrap(), log);
     // Within one batch, an entry may hang from one before it.
     let mut ahead = Draft::user("ahead");
     ahead.id = Some(EntryId::new("mine"));
@@ -480,9 +480,9 @@ fn files_are_private() {
 fn a_read_only_directory_is_an_error_and_no_loss() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
-    let folder = fresh.writer.path().parent().unwrap().to_owned();
+    let folder = &fresh.writer.path().parent().unwrap().to_owned();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
-    fs::set_permissions(fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::set_permissions(&fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
     // The superuser may write anywhere; there is nothing to see then.
     let enforced = fs::File::create(folder.join("probe")).is_err();
     if enforced {
@@ -745,7 +745,7 @@ fn nothing_is_hung_from_what_only_we_can_read() {
     let time = "2026-01-01T00:00:00.000Z";
     let glued = foreign(1, first.id.as_ref(), time).trim_end().to_owned()
         + &foreign(2, Some(&foreign_id(1)), time);
-    write_raw(fresh.writer.path(), glued.as_bytes());
+    write_raw(&fresh.writer.path(), glued.as_bytes());
     let second = fresh.writer.append(Draft::user("second")).unwrap();
     assert_eq!(second.parent, first.id);
 }

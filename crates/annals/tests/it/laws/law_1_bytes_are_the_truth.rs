@@ -110,7 +110,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                     .fork(&session, &path, to.clone(), None)
                     .unwrap();
                 forked += 1;
-                let bytes = fs::read(&made).unwrap();
+                let bytes = fs::read(&made.path).unwrap();
                 let copied: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
                 assert_eq!(copied.len(), path.len(), "{} {at}", case.name);
                 // Some readers go on at the newest entry: the last gets a later time if it is not.
@@ -153,7 +153,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                 if let Some(newest) = others.iter().flatten().max() {
                     assert!(own.is_some_and(|own| own > *newest), "{} {at}", case.name);
                 }
-                fs::remove_file(made).unwrap();
+                fs::remove_file(made.path).unwrap();
             }
         }
     }

@@ -39,7 +39,7 @@ fn everything(outlines: &[Outline]) -> (Tree, Duration) {
     let begin = Instant::now();
     let tree = Tree::build(outlines, Scope::Main);
     let elsewhere = std::collections::HashMap::new();
-    let titles = Titles::of(outlines, &tree, &elsewhere);
+    let titles = Titles::of(outlines, &tree, &elsewhere, &[]);
     for conversation in &tree.conversations {
         titles.title(conversation);
     }

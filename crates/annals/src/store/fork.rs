@@ -1,0 +1,246 @@
+//! Forks: a conversation copied into a session of its own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Writer};
+use crate::model::{
+    Artifact, ArtifactKind, Body, Draft, EntryId, Kind, Outline, SessionId, TitleSource,
+};
+
+use super::session::Session;
+use super::writer::{self, WriteOptions};
+use super::{FoundFile, Root, Store, log, register};
+
+/// A session that was copied from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forked {
+    /// Its id.
+    pub session: SessionId,
+    /// Its log.
+    pub path: PathBuf,
+}
+
+impl Store {
+    /// Copies a conversation, up to and including one of its entries, into a session of its own.
+    ///
+    /// The new session has the same ids but hangs in one chain, which every reader follows whole.
+    /// Its own id is what the layout makes of `to`.
+    pub fn fork(
+        &self,
+        session: &Session,
+        path: &[usize],
+        to: SessionId,
+        title: Option<&str>,
+    ) -> Result<Forked> {
+        let root = session.root();
+        let writer = writer::writer_of(root)?;
+        let (file, scan, _) = session
+            .main()
+            .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
+        let copies = Copies::of(writer, root, file, &scan.outlines, path, &session.files.id)?;
+        let cwd = session.directories().last().map(|path| (*path).to_owned());
+        let new = NewSession {
+            beside: Some(file.artifact.clone()),
+            folder: file.artifact.folder.clone(),
+            ..NewSession::new(to.clone(), cwd.clone().unwrap_or_default())
+        };
+        let lone = session.files.is_lone();
+        let mut now = Timestamp::now();
+        loop {
+            let place = if lone {
+                // A log outside of any tree is forked beside itself.
+                let artifact = Artifact {
+                    session: Some(to.clone()),
+                    ..file.artifact.clone()
+                };
+                (file.path.with_file_name(format!("{to}.jsonl")), artifact)
+            } else {
+                let artifact =
+                    writer::stamped(Some(now), &self.zone, |stamp| writer.session(&new, stamp))?;
+                (root.locate(&artifact)?, artifact)
+            };
+            let (path, artifact) = place;
+            writer::make_parent(root, &path)?;
+            let shared = artifact.kind == ArtifactKind::SharedLog;
+            let id = match &artifact.session {
+                Some(id) if !shared => id.clone(),
+                _ => to.clone(),
+            };
+            let head = Head {
+                cwd: cwd.clone(),
+                ..Head::new(id.clone(), artifact)
+            };
+            let begin = self.planned(
+                writer,
+                &head,
+                Change::Fork {
+                    from: session.files.id.clone(),
+                },
+            )?;
+            let titled = title.map(|title| self.planned(writer, &head, retitle(title)));
+            let titled = titled.transpose()?.unwrap_or_default();
+            let own = root.layout.place(&head.log);
+            let (first, mut others) = part(begin.edits, &own, lone);
+            let (last, more) = part(titled.edits, &own, lone);
+            others.extend(more);
+            let made = copies.write(&path, shared, &id, &first, &last);
+            match made {
+                // Where a log is named after the time, a moment later there is another name.
+                Err(Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::AlreadyExists && id != to =>
+                {
+                    now = now
+                        .checked_add(jiff::SignedDuration::from_millis(1))
+                        .unwrap_or(now);
+                    continue;
+                }
+                made => made?,
+            }
+            for edit in others {
+                if let Edit::Append { path, lines } = edit {
+                    writer::append_beside(root, &path, &lines, WriteOptions::default())?;
+                }
+            }
+            let title = titled.title;
+            register::list_new(root, writer, &head, title)?;
+            return Ok(Forked { session: id, path });
+        }
+    }
+
+    fn planned(&self, writer: &dyn Writer, head: &Head, change: Change) -> Result<Plan> {
+        writer::plan(writer, head, &change, None, &self.zone)
+    }
+}
+
+fn retitle(title: &str) -> Change {
+    Change::Append(vec![Draft::new(Body::Title {
+        text: title.to_owned(),
+        source: TitleSource::Custom,
+    })])
+}
+
+/// The lines for the log itself, and what is to be done to other files.
+fn part(edits: Vec<Edit>, own: &Path, lone: bool) -> (Vec<Vec<u8>>, Vec<Edit>) {
+    let mut lines = Vec::new();
+    let mut others = Vec::new();
+    for edit in edits {
+        match edit {
+            Edit::Append { path, lines: more } if lone || path == own => lines.extend(more),
+            other => others.push(other),
+        }
+    }
+    (lines, others)
+}
+
+/// The records of a fork.
+struct Copies<'a> {
+    writer: &'static dyn Writer,
+    root: &'a Root,
+    file: &'a FoundFile,
+    outlines: &'a [Outline],
+    from: &'a SessionId,
+    /// Each entry and its id, in the order of the chain.
+    chain: Vec<(usize, &'a Outline, EntryId)>,
+    /// The last entry's time, where another is newer: some readers go on at the newest.
+    late: Option<Timestamp>,
+}
+
+impl<'a> Copies<'a> {
+    fn of(
+        writer: &'static dyn Writer,
+        root: &'a Root,
+        file: &'a FoundFile,
+        outlines: &'a [Outline],
+        path: &[usize],
+        from: &'a SessionId,
+    ) -> Result<Self> {
+        let chain: Vec<(usize, &Outline, EntryId)> = path
+            .iter()
+            .filter_map(|&at| {
+                let outline = outlines.get(at)?;
+                Some((at, outline, outline.id()?))
+            })
+            .collect();
+        let Some((_, last, _)) = chain.last() else {
+            return Err(Error::refused("there are no messages to fork"));
+        };
+        let newest = chain
+            .iter()
+            .rev()
+            .skip(1)
+            .filter_map(|(_, outline, _)| outline.time)
+            .max();
+        let late = newest.filter(|newest| last.time.is_none_or(|time| time <= *newest));
+        let millisecond = jiff::SignedDuration::from_millis(1);
+        let late = late.and_then(|newest| newest.checked_add(millisecond).ok());
+        Ok(Copies {
+            writer,
+            root,
+            file,
+            outlines,
+            from,
+            chain,
+            late,
+        })
+    }
+
+    fn write(
+        &self,
+        path: &Path,
+        shared: bool,
+        to: &SessionId,
+        first: &[Vec<u8>],
+        last: &[Vec<u8>],
+    ) -> Result<()> {
+        if shared {
+            let mut lines = first.to_vec();
+            self.each(to, |line| {
+                lines.push(line);
+                Ok(())
+            })?;
+            lines.extend_from_slice(last);
+            let log = writer::open_or_make(path, WriteOptions::default())?;
+            return log.append_all(&lines).map(drop);
+        }
+        jsonl::create_with(path, |put| {
+            let mut line = |line: &[u8]| {
+                put(line)?;
+                put(b"\n")
+            };
+            first.iter().try_for_each(|text| line(text))?;
+            self.each(to, |text| line(&text))?;
+            last.iter().try_for_each(|text| line(text))
+        })
+    }
+
+    fn each(&self, to: &SessionId, mut put: impl FnMut(Vec<u8>) -> Result<()>) -> Result<()> {
+        let mut reader = log::Reader::of(self.root, self.file, self.outlines);
+        let mut parent: Option<&EntryId> = None;
+        let end = self.chain.len().saturating_sub(1);
+        for (number, (at, outline, id)) in self.chain.iter().enumerate() {
+            let (record, _) = reader.record(*at)?;
+            // A compaction begins a chain of its own; everything else hangs from what comes before.
+            let hangs = match parent {
+                None => Parent::None,
+                Some(_) if outline.kind == Kind::Compaction => Parent::Keep,
+                Some(above) => Parent::Entry(above),
+            };
+            let graft = Graft {
+                from: self.from,
+                to,
+                id,
+                parent: hangs,
+                time: self.late.filter(|_| number == end),
+            };
+            put(self.writer.transplant(&record, &graft)?)?;
+            parent = Some(id);
+        }
+        Ok(())
+    }
+}

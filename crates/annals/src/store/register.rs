@@ -1,0 +1,512 @@
+//! Registers: documents that list logs, derived from them.
+//!
+//! A log is written first and its register after it, so a crash leaves the register behind. It is
+//! brought up to date when the log is next opened for writing, and not by every append: one entry
+//! among ten thousand must not cost a rewrite of all of them. A register that cannot be read is set
+//! aside under a name of its own, and made anew from the logs and from what can be saved of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{Change, Enrolled, Head, Row, Writer};
+use crate::model::{Artifact, ArtifactKind, Body, Entry, FlawKind, Kind, Outline, Role, Subject};
+
+use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::log::{self, LogScan};
+use super::writer::{self, SessionWriter};
+use super::{Root, Store};
+
+/// What an open log and its register have to say to each other.
+#[derive(Debug)]
+pub(super) struct Listing {
+    register: Artifact,
+    state: Mutex<Listed>,
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    /// How many messages the log has, if it is known without counting.
+    messages: Option<u64>,
+    /// The register has a title for it.
+    titled: bool,
+    /// The log says something that the register has not heard.
+    unheard: bool,
+}
+
+impl Listing {
+    /// Of a log that is there.
+    pub(super) fn of(writer: &dyn Writer, files: &SessionFiles, head: &Head) -> Option<Self> {
+        let register = writer.register(&head.log)?;
+        let mut rows = files.about.iter();
+        let row = rows.find(|about| matches!(about.subject, Subject::Session(_)));
+        let own = row.filter(|_| head.agent.is_none());
+        // To the millisecond: that is how finely registers tell the time.
+        let same = |a: Timestamp, b: Timestamp| a.as_millisecond() == b.as_millisecond();
+        let known = own.is_some_and(|row| match (row.updated, head.time) {
+            (Some(listed), Some(newest)) => same(listed, newest),
+            (_, None) => true,
+            (None, Some(_)) => false,
+        });
+        let titled = own.is_some_and(|row| row.title.is_some());
+        let messages = own.and_then(|row| row.messages);
+        let state = Listed {
+            messages: messages.filter(|_| known && titled),
+            titled,
+            unheard: !known,
+        };
+        Some(Listing {
+            register,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Of a log that is being made.
+    pub(super) fn of_new(writer: &dyn Writer, head: &Head) -> Option<Self> {
+        Some(Listing {
+            register: writer.register(&head.log)?,
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, Listed> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionWriter {
+    /// Tells the register what a change has made of the log, if it must know at once: that there is
+    /// a new log, that it has got an answer or a title. The rest it hears when the writer closes.
+    pub(super) fn list(
+        &self,
+        change: &Change,
+        entries: &[Entry],
+        title: Option<String>,
+    ) -> Result<()> {
+        let Some(listing) = &self.listing else {
+            return Ok(());
+        };
+        let said = entries.iter().filter(|entry| counts(entry)).count() as u64;
+        let answered = entries.iter().any(|entry| {
+            matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant)
+        });
+        let now = {
+            let mut state = listing.state();
+            state.messages = state.messages.map(|messages| messages + said);
+            state.unheard |= said > 0;
+            let begins = matches!(change, Change::Begin);
+            begins || title.is_some() || (answered && !state.titled)
+        };
+        if now { self.tell(title) } else { Ok(()) }
+    }
+
+    /// Brings the register up to date, if it is behind.
+    pub(super) fn heal(&self) -> Result<()> {
+        let behind = self
+            .listing
+            .as_ref()
+            .is_some_and(|listing| listing.state().unheard);
+        if behind { self.tell(None) } else { Ok(()) }
+    }
+
+    /// Closes the session. What is derived from its log is brought up to date; without this, that is
+    /// tried when the writer is dropped, and an error goes unseen.
+    pub fn close(self) -> Result<()> {
+        self.heal()
+    }
+
+    fn tell(&self, title: Option<String>) -> Result<()> {
+        let Some(listing) = &self.listing else {
+            return Ok(());
+        };
+        let (head, file) = {
+            let tail = self.tail();
+            (tail.head.clone(), tail.file.clone())
+        };
+        let counted = listing.state().messages;
+        let mut row = match counted {
+            Some(messages) => Row {
+                messages,
+                updated: head.time,
+                answered: true,
+                ..Row::default()
+            },
+            None => row(&self.root, &file)?,
+        };
+        row.log = Some(head.log.clone());
+        row.cwd = head.cwd;
+        row.git_branch = head.git_branch;
+        row.title = title;
+        let writer = writer::writer_of(&self.root)?;
+        enrol(
+            &self.root,
+            writer,
+            &listing.register,
+            std::slice::from_ref(&row),
+        )?;
+        let mut state = listing.state();
+        state.titled |= row.title.is_some() || row.answered;
+        state.unheard = false;
+        if state.titled {
+            state.messages = Some(row.messages);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SessionWriter {
+    fn drop(&mut self) {
+        // An error here has no one to go to; the register is behind, and heals when next opened.
+        let _ = self.heal();
+    }
+}
+
+/// Lists a log that was made whole.
+pub(super) fn list_new(
+    root: &Root,
+    writer: &dyn Writer,
+    head: &Head,
+    title: Option<String>,
+) -> Result<()> {
+    let Some(register) = writer.register(&head.log) else {
+        return Ok(());
+    };
+    let path = root.locate(&head.log)?;
+    let metadata =
+        std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
+    let file = FoundFile::new(path, head.log.clone(), (&metadata).into());
+    let mut row = row(root, &file)?;
+    row.log = Some(head.log.clone());
+    row.cwd.clone_from(&head.cwd);
+    row.title = title;
+    enrol(root, writer, &register, &[row]).map(drop)
+}
+
+/// What a register says about a log.
+pub(super) fn rows_of(root: &Root, writer: &dyn Writer, log: &Artifact) -> Result<Vec<String>> {
+    let Some(register) = writer.register(log) else {
+        return Ok(Vec::new());
+    };
+    let old = read(&root.locate(&register)?)?;
+    match writer.enrol(&register, old.as_deref(), &[gone(log)], false)? {
+        Enrolled::Changed { removed, .. } => Ok(removed),
+        Enrolled::Same | Enrolled::NeedsAll => Ok(Vec::new()),
+    }
+}
+
+/// Takes a log that is gone out of its register, and the register away with the last one.
+pub(super) fn strike(root: &Root, writer: &dyn Writer, log: &Artifact) -> Result<()> {
+    let Some(register) = writer.register(log) else {
+        return Ok(());
+    };
+    let path = root.locate(&register)?;
+    if read(&path)?.is_none() {
+        return Ok(());
+    }
+    enrol(root, writer, &register, &[gone(log)])?;
+    remove_if_empty(root, writer, &register, &path)
+}
+
+/// A register without rows goes, and so does its folder if nothing else is left in it.
+fn remove_if_empty(
+    root: &Root,
+    writer: &dyn Writer,
+    register: &Artifact,
+    path: &Path,
+) -> Result<()> {
+    let Some(old) = read(path)? else {
+        return Ok(());
+    };
+    let lists = super::log::document_of(root, register, &old);
+    let empty = lists
+        .found
+        .iter()
+        .any(|entry| matches!(&entry.body, Body::Register(rows) if rows.is_empty()));
+    let inventory = Inventory::of(std::slice::from_ref(root));
+    if !empty || !listed(root, writer, &inventory, register)?.is_empty() {
+        return Ok(());
+    }
+    jsonl::held(path, || {
+        let same = read(path)?.is_some_and(|now| now == old);
+        if same {
+            std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))?;
+        }
+        Ok(())
+    })?;
+    super::trash::remove_empty(path.parent(), &root.path);
+    Ok(())
+}
+
+/// Lists a log that is there again, with what was said about it before.
+pub(super) fn relist(
+    root: &Root,
+    writer: &dyn Writer,
+    log: &Artifact,
+    text: Option<String>,
+) -> Result<()> {
+    let Some(register) = writer.register(log) else {
+        return Ok(());
+    };
+    let path = root.locate(log)?;
+    let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+        return Ok(());
+    };
+    let file = FoundFile::new(path, log.clone(), (&metadata).into());
+    let mut row = row(root, &file)?;
+    row.log = Some(log.clone());
+    row.text = text;
+    enrol(root, writer, &register, &[row]).map(drop)
+}
+
+fn gone(log: &Artifact) -> Row {
+    Row {
+        log: Some(log.clone()),
+        gone: true,
+        ..Row::default()
+    }
+}
+
+fn counts(entry: &Entry) -> bool {
+    entry.id.is_some()
+        && matches!(
+            entry.body,
+            Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
+        )
+}
+
+/// What a log says to its register.
+fn row(root: &Root, file: &FoundFile) -> Result<Row> {
+    let scan = log::outline(root, file)?;
+    Ok(row_of(&scan))
+}
+
+fn row_of(scan: &LogScan) -> Row {
+    let said = |outline: &&Outline| {
+        let chained = outline.link != crate::model::Link::None;
+        let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
+        outline.key.is_some() && (says || chained)
+    };
+    let mut row = Row::default();
+    for outline in scan.outlines.iter().filter(said) {
+        row.messages += 1;
+        row.started = row.started.or(outline.time);
+        row.updated = row.updated.max(outline.time);
+        row.answered |= outline.kind == Kind::Assistant;
+        if row.prompt.is_none() {
+            row.prompt = outline.prompt().map(str::to_owned);
+        }
+    }
+    row
+}
+
+/// Brings a register up to date with some rows; gives back what was taken out of it.
+pub(super) fn enrol(
+    root: &Root,
+    writer: &dyn Writer,
+    register: &Artifact,
+    rows: &[Row],
+) -> Result<Vec<String>> {
+    let path = root.locate(register)?;
+    writer::make_parent(root, &path)?;
+    loop {
+        let old = read(&path)?;
+        let mut outcome = writer.enrol(register, old.as_deref(), rows, false)?;
+        if outcome == Enrolled::NeedsAll {
+            let all = every(root, writer, register, rows)?;
+            outcome = writer.enrol(register, old.as_deref(), &all, true)?;
+        }
+        let Enrolled::Changed {
+            bytes,
+            damaged,
+            removed,
+        } = outcome
+        else {
+            return Ok(Vec::new());
+        };
+        if put(&path, old.as_deref(), &bytes, damaged)? {
+            return Ok(removed);
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(_) if path.is_dir() => Err(Error::refused(format!(
+            "{} is a directory where an index should be; move it away and try again",
+            path.display()
+        ))),
+        Err(error) => Err(Error::io("read", path, error)),
+    }
+}
+
+/// Puts new content in the place of old. `false` if someone else was faster.
+fn put(path: &Path, old: Option<&[u8]>, bytes: &[u8], damaged: bool) -> Result<bool> {
+    let put = match old {
+        None => jsonl::create_new(path, bytes),
+        Some(old) => {
+            let digest = jsonl::Digest::of(old);
+            if damaged {
+                set_aside(path, old, &digest)?;
+            }
+            jsonl::replace(path, bytes, Some(&digest))
+        }
+    };
+    match put {
+        Err(Error::Changed { .. }) => Ok(false),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+/// Keeps a copy of a damaged register beside it. The name is that of its content, so a second try
+/// finds it done.
+fn set_aside(path: &Path, old: &[u8], digest: &jsonl::Digest) -> Result<()> {
+    let short: String = digest
+        .0
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".damaged-{short}"));
+    match jsonl::create_new(&path.with_file_name(name), old) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+/// The rows of all logs that a register lists; those given are newer than what can be read.
+fn every(root: &Root, writer: &dyn Writer, register: &Artifact, given: &[Row]) -> Result<Vec<Row>> {
+    let mut rows = listed(
+        root,
+        writer,
+        &Inventory::of(std::slice::from_ref(root)),
+        register,
+    )?;
+    for row in given {
+        rows.retain(|known| known.log != row.log);
+        rows.push(row.clone());
+    }
+    Ok(rows)
+}
+
+fn listed(
+    root: &Root,
+    writer: &dyn Writer,
+    inventory: &Inventory,
+    register: &Artifact,
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for files in inventory
+        .sessions
+        .iter()
+        .filter(|files| files.root.path == root.path)
+    {
+        for file in files.logs() {
+            if writer.register(&file.artifact).as_ref() == Some(register) {
+                let mut row = row(root, file)?;
+                row.log = Some(file.artifact.clone());
+                rows.push(row);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// A register that does not say what its logs say.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StaleRegister {
+    /// Its root.
+    pub root: Root,
+    /// The document.
+    pub path: PathBuf,
+    /// What is wrong with it, in a few words.
+    pub detail: &'static str,
+    register: Artifact,
+}
+
+impl StaleRegister {
+    /// The kind of damage, as checks tell it.
+    pub fn kind(&self) -> FlawKind {
+        FlawKind::StaleIndex
+    }
+}
+
+impl Store {
+    /// The registers that are missing, damaged, or behind their logs.
+    pub fn stale_registers(&self, inventory: &Inventory) -> Vec<Result<StaleRegister>> {
+        let mut found = Vec::new();
+        for root in &self.roots {
+            let Some(writer) = root.layout.writer() else {
+                continue;
+            };
+            let logs = inventory
+                .sessions
+                .iter()
+                .filter(|files| files.root.path == root.path)
+                .filter(|files| files.root.layout.name() == root.layout.name())
+                .flat_map(SessionFiles::logs);
+            let wanted = logs.filter_map(|file| writer.register(&file.artifact));
+            let others = inventory.others_of(ArtifactKind::Register);
+            let there = others
+                .filter(|(other, file)| other.path == root.path && file.artifact.folder.is_some())
+                .map(|(_, file)| file.artifact.clone());
+            let mut registers: Vec<Artifact> = wanted.chain(there).collect();
+            registers.sort_by(|a, b| a.folder.cmp(&b.folder));
+            registers.dedup();
+            for register in registers {
+                found.extend(stale(root, writer, inventory, register).transpose());
+            }
+        }
+        found
+    }
+
+    /// Makes a register say what its logs say. A damaged one is kept beside it.
+    pub fn heal_register(&self, stale: &StaleRegister) -> Result<()> {
+        let writer = writer::writer_of(&stale.root)?;
+        loop {
+            let inventory = Inventory::of(std::slice::from_ref(&stale.root));
+            let old = read(&stale.path)?;
+            let rows = listed(&stale.root, writer, &inventory, &stale.register)?;
+            match writer.enrol(&stale.register, old.as_deref(), &rows, true)? {
+                Enrolled::Changed { bytes, damaged, .. } => {
+                    writer::make_parent(&stale.root, &stale.path)?;
+                    if put(&stale.path, old.as_deref(), &bytes, damaged)? {
+                        return Ok(());
+                    }
+                }
+                Enrolled::Same | Enrolled::NeedsAll => return Ok(()),
+            }
+        }
+    }
+}
+
+fn stale(
+    root: &Root,
+    writer: &dyn Writer,
+    inventory: &Inventory,
+    register: Artifact,
+) -> Result<Option<StaleRegister>> {
+    let path = root.locate(&register)?;
+    let old = read(&path)?;
+    let rows = listed(root, writer, inventory, &register)?;
+    let detail = match writer.enrol(&register, old.as_deref(), &rows, true)? {
+        Enrolled::Same | Enrolled::NeedsAll => return Ok(None),
+        Enrolled::Changed { .. } if old.is_none() => "missing",
+        Enrolled::Changed { damaged: true, .. } => "damaged",
+        Enrolled::Changed { .. } => "does not say what its logs say",
+    };
+    Ok(Some(StaleRegister {
+        root: root.clone(),
+        path,
+        detail,
+        register,
+    }))
+}

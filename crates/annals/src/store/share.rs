@@ -1,0 +1,273 @@
+//! Several sessions in one file: which stretches of it are whose.
+//!
+//! A record belongs to the session that it names, and one that names none to that of the record
+//! before it. At the beginning of a file that is the file's own session, or the one with which the
+//! volume before it ended if this one goes on in the middle of a turn.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::error::Error;
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{AgentId, Fact, Kind, Outline, SessionId};
+
+use super::inventory::FoundFile;
+use super::{Root, log};
+
+/// A turn that goes on in the next volume does so within this time.
+const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// What parts a session's name from that of its sub-agent, where sub-agents have no place of their
+/// own.
+const AGENT: &str = "--agent-";
+
+/// What of a file is one session's.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The session as its records name it.
+    pub(super) name: SessionId,
+    /// Its stretches, in order.
+    pub(super) stretches: Arc<[Range<u64>]>,
+    /// Up to here the file is known; what follows must be looked at.
+    pub(super) known: u64,
+}
+
+impl Share {
+    /// The share of a session that has nothing in the file yet.
+    pub(super) fn none(name: SessionId) -> Self {
+        Share {
+            name,
+            stretches: Arc::new([]),
+            known: 0,
+        }
+    }
+
+    /// The share of the same session in a file where it has nothing yet.
+    pub(super) fn anew(&self) -> Self {
+        Share::none(self.name.clone())
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.stretches
+            .iter()
+            .map(|part| part.end - part.start)
+            .sum()
+    }
+
+    /// Nothing else lies in the file.
+    pub(super) fn is_all(&self) -> bool {
+        self.bytes() == self.known
+    }
+}
+
+/// Tells a session's records from others' in a file that is read from its beginning, or from where
+/// one left off.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    share: Share,
+    /// The first stretch that ends after the last record asked about.
+    at: usize,
+    /// The last record was the session's.
+    mine: bool,
+}
+
+impl Sieve {
+    pub(super) fn new(share: &Share) -> Self {
+        let ends = share.stretches.last().map_or(0, |last| last.end);
+        Sieve {
+            share: share.clone(),
+            at: 0,
+            mine: share.known > 0 && ends == share.known,
+        }
+    }
+
+    /// The last record was the session's own.
+    pub(super) fn is_mine(&mut self) {
+        self.mine = true;
+    }
+
+    /// Whether a record is the session's. `name` tells which session it names, if it must be known.
+    pub(super) fn takes(&mut self, offset: u64, name: impl FnOnce() -> Option<SessionId>) -> bool {
+        if offset >= self.share.known {
+            if let Some(name) = name() {
+                self.mine = name == self.share.name;
+            }
+            return self.mine;
+        }
+        let stretches = &self.share.stretches;
+        while stretches
+            .get(self.at)
+            .is_some_and(|part| part.end <= offset)
+        {
+            self.at += 1;
+        }
+        stretches
+            .get(self.at)
+            .is_some_and(|part| part.contains(&offset))
+    }
+}
+
+/// The session that a record names.
+pub(super) fn named(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
+    let mut sink = Sink::default();
+    decoder.outline(record, &mut sink);
+    sink.found.iter().rev().find_map(name)
+}
+
+fn name(outline: &Outline) -> Option<SessionId> {
+    outline.facts.iter().find_map(|fact| match fact {
+        Fact::Session(id) => SessionId::new(id).ok(),
+        _ => None,
+    })
+}
+
+/// Sorts the stretches of shared logs by session. The files come in the order of their paths, which
+/// is that of their days.
+pub(super) fn split(
+    root: &Root,
+    files: Vec<FoundFile>,
+    troubles: &mut Vec<Error>,
+) -> Vec<(SessionId, FoundFile)> {
+    let mut found = Vec::new();
+    let mut before: Option<(Option<String>, Ending)> = None;
+    for file in files {
+        let folder = file.artifact.folder.clone();
+        let last = before.take().filter(|(of, _)| *of == folder);
+        match Shares::read(root, &file, last.as_ref().map(|(_, ending)| ending)) {
+            Err(error) => troubles.push(error),
+            Ok(shares) => {
+                before = shares.ending().map(|ending| (folder, ending));
+                found.extend(shares.files(&file));
+            }
+        }
+    }
+    found
+}
+
+/// With whom, and when, a volume ended.
+struct Ending {
+    session: SessionId,
+    time: Option<Timestamp>,
+}
+
+struct Shares {
+    /// In the order of their first records.
+    sessions: Vec<(SessionId, Vec<Range<u64>>)>,
+    current: usize,
+    time: Option<Timestamp>,
+    len: u64,
+}
+
+impl Shares {
+    fn read(root: &Root, file: &FoundFile, before: Option<&Ending>) -> crate::Result<Self> {
+        let missing = || Error::refused(format!("{} names no session", file.path.display()));
+        let own = file.artifact.session.clone().ok_or_else(missing)?;
+        let mut shares = Shares {
+            sessions: Vec::new(),
+            current: 0,
+            time: None,
+            len: 0,
+        };
+        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut sink: Sink<Outline> = Sink::default();
+        log::each_line(&file.path, |record| {
+            decoder.outline(record, &mut sink);
+            let first = sink.found.first();
+            let named = sink.found.iter().rev().find_map(name);
+            match named {
+                Some(session) => shares.turn_to(&session),
+                None if shares.sessions.is_empty() => {
+                    let goes_on = first.is_some_and(|first| goes_on(first, before));
+                    let owner = before.filter(|_| goes_on).map(|before| &before.session);
+                    shares.turn_to(owner.unwrap_or(&own));
+                }
+                None => {}
+            }
+            shares.extend(record.span.offset, record.span.end());
+            for outline in sink.found.drain(..) {
+                shares.time = shares.time.max(outline.time);
+            }
+            sink.flaws.clear();
+            Ok(true)
+        })?;
+        if shares.sessions.is_empty() {
+            shares.turn_to(&own);
+        }
+        Ok(shares)
+    }
+
+    fn turn_to(&mut self, session: &SessionId) {
+        let known = self.sessions.iter().position(|(id, _)| id == session);
+        self.current = known.unwrap_or_else(|| {
+            self.sessions.push((session.clone(), Vec::new()));
+            self.sessions.len() - 1
+        });
+    }
+
+    fn extend(&mut self, from: u64, to: u64) {
+        self.len = to;
+        let Some((_, stretches)) = self.sessions.get_mut(self.current) else {
+            return;
+        };
+        match stretches.last_mut() {
+            Some(last) if last.end == from => last.end = to,
+            _ => stretches.push(from..to),
+        }
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        let (session, _) = self.sessions.get(self.current)?;
+        Some(Ending {
+            session: session.clone(),
+            time: self.time,
+        })
+    }
+
+    fn files(self, file: &FoundFile) -> impl Iterator<Item = (SessionId, FoundFile)> {
+        let len = self.len;
+        self.sessions.into_iter().map(move |(name, stretches)| {
+            let mut part = file.clone();
+            let (session, agent) = whose(&name);
+            part.artifact.agent = agent;
+            part.share = Some(Share {
+                name,
+                stretches: stretches.into(),
+                known: len,
+            });
+            (session, part)
+        })
+    }
+}
+
+/// A volume begins in the middle of a turn.
+fn goes_on(first: &Outline, before: Option<&Ending>) -> bool {
+    let answers = first.kind == Kind::Assistant || !first.results.is_empty();
+    let soon = before.and_then(|before| {
+        let pause = first.time?.duration_since(before.time?);
+        Some(pause.unsigned_abs() < SAME_TURN)
+    });
+    answers && soon == Some(true)
+}
+
+/// The session, and the sub-agent, that a name stands for.
+pub(super) fn whose(name: &SessionId) -> (SessionId, Option<AgentId>) {
+    let parts = name
+        .as_str()
+        .rsplit_once(AGENT)
+        .and_then(|(session, agent)| {
+            Some((SessionId::new(session).ok()?, AgentId::new(agent).ok()?))
+        });
+    match parts {
+        Some((session, agent)) => (session, Some(agent)),
+        None => (name.clone(), None),
+    }
+}
+
+/// The name under which a sub-agent's records stand in a shared log.
+pub(super) fn agent_name(session: &SessionId, agent: &AgentId) -> crate::Result<SessionId> {
+    SessionId::new(&format!("{session}{AGENT}{agent}"))
+}
