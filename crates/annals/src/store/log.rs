@@ -88,8 +88,13 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 
 /// Ties entries that hang from the message before them to that message.
 pub(super) fn link_previous(outlines: &mut [Outline]) {
+    let leaves_open = |outline: &Outline| outline.link == Link::Previous;
+    if !outlines.iter().any(leaves_open) {
+        return;
+    }
     let mut main: Option<Key> = None;
     let mut agents: HashMap<AgentId, Key> = HashMap::new();
+    let mut seen: HashMap<Key, Link> = HashMap::new();
     for outline in outlines {
         let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
         let before = match aside {
@@ -99,19 +104,28 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
+        let key = outline.key.filter(|_| says);
+        // The later of two records with one id counts, in the place of the earlier: if it hung from
+        // what comes before it, the conversation would be a ring.
+        let twin = key.and_then(|key| seen.get(&key).copied());
         if outline.link == Link::Previous {
-            outline.link = match before {
-                None => Link::None,
-                Some(before) if outline.kind == Kind::Compaction => Link::Continues(before),
-                Some(before) => Link::Parent(before),
+            outline.link = match (before, twin) {
+                (_, Some(link)) => link,
+                (None, _) => Link::None,
+                (Some(before), _) if outline.kind == Kind::Compaction => Link::Continues(before),
+                (Some(before), _) => Link::Parent(before),
             };
         }
-        if let Some(key) = outline.key.filter(|_| says) {
-            match aside {
-                None => main = Some(key),
-                Some(agent) => {
-                    agents.insert(agent.clone(), key);
-                }
+        let Some(key) = key.filter(|_| twin.is_none()) else {
+            continue;
+        };
+        seen.insert(key, outline.link);
+        match aside {
+            // Traffic beside the main conversation that says of nobody's it is names its parents.
+            None if outline.sidechain => {}
+            None => main = Some(key),
+            Some(agent) => {
+                agents.insert(agent.clone(), key);
             }
         }
     }
