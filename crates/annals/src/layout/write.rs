@@ -140,6 +140,9 @@ pub struct NewSession {
 }
 
 impl Head {
+    /// The word for the id that was asked for when a session begins: the layout may make another of it.
+    pub const WANTED: &'static str = "id";
+
     /// The head of a log of which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
         Head {
@@ -156,7 +159,6 @@ impl Head {
             anchored: true,
             words: BTreeMap::new(),
             beside: Vec::new(),
-            words: BTreeMap::new(),
         }
     }
 }
@@ -210,8 +212,6 @@ pub struct Head {
     pub words: BTreeMap<String, String>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
-    /// What the log says of itself, as [`Fact::Word`](crate::model::Fact) tells it.
-    pub words: BTreeMap<String, String>,
 }
 
 /// An intent.

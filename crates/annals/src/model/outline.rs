@@ -150,9 +150,6 @@ pub enum Fact {
     Files,
     /// A person's remark.
     Note(Box<str>),
-    /// What a log says of itself and a writer must repeat: a name in the layout's own words, and
-    /// its value.
-    Word(Box<str>, Box<str>),
 }
 
 /// A call that hands work to a sub-agent.

@@ -204,9 +204,13 @@ fn root_above(path: &Path) -> Option<Root> {
     for dir in path.ancestors().skip(1) {
         let relative = path.strip_prefix(dir).ok()?;
         for layout in LAYOUTS {
+            // Remarks and origins look like logs of a session, and are none.
+            let tells = |kind: ArtifactKind| {
+                kind.is_conversation() || matches!(kind, ArtifactKind::Notes | ArtifactKind::Origin)
+            };
             if layout
                 .classify(relative)
-                .is_some_and(|artifact| artifact.kind.is_conversation())
+                .is_some_and(|artifact| tells(artifact.kind))
             {
                 return Some(Root {
                     layout: *layout,
