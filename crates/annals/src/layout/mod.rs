@@ -29,7 +29,7 @@ pub use write::{
 };
 
 /// Every layout there is. Adding one touches this line and its own module.
-pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode];
+pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Clog];
 
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";

@@ -478,7 +478,7 @@ fn a_parent_is_named_only_where_it_is_not_the_message_before() {
         Draft::user("from a"),
         Draft::user("plain"),
         system,
-        Draft::user("from the system's"),
+        Draft::user("from the system's line"),
         Draft::user("branch").under(EntryId::new("z")),
     ];
     let written = plan(&head, Change::Append(drafts));
@@ -487,7 +487,7 @@ fn a_parent_is_named_only_where_it_is_not_the_message_before() {
         .iter()
         .map(|line| read(line).0.parent)
         .collect();
-    assert_eq!(parents, [id("a"), None, None, id("id-3"), id("z")]);
+    assert_eq!(parents, [id("a"), None, None, None, id("z")]);
     assert_eq!(written.leaf, id("id-5"));
     assert_eq!(written.added.len(), 5);
     // Nothing to hang from, though the file holds messages.

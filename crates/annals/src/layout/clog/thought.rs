@@ -9,7 +9,7 @@
 //! The program keeps what its library of models gives it, so other spellings of these names are
 //! read as well.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::Result;
@@ -111,19 +111,28 @@ fn is_parts(raw: Raw<'_>) -> bool {
 
 /// The steps of a message.
 pub(super) fn steps(thoughts: Raw<'_>) -> impl Iterator<Item = Step<'_>> {
-    thoughts.list().into_iter().map(|raw| raw.read())
+    objects(thoughts)
 }
 
 impl<'a> Step<'a> {
     /// The calls it makes.
     pub(super) fn calls(&self) -> impl Iterator<Item = Call<'a>> + use<'a> {
-        self.calls.list().into_iter().map(|raw| raw.read())
+        objects(self.calls)
     }
 
     /// What tools gave back.
     pub(super) fn answers(&self) -> impl Iterator<Item = Answer<'a>> + use<'a> {
-        self.results.list().into_iter().map(|raw| raw.read())
+        objects(self.results)
     }
+}
+
+/// The objects of a list.
+fn objects<'a, T: Deserialize<'a> + Default>(
+    list: Raw<'a>,
+) -> impl Iterator<Item = T> + use<'a, T> {
+    let is_object = |raw: &Raw<'_>| raw.0.is_some_and(|raw| raw.starts_with('{'));
+    let items = list.list().into_iter().filter(is_object);
+    items.map(|raw| raw.read())
 }
 
 /// The blocks of a message's reasoning and of its steps, in the order in which they came about.

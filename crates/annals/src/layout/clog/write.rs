@@ -207,12 +207,13 @@ impl<'a, 'b> Pen<'a, 'b> {
     fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
         let session = head.log.session.as_ref().unwrap_or(&head.session).as_str();
         let word = |name: &str| head.words.get(name).map(String::as_str);
+        let wanted = word(Head::WANTED).unwrap_or(path::thread(session));
         let conversation = word("conversationId").unwrap_or(session);
         Pen {
             head,
             stamp,
             conversation: path::of_agent(conversation, head.agent.as_ref()),
-            thread: word("threadId").unwrap_or(path::thread(session)).to_owned(),
+            thread: word("threadId").unwrap_or(wanted).to_owned(),
             lines: Vec::new(),
             remarks: Vec::new(),
             plan: Plan::default(),
@@ -223,7 +224,7 @@ impl<'a, 'b> Pen<'a, 'b> {
 
     fn finish(mut self) -> Plan {
         let log = &self.head.log;
-        let (session, agent) = (self.head.session.clone(), self.head.agent.clone());
+        let (session, agent) = (self.session().clone(), self.head.agent.clone());
         let files = [
             (path::place(log), self.lines),
             (path::place(&notes(session, agent)), self.remarks),
@@ -233,6 +234,11 @@ impl<'a, 'b> Pen<'a, 'b> {
         let edits = files.map(|(path, lines)| Edit::Append { path, lines });
         self.plan.edits.splice(0..0, edits);
         self.plan
+    }
+
+    /// The session as its folder is named.
+    fn session(&self) -> &SessionId {
+        self.head.log.session.as_ref().unwrap_or(&self.head.session)
     }
 
     fn channel(&self) -> &str {
@@ -281,10 +287,13 @@ impl<'a, 'b> Pen<'a, 'b> {
         })
     }
 
+    fn has_header(&self) -> bool {
+        self.head.words.contains_key("threadId")
+    }
+
     /// Writes the header that a log without any still lacks.
     fn ensure_header(&mut self) -> Result<()> {
-        let begun = self.last.is_some() || !self.head.words.is_empty() || !self.lines.is_empty();
-        if !begun {
+        if !self.has_header() && self.last.is_none() && self.lines.is_empty() {
             let header = self.header("chat", "", true)?;
             self.lines.push(header);
         }
@@ -320,7 +329,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 if text.is_empty() {
                     return Err(Error::refused("a title must not be empty"));
                 }
-                let header = self.header("chat", text, self.head.words.is_empty())?;
+                let header = self.header("chat", text, !self.has_header())?;
                 self.lines.push(header);
                 Ok(())
             }
@@ -374,7 +383,7 @@ impl<'a, 'b> Pen<'a, 'b> {
             reasoning: said.reasoning.as_deref(),
             thoughts: &said.thoughts,
             annals: Words {
-                parent: self.parent(parent.as_ref()),
+                parent: self.parent(parent.as_ref(), draft.sidechain),
                 agent: draft.agent.as_ref().map(AgentId::as_str),
                 sidechain: draft.sidechain,
                 program: Some(PROGRAM),
@@ -423,7 +432,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         let created = self.tick(draft.time).as_millisecond();
         let line = encode(&Written {
             annals: Words {
-                parent: self.parent(parent.as_ref()),
+                parent: self.parent(parent.as_ref(), draft.sidechain),
                 agent: draft.agent.as_ref().map(AgentId::as_str),
                 sidechain: draft.sidechain,
                 program: Some(PROGRAM),
@@ -435,15 +444,7 @@ impl<'a, 'b> Pen<'a, 'b> {
             ..self.system(&id, text, created)
         })?;
         self.lines.push(line);
-        if kind == "compaction" {
-            self.said(id, !draft.sidechain);
-        } else {
-            // Not a message: what follows must name it to hang from it.
-            if !draft.sidechain {
-                self.plan.leaf = Some(id.clone());
-            }
-            self.plan.added.push(id);
-        }
+        self.said(id, !draft.sidechain);
         Ok(())
     }
 
@@ -464,7 +465,7 @@ impl<'a, 'b> Pen<'a, 'b> {
     }
 
     fn todos(&mut self, todos: &[Todo]) -> Result<()> {
-        let session = &self.head.session;
+        let session = self.session();
         let agent = match &self.head.agent {
             Some(agent) => agent.clone(),
             None => AgentId::new(session.as_str())?,
@@ -547,9 +548,10 @@ impl<'a, 'b> Pen<'a, 'b> {
         }
     }
 
-    /// What must be said of a parent: nothing, if it is the message before.
-    fn parent<'l>(&self, parent: Option<&'l EntryId>) -> Option<Option<&'l str>> {
-        (parent != self.last.as_ref()).then(|| parent.map(EntryId::as_str))
+    /// What must be said of a parent: nothing, if it is the message before. What stands beside the
+    /// conversation has no message before it.
+    fn parent<'l>(&self, parent: Option<&'l EntryId>, aside: bool) -> Option<Option<&'l str>> {
+        (aside || parent != self.last.as_ref()).then(|| parent.map(EntryId::as_str))
     }
 
     fn id(&mut self, draft: &Draft) -> EntryId {
@@ -558,8 +560,8 @@ impl<'a, 'b> Pen<'a, 'b> {
     }
 
     fn said(&mut self, id: EntryId, moves: bool) {
-        self.last = Some(id.clone());
         if moves {
+            self.last = Some(id.clone());
             self.plan.leaf = Some(id.clone());
         }
         self.plan.added.push(id);
