@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use super::Outcome;
 use super::entry::{EntryRow, FlawRow};
 use super::filter::Period;
-use super::row::{ConversationRow, SessionRow, head};
+use super::row::{ConversationRow, SessionRow, brief};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
@@ -607,7 +607,7 @@ fn header(
             selection.conversation.map_or(0, |at| at + 1),
             conversations.len(),
             branch_of(conversation),
-            head(id, 8),
+            brief(id),
         );
         context.out.line(paint(DIM, &text))?;
     }
@@ -649,7 +649,7 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
             .or(agent.description.as_deref())
             .unwrap_or("of this call"),
         size::plural(agent.messages as u64, "message"),
-        head(session.files.id.as_str(), 8),
+        brief(session.files.id.as_str()),
     );
     format!("{}\n", paint(DIM, text.trim_end()))
 }

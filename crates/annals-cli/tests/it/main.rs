@@ -2,11 +2,13 @@
 
 mod bad_input;
 mod beside;
+mod clog;
 mod delete;
 mod demo;
 mod files;
 mod harness;
 mod look;
+mod search;
 mod target;
 mod todo;
 mod write;

@@ -79,6 +79,20 @@ path_id! {
 }
 
 impl SessionId {
+    /// What a person would call it: the part behind the time at which it began, where its layout puts
+    /// that first (`2026-03-26T01-32-20-418Z-<name>`), else all of it.
+    pub fn name(&self) -> &str {
+        const TIME: &[u8] = b"0000-00-00T00-00-00-000Z-";
+        let fits = |(byte, like): (u8, &u8)| match like {
+            b'0' => byte.is_ascii_digit(),
+            like => byte == *like,
+        };
+        match self.as_str().split_at_checked(TIME.len()) {
+            Some((time, name)) if !name.is_empty() && time.bytes().zip(TIME).all(fits) => name,
+            _ => self.as_str(),
+        }
+    }
+
     /// Whether it ends in this name behind a dash, letter case aside: a thread's id behind the time
     /// at which the session began.
     pub fn is_named(&self, name: &str) -> bool {
@@ -232,6 +246,14 @@ mod tests {
     #[test]
     fn a_session_may_be_known_by_what_its_id_ends_in() {
         let id = SessionId::new("2026-03-26T01-32-20-418Z-thread_x").unwrap();
+        assert_eq!(id.name(), "thread_x");
+        for plain in [
+            "by-hand",
+            "2026-03-26T01-32-20-418Z-",
+            "8c549c46-16ca-47dd-b731-f4c264becc53",
+        ] {
+            assert_eq!(SessionId::new(plain).unwrap().name(), plain);
+        }
         for (name, known) in [
             ("thread_x", true),
             ("Thread_X", true),

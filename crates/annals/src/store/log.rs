@@ -250,6 +250,15 @@ impl<'a> Reader<'a> {
     /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
     /// entry must still have the id that it had.
     pub(super) fn record(&mut self, at: usize) -> Result<(Vec<u8>, Option<Entry>)> {
+        self.record_if(at, |_| true)
+    }
+
+    /// The same, without the entry where `wanted` does not want to know more of the bytes.
+    pub(super) fn record_if(
+        &mut self,
+        at: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<u8>, Option<Entry>)> {
         let Some(outline) = self.outlines.get(at) else {
             return Ok((Vec::new(), None));
         };
@@ -264,6 +273,9 @@ impl<'a> Reader<'a> {
         };
         let span = outline.span;
         let bytes = record_bytes(handle, volume, span)?;
+        if !wanted(&bytes) {
+            return Ok((bytes, None));
+        }
         let mut sink = Sink::default();
         let record = Record {
             span,

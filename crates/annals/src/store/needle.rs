@@ -12,6 +12,8 @@ pub(super) struct Needle {
     folded: Vec<char>,
     /// Its bytes in lower case, if they are all ASCII.
     ascii: Option<Vec<u8>>,
+    /// It has a letter that is the lower case of one beyond ASCII: the Kelvin sign, the dotted I.
+    has_strange_capitals: bool,
 }
 
 impl Needle {
@@ -19,7 +21,26 @@ impl Needle {
     pub(super) fn new(text: &str) -> Option<Self> {
         let folded: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
         let ascii = text.is_ascii().then(|| text.to_ascii_lowercase().into());
-        (!folded.is_empty()).then_some(Needle { folded, ascii })
+        let has_strange_capitals = folded.iter().any(|c| matches!(c, 'i' | 'k'));
+        (!folded.is_empty()).then_some(Needle {
+            folded,
+            ascii,
+            has_strange_capitals,
+        })
+    }
+
+    /// Whether it can stand in a text of a record, by the record's bytes. Says no only where neither
+    /// an escape nor a letter of another script can hide it.
+    pub(super) fn may_be_in(&self, record: &[u8]) -> bool {
+        let escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'/') || byte.is_ascii_control();
+        match &self.ascii {
+            Some(needle) if !needle.iter().any(escaped) => {
+                find_ascii(record, needle).is_some()
+                    || memchr::memmem::find(record, b"\\u").is_some()
+                    || (self.has_strange_capitals && !record.is_ascii())
+            }
+            _ => true,
+        }
     }
 
     /// Where it stands first.
@@ -118,6 +139,25 @@ mod tests {
             assert_eq!(found(needle, text).as_deref(), hit, "{needle} in {text}");
         }
         assert!(Needle::new("").is_none());
+    }
+
+    #[test]
+    fn only_what_cannot_match_is_left_unread() {
+        for (needle, record, may) in [
+            ("panic", r#"{"text":"no"}"#, false),
+            ("panic", r#"{"text":"a PaNiC"}"#, true),
+            ("panic", r#"{"text":"a \u0050anic"}"#, true),
+            ("panic", r#"{"text":"pan\nic"}"#, false),
+            ("a/b", r#"{"text":"a\/b"}"#, true),
+            ("say \"", r#"{"text":"x"}"#, true),
+            ("kelvin", "{\"text\":\"\u{212a}elvin\"}", true),
+            ("kelvin", r#"{"text":"Celsius"}"#, false),
+            ("moon", "{\"text\":\"été\"}", false),
+            ("été", r#"{"text":"x"}"#, true),
+        ] {
+            let found = Needle::new(needle).unwrap().may_be_in(record.as_bytes());
+            assert_eq!(found, may, "{needle} in {record}");
+        }
     }
 
     #[test]

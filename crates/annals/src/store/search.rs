@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::model::{Block, Body, Entry, EntryId, Fact, Outline, Role, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
+use super::log::Reader;
 use super::neighbour::Neighbours;
 use super::session::Session;
 use super::{Store, needle::Needle};
@@ -222,36 +223,36 @@ fn search_logs(
     }
     let outlines = session.logs.iter().flat_map(|scan| &scan.outlines);
     searched.updated = outlines.filter_map(|outline| outline.time).max();
-    for (at, scan) in session.logs.iter().enumerate() {
-        let Some((file, ..)) = session.log(at) else {
-            continue;
-        };
-        let outlines = scan.outlines.iter().enumerate();
-        let wanted: Vec<usize> = outlines
-            .filter(|(_, outline)| speaks(outline) && query.covers(outline.time))
-            .map(|(at, _)| at)
-            .collect();
-        session.each_of(at, &wanted, |entry| {
-            if let Some((snippet, at)) = find(&entry, needle) {
-                searched.total += 1;
-                if searched.hits.len() < query.limit {
-                    searched.hits.push(Hit {
-                        session: files.id.clone(),
-                        entry: entry.id,
-                        file: file.path.clone(),
-                        line: entry.span.line,
-                        role: match &entry.body {
-                            Body::Message(message) => Some(message.role),
-                            _ => None,
-                        },
-                        time: entry.time,
-                        snippet,
-                        at,
-                    });
-                }
+    let logs = session.files.logs().zip(&session.logs);
+    let remarks = session.files.notes().zip(&session.remarks);
+    for (file, scan) in logs.chain(remarks) {
+        let mut reader = Reader::of(&files.root, file, &scan.outlines);
+        for (at, outline) in scan.outlines.iter().enumerate() {
+            if !speaks(outline) || !query.covers(outline.time) {
+                continue;
             }
-            Ok(true)
-        })?;
+            let (_, entry) = reader.record_if(at, |bytes| needle.may_be_in(bytes))?;
+            let Some(entry) = entry else { continue };
+            let Some((snippet, at)) = find(&entry, needle) else {
+                continue;
+            };
+            searched.total += 1;
+            if searched.hits.len() < query.limit {
+                searched.hits.push(Hit {
+                    session: files.id.clone(),
+                    entry: entry.id,
+                    file: file.volume(outline.volume).path.clone(),
+                    line: entry.span.line,
+                    role: match &entry.body {
+                        Body::Message(message) => Some(message.role),
+                        _ => None,
+                    },
+                    time: entry.time,
+                    snippet,
+                    at,
+                });
+            }
+        }
     }
     Ok(())
 }

@@ -8,8 +8,11 @@ use annals::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Fact, FlawKind, Kind,
     Message, Outline, Role, SessionId, Span, TitleSource, Todo, Usage,
 };
+use annals::store::{Root, Session, Store, WriteOptions};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+
+use crate::support::QUICK;
 
 const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
 
@@ -647,4 +650,60 @@ fn sessions_are_named_by_time_and_thread() {
         Clog.place(&log).to_str(),
         Some(place("chat.jsonl").as_str())
     );
+}
+
+/// What the store makes of it: exact threads, no folder twice, one header per file.
+#[test]
+fn threads_that_differ_in_case_are_two_conversations() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("clog", dir.path()).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let options = WriteOptions {
+        now: "2026-03-26T01:32:20.418Z".parse().ok(),
+        ..QUICK
+    };
+    let mut made = Vec::new();
+    for thread in ["Thread_X", "thread_x", "THREAD_X"] {
+        let new = NewSession::new(SessionId::new(thread).unwrap(), "/w");
+        let writer = store.create(&root, &new, options).unwrap();
+        writer.append(Draft::user("hi")).unwrap();
+        writer.append(Draft::note("first")).unwrap();
+        writer.append(Draft::note("second")).unwrap();
+        writer.retitle("Named").unwrap();
+        let folder = writer.path().parent().unwrap().to_owned();
+        let chat = std::fs::read_to_string(writer.path()).unwrap();
+        let notes = std::fs::read_to_string(folder.join("notes.jsonl")).unwrap();
+        for (line, text) in chat.lines().enumerate() {
+            assert!(
+                text.contains(&format!(r#""threadId":"{thread}""#)),
+                "{line} {text}"
+            );
+        }
+        assert_eq!((chat.lines().count(), notes.lines().count()), (3, 3));
+        // What is written is the same after it was opened again.
+        let files = store.inventory().sessions;
+        let files = files.iter().find(|files| files.id == writer.session());
+        drop(writer);
+        let writer = store.write(files.unwrap(), QUICK).unwrap();
+        writer.append(Draft::note("third")).unwrap();
+        let entry = writer.append(Draft::user("more")).unwrap();
+        assert!(entry.parent.is_some());
+        let chat = std::fs::read_to_string(writer.path()).unwrap();
+        assert!(
+            chat.lines()
+                .all(|text| text.contains(&format!(r#""threadId":"{thread}""#)))
+        );
+        made.push(writer.session().to_string());
+    }
+    assert_eq!(
+        made,
+        [418, 419, 420].map(|ms| format!("2026-03-26T01-32-20-{ms}Z-thread_x"))
+    );
+    let flaws: usize = store
+        .inventory()
+        .sessions
+        .into_iter()
+        .map(|files| Session::read(files).unwrap().flaws().count())
+        .sum();
+    assert_eq!(flaws, 0);
 }

@@ -18,9 +18,6 @@ const AGENT: &str = "--agent-";
 /// Longest part of a folder's name that comes from the thread's id.
 const MAX_THREAD: usize = 80;
 
-/// How long the time in front of the thread is, its dash included.
-const STAMP: usize = "2026-03-26T01-32-20-418Z-".len();
-
 pub(super) fn enters(dir: &Path) -> bool {
     match parts(dir).as_deref() {
         Some(["conversations" | "state" | "sessions"] | ["sessions", _]) => true,
@@ -164,24 +161,6 @@ fn sanitise(thread: &str) -> String {
     if name.is_empty() { "thread" } else { name }.to_owned()
 }
 
-/// The thread that a session is named after, as far as its name tells.
-pub(super) fn thread(session: &str) -> &str {
-    let split = session.split_at_checked(STAMP);
-    match split {
-        Some((time, thread)) if is_stamp(time) && !thread.is_empty() => thread,
-        _ => session,
-    }
-}
-
-fn is_stamp(text: &str) -> bool {
-    let pattern = b"0000-00-00T00-00-00-000Z-";
-    text.len() == pattern.len()
-        && text.bytes().zip(pattern).all(|(byte, &like)| match like {
-            b'0' => byte.is_ascii_digit(),
-            like => byte == like,
-        })
-}
-
 /// What a sub-agent's conversation is called, given its session's.
 pub(super) fn of_agent(name: &str, agent: Option<&AgentId>) -> String {
     match agent {
@@ -278,17 +257,12 @@ mod tests {
         ] {
             let session = session(thread, now).unwrap();
             assert_eq!(session.as_str(), format!("2026-03-26T01-32-20-418Z-{name}"));
-            assert_eq!(super::thread(session.as_str()), name);
+            assert_eq!(session.name(), name);
         }
         let early: Timestamp = "1969-12-31T23:59:59.001Z".parse().unwrap();
         assert_eq!(
             session("t", early).unwrap().as_str(),
             "1969-12-31T23-59-59-001Z-t"
-        );
-        assert_eq!(super::thread("by-hand"), "by-hand");
-        assert_eq!(
-            super::thread("2026-03-26T01-32-20-418Z-"),
-            "2026-03-26T01-32-20-418Z-"
         );
     }
 }

@@ -80,7 +80,7 @@ impl Writer for Clog {
         };
         let line: Line<'_> = serde_json::from_str(text).map_err(|_| unreadable())?;
         let conversation = json::quote(graft.to.as_str());
-        let thread = json::quote(path::thread(graft.to.as_str()));
+        let thread = json::quote(graft.to.name());
         let origin = format!(
             r#"{{"conversationId":{},"messageId":{}}}"#,
             json::quote(graft.from.as_str()),
@@ -205,10 +205,10 @@ struct Pen<'a, 'b> {
 
 impl<'a, 'b> Pen<'a, 'b> {
     fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
-        let session = head.log.session.as_ref().unwrap_or(&head.session).as_str();
+        let session = head.log.session.as_ref().unwrap_or(&head.session);
         let word = |name: &str| head.words.get(name).map(String::as_str);
-        let wanted = word(Head::WANTED).unwrap_or(path::thread(session));
-        let conversation = word("conversationId").unwrap_or(session);
+        let wanted = word(Head::WANTED).unwrap_or(session.name());
+        let conversation = word("conversationId").unwrap_or(session.as_str());
         Pen {
             head,
             stamp,
