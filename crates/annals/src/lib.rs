@@ -121,6 +121,7 @@
 )]
 
 pub mod check;
+pub mod convert;
 mod error;
 mod json;
 pub mod jsonl;

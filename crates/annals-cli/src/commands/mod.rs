@@ -5,6 +5,7 @@ mod check;
 mod compact;
 mod completions;
 mod conversations;
+mod convert;
 mod delete;
 mod demo;
 mod documents;
@@ -21,6 +22,7 @@ mod notes;
 mod overview;
 mod plans;
 mod projects;
+mod repair;
 mod row;
 mod search;
 mod sessions;
@@ -92,6 +94,10 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
+    /// Make indexes say what the logs say
+    Repair(repair::RepairArgs),
+    /// Write sessions in another layout, and back without loss
+    Convert(convert::ConvertArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -124,6 +130,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Compact(args)) => compact::run(&args, context),
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
+        Some(Command::Repair(args)) => repair::run(&args, context),
+        Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

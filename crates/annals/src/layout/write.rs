@@ -26,6 +26,11 @@ pub trait Writer: Sync {
     /// The edits that make the change, in the order in which a crash does least harm.
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
 
+    /// An id of another layout in a form that this layout's program takes for one of its own.
+    fn fitting(&self, id: &str) -> String {
+        id.to_owned()
+    }
+
     /// Copies one record into a fork: the same bytes but for the names that must change.
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>>;
 

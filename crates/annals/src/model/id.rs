@@ -168,6 +168,13 @@ impl Key {
         uuid::Uuid::from_u128(self.0).to_string()
     }
 
+    /// A well-formed UUID of our own making (version 8) that stands for the key.
+    pub fn made_uuid(self) -> String {
+        uuid::Builder::from_custom_bytes(self.0.to_be_bytes())
+            .into_uuid()
+            .to_string()
+    }
+
     /// Whether [`Key::uuid`] spells `text` back.
     pub fn spells(text: &str) -> bool {
         parse_uuid(text).is_some()

@@ -195,7 +195,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    pub(super) fn of(roots: &[Root]) -> Self {
+    pub(crate) fn of(roots: &[Root]) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
             let files = walk(root, &mut inventory.troubles);

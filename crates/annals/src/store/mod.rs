@@ -44,12 +44,15 @@ pub use log::{LogScan, VolumeScan};
 pub use neighbour::Neighbours;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
+pub(crate) use register::enrol_all;
 pub use root::Root;
 pub use search::{Found, Hit, Query};
 pub use session::Session;
 pub use share::Share;
+pub(crate) use share::{Sieve, named};
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo, State};
 pub use trash::{Trashed, TrashedFile};
+pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};
 
 /// A set of roots that are read and written together.

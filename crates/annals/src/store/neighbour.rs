@@ -47,6 +47,11 @@ impl<'a> Neighbours<'a> {
         }
     }
 
+    /// The directory that a session's folder is named after, if there is no doubt.
+    pub(crate) fn home(&self, files: &SessionFiles) -> Option<String> {
+        self.folder(files).home.clone()
+    }
+
     /// What the folder of a session tells.
     pub(super) fn folder(&self, files: &SessionFiles) -> Rc<Folder> {
         let place = place(files);

@@ -5,6 +5,7 @@
 //! among ten thousand must not cost a rewrite of all of them. A register that cannot be read is set
 //! aside under a name of its own, and made anew from the logs and from what can be saved of it.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -184,6 +185,37 @@ pub(super) fn list_new(
     row.cwd.clone_from(&head.cwd);
     row.title = title;
     enrol(root, writer, &register, &[row]).map(drop)
+}
+
+/// Lists many logs that were made whole, each register once.
+pub(crate) fn enrol_all(
+    root: &Root,
+    writer: &dyn Writer,
+    made: impl Iterator<Item = (Head, Option<String>)>,
+) -> Result<()> {
+    let mut rows: HashMap<Artifact, Vec<Row>> = HashMap::new();
+    let mut titles: HashMap<Artifact, (Option<String>, Head)> = HashMap::new();
+    for (head, title) in made {
+        let Some(register) = writer.register(&head.log) else {
+            continue;
+        };
+        rows.entry(register).or_default();
+        titles.insert(head.log.clone(), (title, head));
+    }
+    let inventory = Inventory::of(std::slice::from_ref(root));
+    for (register, rows) in &mut rows {
+        *rows = listed(root, writer, &inventory, register)?;
+        for row in rows.iter_mut() {
+            let known = row.log.as_ref().and_then(|log| titles.remove(log));
+            if let Some((title, head)) = known {
+                row.title = title;
+                row.cwd = head.cwd;
+                row.git_branch = head.git_branch;
+            }
+        }
+        enrol(root, writer, register, rows)?;
+    }
+    Ok(())
 }
 
 /// What a register says about a log.

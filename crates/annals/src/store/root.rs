@@ -160,7 +160,7 @@ impl Root {
     }
 
     /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
-    pub(super) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
+    pub(crate) fn locate(&self, artifact: &Artifact) -> Result<PathBuf> {
         let relative = self.layout.place(artifact);
         let mut meaning = self.layout.classify(&relative);
         if let Some(meaning) = &mut meaning

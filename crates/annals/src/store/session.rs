@@ -69,10 +69,7 @@ impl Session {
             .collect();
         let agents = super::agent::of(&files, &logs, &trees);
         let remarks: Vec<LogScan> = files.notes().map(|file| remarks(&files, file)).collect();
-        let told = files.told(|about| match about.subject {
-            Subject::Session(_) => about.title.clone(),
-            Subject::Folder(_) => None,
-        });
+        let told = told_title(&files);
         let told = told.map(|title| Fact::Title(title.into(), TitleSource::Custom));
         let said = remarks.iter().flat_map(|scan| &scan.outlines);
         let said = said.flat_map(|outline| outline.facts.iter().cloned());
@@ -87,6 +84,11 @@ impl Session {
             remarks,
             asides,
         }
+    }
+
+    /// The title that only a register tells.
+    pub(crate) fn told_title(&self) -> Option<String> {
+        told_title(&self.files)
     }
 
     /// The remarks on it, the oldest first, wherever they lie.
@@ -357,4 +359,11 @@ impl Session {
 /// Remarks that cannot be read do not hide the session that they are about.
 fn remarks(files: &SessionFiles, file: &FoundFile) -> LogScan {
     log::outline(&files.root, file).unwrap_or_else(|error| LogScan::unreadable(&error))
+}
+
+fn told_title(files: &SessionFiles) -> Option<String> {
+    files.told(|about| match about.subject {
+        Subject::Session(_) => about.title.clone(),
+        Subject::Folder(_) => None,
+    })
 }

@@ -67,7 +67,7 @@ impl Share {
 /// Tells a session's records from others' in a file that is read from its beginning, or from where
 /// one left off.
 #[derive(Debug)]
-pub(super) struct Sieve {
+pub(crate) struct Sieve {
     share: Share,
     /// The first stretch that ends after the last record asked about.
     at: usize,
@@ -76,7 +76,7 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    pub(super) fn new(share: &Share) -> Self {
+    pub(crate) fn new(share: &Share) -> Self {
         let ends = share.stretches.last().map_or(0, |last| last.end);
         Sieve {
             share: share.clone(),
@@ -91,7 +91,7 @@ impl Sieve {
     }
 
     /// Whether a record is the session's. `name` tells which session it names, if it must be known.
-    pub(super) fn takes(&mut self, offset: u64, name: impl FnOnce() -> Option<SessionId>) -> bool {
+    pub(crate) fn takes(&mut self, offset: u64, name: impl FnOnce() -> Option<SessionId>) -> bool {
         if offset >= self.share.known {
             if let Some(name) = name() {
                 self.mine = name == self.share.name;
@@ -112,7 +112,7 @@ impl Sieve {
 }
 
 /// The session that a record names.
-pub(super) fn named(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
+pub(crate) fn named(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
     let mut sink = Sink::default();
     decoder.outline(record, &mut sink);
     sink.found.iter().rev().find_map(name)

@@ -705,6 +705,14 @@ fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
     Ok(FoundFile::new(path, artifact, FileId::from(&metadata)))
 }
 
+/// Adds lines to a log that several sessions lie in.
+pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Result<()> {
+    let path = root.path.join(path);
+    make_parent(root, &path)?;
+    let log = open_or_make(&path, WriteOptions::default())?;
+    log.append_all(lines).map(drop)
+}
+
 /// Adds lines to a log beside the session's own, and reads them back.
 pub(super) fn append_beside(
     root: &Root,

@@ -62,5 +62,6 @@ mod law_1_bytes_are_the_truth;
 mod law_2_places_and_meanings;
 mod law_3_any_cut_is_readable;
 mod law_4_what_is_written_is_read;
+mod law_5_there_and_back;
 mod law_7_one_answer_by_every_route;
 mod law_8_nothing_outside;

@@ -8,6 +8,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
@@ -17,7 +18,8 @@ use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, TitleSource,
+    Todo,
 };
 
 use super::form::{Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, Written};
@@ -81,6 +83,13 @@ impl Writer for ClaudeCode {
             Change::Spawn(spawn) => pen.agent_meta(spawn)?,
         }
         Ok(pen.finish())
+    }
+
+    fn fitting(&self, id: &str) -> String {
+        match Key::spells(id) {
+            true => id.to_owned(),
+            false => Key::of(id).made_uuid(),
+        }
     }
 
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
@@ -196,6 +205,9 @@ impl Pen<'_, '_> {
                 leaf: leaf.as_ref().map(EntryId::as_str),
                 ..Aside::of("summary")
             }),
+            Body::Compaction { text } => self.boundary(text, None, draft),
+            Body::System { subtype, text } => self.system(subtype, text, None, draft),
+            Body::Resume { .. } => self.resume_here(None),
             _ => Err(Error::refused(
                 "this kind of entry cannot be written to a Claude Code session",
             )),
@@ -203,13 +215,16 @@ impl Pen<'_, '_> {
     }
 
     fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
-        if message.role == Role::System {
-            return Err(Error::refused(
-                "a Claude Code session holds user and assistant messages only",
-            ));
-        }
         if message.blocks.is_empty() {
             return Err(Error::refused("a message needs at least one block"));
+        }
+        if message.role == Role::System {
+            let content = content(Role::User, &message.blocks)?;
+            let mut text = String::new();
+            for block in &message.blocks {
+                block.texts(&mut |part| text.push_str(part));
+            }
+            return self.system("informational", &text, Some(&content), draft);
         }
         let response = match (message.role, &message.response) {
             (Role::Assistant, None) => {
@@ -232,11 +247,12 @@ impl Pen<'_, '_> {
                 part,
                 response.as_deref(),
                 parent.as_ref(),
+                draft,
                 &id,
                 timestamp,
             )?;
             parent = Some(id.clone());
-            self.added(id);
+            self.added(id, draft);
         }
         Ok(())
     }
@@ -247,6 +263,7 @@ impl Pen<'_, '_> {
         blocks: &[Block],
         response: Option<&str>,
         parent: Option<&EntryId>,
+        draft: &Draft,
         id: &EntryId,
         timestamp: Timestamp,
     ) -> Result<()> {
@@ -276,7 +293,7 @@ impl Pen<'_, '_> {
             result: message.spawned.as_ref().map(|agent| Outcome {
                 agent: agent.as_str(),
             }),
-            ..self.common(message.role.as_str(), id, timestamp)
+            ..self.common(message.role.as_str(), draft, id, timestamp)
         };
         let line = encode(&line)?;
         self.lines.push(line);
@@ -284,34 +301,77 @@ impl Pen<'_, '_> {
     }
 
     fn compaction(&mut self, summary: &str, tokens: Option<u64>) -> Result<()> {
-        let Some(leaf) = self.leaf() else {
+        if self.leaf().is_none() {
             return Err(Error::refused(
                 "there is nothing to compact: the session has no messages",
             ));
-        };
+        }
         if summary.trim().is_empty() {
             return Err(Error::refused("the summary is empty"));
         }
-        let id = EntryId::new(&(self.stamp.fresh)());
-        let timestamp = self.tick(None);
+        let draft = Draft::new(Body::Compaction {
+            text: String::new(),
+        });
+        self.boundary("Conversation compacted", tokens, &draft)?;
+        let mut message = Message::new(Role::User, vec![Block::Text(summary.to_owned())]);
+        message.compact_summary = true;
+        self.message(&message, &Draft::new(Body::Message(message.clone())))?;
+        self.resume_here(None)
+    }
+
+    /// The line from which on the client sees a summary.
+    fn boundary(&mut self, text: &str, tokens: Option<u64>, draft: &Draft) -> Result<()> {
+        let leaf = draft.parent.clone().or_else(|| self.leaf());
+        let id = self.id(draft);
+        let timestamp = self.tick(draft.time);
         let line = encode(&Written {
-            logical_parent: Some(leaf.as_str()),
+            logical_parent: leaf.as_ref().map(EntryId::as_str),
             subtype: Some("compact_boundary"),
-            content: Some("Conversation compacted"),
+            content: Some(text),
             meta: Some(false),
             level: Some("info"),
             compaction: Some(Compaction {
                 trigger: "manual",
                 tokens: tokens.unwrap_or(0),
             }),
-            ..self.common("system", &id, timestamp)
+            ..self.common("system", draft, &id, timestamp)
         })?;
         self.lines.push(line);
-        self.added(id);
-        let mut message = Message::new(Role::User, vec![Block::Text(summary.to_owned())]);
-        message.compact_summary = true;
-        self.message(&message, &Draft::new(Body::Message(message.clone())))?;
-        self.resume_here(None)
+        self.added(id, draft);
+        Ok(())
+    }
+
+    /// Something that the agent program noted; with `said`, instructions, which readers that know
+    /// them take for a message.
+    fn system(
+        &mut self,
+        subtype: &str,
+        text: &str,
+        said: Option<&RawValue>,
+        draft: &Draft,
+    ) -> Result<()> {
+        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let id = self.id(draft);
+        let timestamp = self.tick(draft.time);
+        let line = encode(&Written {
+            parent: parent.as_ref().map(EntryId::as_str),
+            subtype: Some(subtype),
+            content: Some(text),
+            message: said.map(|content| Said {
+                id: None,
+                kind: None,
+                role: Role::System.as_str(),
+                model: None,
+                content,
+                stop: None,
+            }),
+            meta: Some(false),
+            level: Some("info"),
+            ..self.common("system", draft, &id, timestamp)
+        })?;
+        self.lines.push(line);
+        self.added(id, draft);
+        Ok(())
     }
 
     fn title(&mut self, text: &str, source: TitleSource) -> Result<()> {
@@ -415,8 +475,10 @@ impl Pen<'_, '_> {
             .unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
     }
 
-    fn added(&mut self, id: EntryId) {
-        self.plan.leaf = Some(id.clone());
+    fn added(&mut self, id: EntryId, draft: &Draft) {
+        if !draft.sidechain {
+            self.plan.leaf = Some(id.clone());
+        }
         self.plan.added.push(id);
     }
 
@@ -437,13 +499,20 @@ impl Pen<'_, '_> {
         time
     }
 
-    fn common<'l>(&'l self, kind: &'l str, id: &'l EntryId, timestamp: Timestamp) -> Written<'l> {
+    fn common<'l>(
+        &'l self,
+        kind: &'l str,
+        draft: &'l Draft,
+        id: &'l EntryId,
+        timestamp: Timestamp,
+    ) -> Written<'l> {
         let head = self.head;
+        let agent = head.agent.as_ref().or(draft.agent.as_ref());
         Written {
             parent: None,
             logical_parent: None,
-            sidechain: head.agent.is_some(),
-            agent: head.agent.as_ref().map(AgentId::as_str),
+            sidechain: head.agent.is_some() || draft.sidechain,
+            agent: agent.map(AgentId::as_str),
             user_type: "external",
             entrypoint: PROGRAM,
             cwd: head.cwd.as_deref(),

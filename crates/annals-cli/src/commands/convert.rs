@@ -1,0 +1,300 @@
+//! `annals convert`
+
+use std::path::{Path, PathBuf};
+
+use annals::convert::{self, Options, Plan, Report, Selection};
+use annals::store::{Root, Session};
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::{Outcome, input};
+use crate::context::Context;
+use crate::render::progress::Progress;
+use crate::render::size::{bytes, count, plural};
+use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+
+/// Writes sessions in another layout.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the other layout cannot say is kept beside what it can, so that converting back gives the same
+bytes; --no-origin leaves it out and says what that was. The source is only read. A conversion that
+was cut off is run again: what is done stays done.
+
+Examples:
+  annals convert ~/.claude --to chorus                        what would be converted
+  annals convert ~/.claude --to chorus --into ~/all/.chorus
+  annals convert 8c549c46 --to clog --into /tmp/storage       one session
+  annals convert 8c549c46@5f0c --to clog --into /tmp/storage  one conversation of it
+  annals convert --project my-app --to orchestrator --into /tmp/o
+  annals convert chorus:~/all/.chorus --to claude-code --into /tmp/back")]
+pub(crate) struct ConvertArgs {
+    /// A session, a conversation (SESSION@LEAF), or a root ([LAYOUT:]DIR)
+    #[arg(value_name = "ID|ROOT", required_unless_present = "project")]
+    what: Option<String>,
+    /// All sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT", conflicts_with = "what")]
+    project: Option<String>,
+    /// The layout to write
+    #[arg(long, value_name = "LAYOUT")]
+    to: String,
+    /// The directory that becomes a root of that layout; without it, only the plan is printed
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+    /// Leave out what the layout cannot say
+    #[arg(long)]
+    no_origin: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    to: &'a str,
+    into: Option<&'a Path>,
+    sessions: usize,
+    files: usize,
+    bytes: u64,
+    restores: usize,
+    left: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Done<'a>>,
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    sessions: usize,
+    already: usize,
+    restored_files: usize,
+    said: &'a std::collections::BTreeMap<String, u64>,
+    unsaid: &'a std::collections::BTreeMap<String, u64>,
+    kept_as_origin: bool,
+    not_overwritten: &'a [PathBuf],
+    failed: Vec<Failed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    session: &'a str,
+    error: &'a str,
+}
+
+pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> {
+    let selection = select(args, context)?;
+    // Without a target the plan is made for one that is not there.
+    let into = args.into.clone();
+    let path = into.clone().unwrap_or_else(|| {
+        let unused = format!("annals-convert-{}", std::process::id());
+        std::env::temp_dir().join(unused)
+    });
+    let root = Root::new(&args.to, std::path::absolute(&path)?)?;
+    let plan = convert::plan(selection, root)?;
+    if plan.sessions.is_empty() && plan.others.is_empty() {
+        bail!("there is nothing to convert");
+    }
+    if !context.json {
+        tell_plan(args, &plan, context)?;
+    }
+    if into.is_none() {
+        if context.json {
+            context.out.json(&document(args, &plan, None))?;
+        } else {
+            context.out.line(paint(
+                DIM,
+                "Nothing was written. --into DIR says where it is to go.",
+            ))?;
+        }
+        return Ok(Outcome::Fine);
+    }
+    let options = {
+        let mut options = Options::default();
+        options.origin = !args.no_origin;
+        options.zone = context.clock.zone.clone();
+        options
+    };
+    let progress = Progress::new("converting");
+    let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))?;
+    drop(progress);
+    if context.json {
+        context.out.json(&document(args, &plan, Some(&report)))?;
+    } else {
+        tell_report(args, &plan, &report, context)?;
+    }
+    Ok(match report.failed.is_empty() && report.there.is_empty() {
+        true => Outcome::Fine,
+        false => Outcome::Nothing,
+    })
+}
+
+fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
+    if let Some(project) = &args.project {
+        let inventory = context.inventory();
+        let rows = context.store.sessions(&inventory, &|_, _| ());
+        let wanted = super::filter::resolve_dir(project);
+        let sessions = inventory.sessions.into_iter().zip(rows);
+        let sessions = sessions.filter(|(_, row)| {
+            let row = row.as_ref();
+            row.is_ok_and(|row| row.in_project(&wanted))
+        });
+        let sessions: Vec<_> = sessions.map(|(files, _)| files).collect();
+        if sessions.is_empty() {
+            bail!("no session belongs to the project `{project}`");
+        }
+        return Ok(Selection::Sessions(sessions));
+    }
+    let what = args.what.as_deref().unwrap_or_default();
+    let named = what
+        .split_once(':')
+        .is_some_and(|(name, _)| annals::layout::by_name(name).is_some());
+    if named || Path::new(what).is_dir() {
+        let mut roots = Root::parse(what)?;
+        roots.retain(|root| roots_differ(root, &args.to));
+        let root = match roots.len() {
+            1 => roots.remove(0),
+            0 => bail!("{what} is of the layout {} already", args.to),
+            _ => {
+                let names: Vec<&str> = roots.iter().map(|root| root.layout.name()).collect();
+                bail!(
+                    "{what} holds several layouts; say which one: {}:{what}",
+                    names.join(&format!(":{what} or "))
+                );
+            }
+        };
+        let path = std::path::absolute(&root.path)?;
+        if !path.is_dir() {
+            bail!("{} is not a directory", path.display());
+        }
+        return Ok(Selection::Root(Root { path, ..root }));
+    }
+    let target = context.find(what)?;
+    target.refuse_agent()?;
+    let Some(message) = &target.message else {
+        return Ok(Selection::Sessions(vec![target.files]));
+    };
+    let session = Session::read(target.files)?;
+    let (at, _) = input::entry(&session, 0, message)?;
+    let path = session.tree().and_then(|tree| tree.path_to(at));
+    let Some(path) = path else {
+        bail!("`{message}` stands beside the tree of messages");
+    };
+    Ok(Selection::Conversation {
+        files: Box::new(session.files),
+        path,
+    })
+}
+
+fn roots_differ(root: &Root, to: &str) -> bool {
+    root.layout.name() != to
+}
+
+fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report>) -> Document<'a> {
+    Document {
+        applied: report.is_some(),
+        to: &args.to,
+        into: args.into.as_deref(),
+        sessions: plan.sessions.len(),
+        files: plan.others.len(),
+        bytes: plan.bytes,
+        restores: plan.restores,
+        left: &plan.left,
+        report: report.map(|report| Done {
+            sessions: report.sessions,
+            already: report.already,
+            restored_files: report.restored,
+            said: &report.said,
+            unsaid: &report.unsaid,
+            kept_as_origin: !args.no_origin,
+            not_overwritten: &report.there,
+            failed: report
+                .failed
+                .iter()
+                .map(|(session, error)| Failed { session, error })
+                .collect(),
+        }),
+    }
+}
+
+fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<()> {
+    let sessions = plural(plan.sessions.len() as u64, "session");
+    let others = match plan.others.len() {
+        0 => String::new(),
+        files => format!(" and {}", plural(files as u64, "other file")),
+    };
+    context.out.line(format_args!(
+        "{}{others}, {}, to {}",
+        paint(BOLD, &sessions),
+        bytes(plan.bytes),
+        paint(BOLD, &args.to)
+    ))?;
+    if plan.restores > 0 {
+        let from = plural(plan.restores as u64, "session");
+        context.out.line(format_args!(
+            "{from} came from {} and go back to what they were",
+            args.to
+        ))?;
+    }
+    for left in &plan.left {
+        context
+            .out
+            .line(format_args!("{} {left}", paint(WARNING, "left out:")))?;
+    }
+    Ok(())
+}
+
+fn tell_report(
+    args: &ConvertArgs,
+    plan: &Plan,
+    report: &Report,
+    context: &mut Context,
+) -> Result<()> {
+    let out = &mut context.out;
+    out.line(format_args!(
+        "{} {} in {}",
+        paint(SUCCESS, "converted"),
+        plural(report.sessions as u64, "session"),
+        paint(PATH, &plan.into().path.display().to_string())
+    ))?;
+    if report.already > 0 {
+        let already = plural(report.already as u64, "session");
+        out.line(format_args!("{already} there already, left as they are"))?;
+    }
+    if report.restored > 0 {
+        let files = plural(report.restored as u64, "file");
+        out.line(format_args!("{files} restored byte for byte"))?;
+    }
+    if !report.said.is_empty() {
+        out.line(format_args!("said:    {}", counted(&report.said)))?;
+    }
+    if !report.unsaid.is_empty() {
+        let label = match args.no_origin {
+            true => "dropped:",
+            false => "kept:   ",
+        };
+        out.line(format_args!("{label} {}", counted(&report.unsaid)))?;
+    }
+    for path in &report.there {
+        let path = path.display().to_string();
+        out.line(format_args!(
+            "{} {} is there already and was not overwritten",
+            paint(WARNING, "kept:"),
+            paint(PATH, &path)
+        ))?;
+    }
+    for (session, error) in &report.failed {
+        out.line(format_args!(
+            "{} {session}: {error}",
+            paint(WARNING, "failed:")
+        ))?;
+    }
+    Ok(())
+}
+
+/// `12 messages, 3 notes`, the most first.
+fn counted(kinds: &std::collections::BTreeMap<String, u64>) -> String {
+    let mut kinds: Vec<(&String, &u64)> = kinds.iter().collect();
+    kinds.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let words: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, number)| format!("{} {kind}", count(*number)))
+        .collect();
+    words.join(", ")
+}

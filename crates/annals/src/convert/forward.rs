@@ -1,0 +1,834 @@
+//! From a session's entries to the lines of another layout.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Ending, Scanner};
+use crate::layout::{Change, Edit, Head, NewSession, Plan, Record, Sink, Spawn, Stamp, Writer};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Key, Kind, Outline, SessionId,
+    Span, TitleSource,
+};
+use crate::store::{FoundFile, Root, Session, Sieve, named};
+
+use super::origin::{self, End, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot};
+use super::stage::{Stage, Staged};
+use super::{Counts, Settled};
+
+/// Where sessions go.
+pub(super) struct Target<'a> {
+    pub(super) root: &'a Root,
+    pub(super) writer: &'static dyn Writer,
+    pub(super) zone: &'a TimeZone,
+    pub(super) stage: &'a Stage,
+    /// Whether the source is kept beside what it became.
+    pub(super) origin: bool,
+    /// How many records of each session lie in each shared log already.
+    pub(super) there: &'a HashMap<(PathBuf, SessionId), usize>,
+}
+
+/// What is to be converted of a session.
+pub(super) enum Part<'a> {
+    /// Everything.
+    Whole,
+    /// The entries of the main log on one path, by their outlines.
+    Path(&'a HashSet<usize>),
+}
+
+/// Converts a session.
+pub(super) fn session(target: &Target<'_>, session: &Session, part: &Part<'_>) -> Result<Settled> {
+    let mut work = Work::begin(target, session, part)?;
+    if target.root.path.join(&work.main).symlink_metadata().is_ok() && !work.shared {
+        return Ok(Settled {
+            id: Some(work.head.session.clone()),
+            already: true,
+            ..Settled::default()
+        });
+    }
+    work.open()?;
+    work.logs()?;
+    work.remarks()?;
+    work.titles()?;
+    work.todos()?;
+    work.documents()?;
+    work.finish()
+}
+
+/// A log of the target that is being filled.
+struct Pen {
+    head: Head,
+    /// The last entry that a reader takes for the one before, by the sub-agent within the log.
+    last: HashMap<Option<AgentId>, EntryId>,
+}
+
+struct Work<'a> {
+    target: &'a Target<'a>,
+    session: &'a Session,
+    part: &'a Part<'a>,
+    head: Head,
+    /// The main log's path within the target.
+    main: PathBuf,
+    shared: bool,
+    started: Timestamp,
+    origin: Option<Staged>,
+    out: BTreeMap<PathBuf, Out>,
+    fresh: u64,
+    counts: Counts,
+    title: Option<String>,
+}
+
+enum Out {
+    File(Staged),
+    /// Lines for a log that other sessions lie in too.
+    Shared(Vec<Vec<u8>>),
+}
+
+impl<'a> Work<'a> {
+    fn begin(target: &'a Target<'a>, session: &'a Session, part: &'a Part<'a>) -> Result<Self> {
+        let info = session.info(None);
+        let started = info.started.or(info.updated).unwrap_or_default();
+        // A directory that no one told has no name; what its folder is called is not its path.
+        let cwd = match info.project.guessed {
+            true => format!("/{}", info.project.path.trim_start_matches('/')),
+            false => info.project.path.clone(),
+        };
+        let wanted = target.writer.fitting(session.files.id.as_str());
+        let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
+        new.git_branch = git_branch(session);
+        let mut work = Work {
+            target,
+            session,
+            part,
+            head: Head::new(new.id.clone(), Artifact::of(ArtifactKind::SessionLog)),
+            main: PathBuf::new(),
+            shared: false,
+            started,
+            origin: None,
+            out: BTreeMap::new(),
+            fresh: 0,
+            counts: Counts::default(),
+            title: None,
+        };
+        let artifact = work.stamped(started, |stamp| target.writer.session(&new, stamp))?;
+        target.root.locate(&artifact)?;
+        work.shared = artifact.kind == ArtifactKind::SharedLog;
+        work.main = target.root.layout.place(&artifact);
+        let id = match &artifact.session {
+            Some(id) if !work.shared => id.clone(),
+            _ => new.id.clone(),
+        };
+        work.head = Head {
+            cwd: Some(cwd),
+            git_branch: new.git_branch,
+            ..Head::new(id, artifact)
+        };
+        Ok(work)
+    }
+
+    /// The same ids whenever the same session is converted.
+    fn stamped<T>(&mut self, now: Timestamp, work: impl FnOnce(&mut Stamp<'_>) -> T) -> T {
+        let session = &self.session.files.id;
+        let count = &mut self.fresh;
+        let mut fresh = || {
+            *count += 1;
+            Key::of_pair(session.as_str(), &count.to_string()).made_uuid()
+        };
+        work(&mut Stamp {
+            now,
+            zone: self.target.zone.clone(),
+            fresh: &mut fresh,
+        })
+    }
+
+    fn plan(&mut self, head: &Head, change: &Change, now: Timestamp) -> Result<Plan> {
+        let writer = self.target.writer;
+        self.stamped(now, |stamp| writer.plan(head, change, stamp))
+    }
+
+    /// Begins the file of origins and the logs.
+    fn open(&mut self) -> Result<()> {
+        let files: Vec<&FoundFile> = self.sources();
+        let mut listed = Vec::new();
+        for file in &files {
+            listed.push(source_file(&self.session.files.root, &file.path)?);
+        }
+        if self.target.origin {
+            let layout = self.session.root().layout.name();
+            let id = self.session.files.id.as_str();
+            let mut header = Header::new(layout, Some(id), listed);
+            header.partial = matches!(self.part, Part::Path(_));
+            let place = Artifact {
+                kind: ArtifactKind::Origin,
+                folder: self.head.log.folder.clone(),
+                session: Some(self.head.session.clone()),
+                agent: None,
+                name: None,
+            };
+            let place = self.target.root.layout.place(&place);
+            let mut staged = self.target.stage.file(&place)?;
+            staged.line(&encode(&header)?)?;
+            self.origin = Some(staged);
+        }
+        let head = self.head.clone();
+        let begin = self.plan(&head, &Change::Begin, self.started)?;
+        self.write(begin.edits, MADE)?;
+        // A session without a single line is still there.
+        let main = self.main.clone();
+        self.out(&main)?;
+        Ok(())
+    }
+
+    /// All files of the session, in the order of their numbers.
+    fn sources(&self) -> Vec<&'a FoundFile> {
+        let files = &self.session.files;
+        let logs = files.logs().flat_map(FoundFile::volumes);
+        let notes = files.notes();
+        let others = files.beside.iter();
+        let others = others.filter(|file| file.artifact.kind != ArtifactKind::Notes);
+        logs.chain(notes).chain(others).collect()
+    }
+
+    fn logs(&mut self) -> Result<()> {
+        let session = self.session;
+        let mut number = 0;
+        for (at, file) in session.files.logs().enumerate() {
+            let mut pen = Pen {
+                head: self.head.clone(),
+                last: HashMap::new(),
+            };
+            if file.artifact.is_agent_log() {
+                if !self.wants_agent(at) {
+                    number += file.volumes().count();
+                    continue;
+                }
+                pen.head = self.agent_head(at, file)?;
+            }
+            let scan = session.logs.get(at);
+            let outlines = scan.map_or(&[][..], |scan| &scan.outlines);
+            let links = Links::of(outlines);
+            for (volume, one) in file.volumes().enumerate() {
+                self.log(one, number, volume, at, &mut pen, &links)?;
+                number += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of one path, only the sub-agents that it calls are wanted.
+    fn wants_agent(&self, log: usize) -> bool {
+        let Part::Path(path) = self.part else {
+            return true;
+        };
+        let mut agents = self.session.agents.iter();
+        let agent = agents.find(|agent| agent.log == log && agent.strand.is_none());
+        let call = agent.and_then(|agent| agent.call);
+        call.is_some_and(|call| call.log == 0 && path.contains(&call.entry))
+    }
+
+    /// Begins a sub-agent's log.
+    fn agent_head(&mut self, at: usize, file: &FoundFile) -> Result<Head> {
+        let agents = &self.session.agents;
+        let agent = agents
+            .iter()
+            .find(|agent| agent.log == at && agent.strand.is_none());
+        let named = file.artifact.agent.clone();
+        let id = match named.or_else(|| agent.and_then(|agent| agent.id.clone())) {
+            Some(id) => id,
+            None => AgentId::new(&format!("{at}"))?,
+        };
+        let head = self.head.clone();
+        let log = self.target.writer.agent(&head, &id)?;
+        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+        let mut spawn = Spawn::new(
+            id.clone(),
+            text(agent.and_then(|agent| agent.kind.as_ref())),
+            text(agent.and_then(|agent| agent.description.as_ref())),
+        );
+        spawn.call = agent.and_then(|agent| self.call_of(agent));
+        let change = Change::Spawn(spawn);
+        let plan = self.plan(&head, &change, self.started)?;
+        self.write(plan.edits, MADE)?;
+        Ok(Head {
+            agent: Some(id),
+            log,
+            leaf: None,
+            last: None,
+            prompt: None,
+            ..head
+        })
+    }
+
+    /// The id of the call that spawned an agent, which outlines hold only as a key.
+    fn call_of(&self, agent: &crate::store::Agent) -> Option<String> {
+        let call = agent.call?;
+        let mut found = None;
+        let _ = self.session.each_of(call.log, &[call.entry], |entry| {
+            if let Body::Message(message) = &entry.body {
+                found = message.blocks.iter().find_map(|block| match block {
+                    crate::model::Block::ToolUse { id, .. } if Key::of(id) == call.key => {
+                        Some(id.clone())
+                    }
+                    _ => None,
+                });
+            }
+            Ok(true)
+        });
+        found
+    }
+
+    /// Converts the lines of one volume.
+    fn log(
+        &mut self,
+        file: &FoundFile,
+        number: usize,
+        volume: usize,
+        log: usize,
+        pen: &mut Pen,
+        links: &Links<'_>,
+    ) -> Result<()> {
+        let root = &self.session.files.root;
+        let layout = root.layout;
+        let mut decoder = layout.decoder(&file.artifact);
+        let mut namer = layout.decoder(&file.artifact);
+        let mut sieve = file.share.as_ref().map(Sieve::new);
+        let mut refused = HashSet::new();
+        let partial = match self.part {
+            Part::Path(path) if log == 0 => Some(*path),
+            _ => None,
+        };
+        each_line(&file.path, |line| {
+            let record = line.record();
+            if let Some(sieve) = &mut sieve
+                && !sieve.takes(record.span.offset, || named(namer.as_mut(), &record))
+            {
+                return Ok(());
+            }
+            let spot = Spot {
+                file: number,
+                line: line.number,
+            };
+            let mut sink = Sink::default();
+            decoder.decode(&record, &mut sink);
+            let sound = sink.flaws.is_empty();
+            if let Some(path) = partial {
+                let on_path = |entry: &Entry| {
+                    let at = links.index(volume, entry);
+                    at.is_some_and(|at| path.contains(&at))
+                };
+                if !sink.found.iter().any(on_path) {
+                    return Ok(());
+                }
+            }
+            let mut lines = Vec::new();
+            for entry in sink.found {
+                lines.extend(self.entry(entry, volume, pen, links, &mut refused)?);
+            }
+            if lines.is_empty() && record.is_blank() {
+                self.counts.lost("blank line");
+            }
+            self.settle(lines, spot, &line, sound)
+        })
+    }
+
+    /// The lines that an entry becomes, with the files they go to. None if the target has no words
+    /// for it.
+    fn entry(
+        &mut self,
+        entry: Entry,
+        volume: usize,
+        pen: &mut Pen,
+        links: &Links<'_>,
+        refused: &mut HashSet<Key>,
+    ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let at = links.index(volume, &entry);
+        let key = entry.id.as_ref().map(EntryId::key);
+        let what = kind_of(&entry.body);
+        let chained = matches!(
+            entry.body,
+            Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
+        );
+        let aside = entry.agent.clone().filter(|_| entry.sidechain);
+        let aside = aside.filter(|_| pen.head.agent.is_none());
+        let fitting = |id: &EntryId| EntryId::new(&self.target.writer.fitting(id.as_str()));
+        let parent = at.and_then(|at| links.parent(at, refused));
+        let time = entry.time;
+        let now = time.or(pen.head.time).unwrap_or(self.started);
+        let before = pen.last.get(&aside).cloned();
+        let mut head = Head {
+            leaf: parent.as_ref().map(fitting),
+            last: before,
+            ..pen.head.clone()
+        };
+        let place = entry.place;
+        head.cwd = place.cwd.or(head.cwd);
+        head.git_branch = place.git_branch.or(head.git_branch);
+        head.version = place.version.or(head.version);
+        let log = self.stamped_volume(&head, now);
+        head.log = log;
+        let draft = Draft {
+            id: entry.id.as_ref().map(fitting),
+            time: Some(now),
+            sidechain: entry.sidechain && pen.head.agent.is_none(),
+            agent: aside.clone(),
+            ..Draft::new(entry.body)
+        };
+        let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
+            Ok(plan) => plan,
+            Err(Error::Refused(_)) => {
+                refused.extend(key.filter(|_| chained));
+                self.counts.lost(&what);
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        if chained && let Some(last) = plan.added.last() {
+            pen.last.insert(aside, last.clone());
+        }
+        if let Some(title) = plan.title {
+            self.title = Some(title);
+        }
+        pen.head.time = pen.head.time.max(time);
+        self.counts.said(&what);
+        let mut lines = Vec::new();
+        for edit in plan.edits {
+            match edit {
+                Edit::Append { path, lines: more } => {
+                    lines.extend(more.into_iter().map(|line| (path.clone(), line)));
+                }
+                other => self.write(vec![other], MADE)?,
+            }
+        }
+        Ok(lines)
+    }
+
+    fn stamped_volume(&mut self, head: &Head, now: Timestamp) -> Artifact {
+        let writer = self.target.writer;
+        self.stamped(now, |stamp| writer.volume(head, stamp))
+    }
+
+    /// Writes what became of one line of the source.
+    fn settle(
+        &mut self,
+        lines: Vec<(PathBuf, Vec<u8>)>,
+        spot: Spot,
+        line: &SourceLine<'_>,
+        sound: bool,
+    ) -> Result<()> {
+        let inline = !lines.is_empty() && line.bytes.len() <= LONGEST_INLINE && !line.oversize;
+        for (at, (path, mut text)) in lines.into_iter().enumerate() {
+            if self.target.origin {
+                let origin = match at {
+                    0 if inline => origin::line(spot, &line.bytes, line.end, sound),
+                    _ => origin::more(spot),
+                };
+                origin::attach(&mut text, &origin);
+            }
+            self.put(&path, text)?;
+        }
+        match &mut self.origin {
+            Some(beside) if !inline => {
+                line.pieces(|bytes, end| beside.line(&origin::line(spot, bytes, end, false)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Remarks that lie in logs of their own.
+    fn remarks(&mut self) -> Result<()> {
+        let session = self.session;
+        let number = session.files.logs().flat_map(FoundFile::volumes).count();
+        let mut pen = Pen {
+            head: self.head.clone(),
+            last: HashMap::new(),
+        };
+        let links = Links::of(&[]);
+        for (at, file) in session.files.notes().enumerate() {
+            self.log(file, number + at, 0, usize::MAX, &mut pen, &links)?;
+        }
+        Ok(())
+    }
+
+    /// A title that only a register tells.
+    fn titles(&mut self) -> Result<()> {
+        let told = self.session.told_title();
+        let Some(text) = told else { return Ok(()) };
+        let title = Body::Title {
+            text,
+            source: TitleSource::Custom,
+        };
+        let now = self.started;
+        let draft = Draft::new(title).at(now);
+        let head = self.head.clone();
+        match self.plan(&head, &Change::Append(vec![draft]), now) {
+            Ok(plan) => {
+                self.title = plan.title.or(self.title.take());
+                self.write(plan.edits, MADE)
+            }
+            Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn todos(&mut self) -> Result<()> {
+        if self
+            .session
+            .files
+            .beside
+            .iter()
+            .all(|file| !matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task))
+        {
+            return Ok(());
+        }
+        for (agent, list) in self.session.todos().unwrap_or_default() {
+            let mut head = self.head.clone();
+            if agent != self.session.files.id.as_str() {
+                head.agent = AgentId::new(&agent).ok();
+            }
+            match self.plan(&head, &Change::SetTodos(list), self.started) {
+                Ok(plan) => {
+                    self.counts.said("todos");
+                    self.write(plan.edits, MADE)?;
+                }
+                Err(Error::Refused(_)) => self.counts.lost("todos"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies beside the logs and has no words in the target.
+    fn documents(&mut self) -> Result<()> {
+        let session = self.session;
+        let first = session.files.logs().flat_map(FoundFile::volumes).count()
+            + session.files.notes().count();
+        let sources = self.sources();
+        for (number, file) in sources.into_iter().enumerate().skip(first) {
+            let kind = file.artifact.kind;
+            if !matches!(kind, ArtifactKind::Todos | ArtifactKind::Task) {
+                self.counts.lost(kind_name(kind));
+            }
+            if let Some(beside) = &mut self.origin {
+                carry(beside, &file.path, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes edits that stand for no line of the source.
+    fn write(&mut self, edits: Vec<Edit>, origin: &[u8]) -> Result<()> {
+        for edit in edits {
+            match edit {
+                Edit::Append { path, lines } => {
+                    for mut line in lines {
+                        if self.target.origin {
+                            origin::attach(&mut line, origin);
+                        }
+                        self.put(&path, line)?;
+                    }
+                }
+                Edit::Replace { path, bytes } => {
+                    let mut staged = self.target.stage.file(&path)?;
+                    staged.put(&bytes)?;
+                    self.out.insert(path, Out::File(staged));
+                }
+                Edit::SetMembers { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, path: &Path, line: Vec<u8>) -> Result<()> {
+        if line.len() >= jsonl::MAX_LINE {
+            return Err(Error::refused(format!(
+                "a record of {} MB is longer than the {} MB that readers take",
+                line.len() >> 20,
+                jsonl::MAX_LINE >> 20
+            )));
+        }
+        match self.out(path)? {
+            Out::File(staged) => staged.line(&line),
+            Out::Shared(lines) => {
+                lines.push(line);
+                Ok(())
+            }
+        }
+    }
+
+    fn out(&mut self, path: &Path) -> Result<&mut Out> {
+        let target = self.target;
+        if !self.out.contains_key(path) {
+            let Some(meaning) = target.root.layout.classify(path) else {
+                return Err(Error::refused(format!(
+                    "{} is no place for a file of the layout {}",
+                    path.display(),
+                    target.root.layout.name()
+                )));
+            };
+            let out = match meaning.kind {
+                ArtifactKind::SharedLog => Out::Shared(Vec::new()),
+                _ => Out::File(target.stage.file(path)?),
+            };
+            self.out.insert(path.to_owned(), out);
+        }
+        self.out
+            .get_mut(path)
+            .ok_or_else(|| Error::refused("a file was lost"))
+    }
+
+    /// Gives all files their names, the main log last: once it is there, the session is done.
+    fn finish(mut self) -> Result<Settled> {
+        let stage = self.target.stage;
+        if let Some(origin) = self.origin.take() {
+            stage.commit(origin)?;
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let main = out.remove(&self.main);
+        for (path, out) in out {
+            self.place(&path, out)?;
+        }
+        if let Some(out) = main {
+            let path = self.main.clone();
+            self.place(&path, out)?;
+        }
+        Ok(Settled {
+            id: Some(self.head.session.clone()),
+            head: Some(self.head),
+            title: self.title,
+            counts: self.counts,
+            ..Settled::default()
+        })
+    }
+
+    fn place(&self, path: &Path, out: Out) -> Result<()> {
+        match out {
+            Out::File(staged) => self.target.stage.commit(staged).map(drop),
+            Out::Shared(lines) => {
+                let whole = self.target.root.path.join(path);
+                // An earlier conversion that was cut off wrote the beginning of them.
+                let key = (whole.clone(), self.head.session.clone());
+                let there = self.target.there.get(&key).copied().unwrap_or_default();
+                let rest = lines.get(there..).unwrap_or_default();
+                crate::store::append_shared(self.target.root, path, rest)
+            }
+        }
+    }
+}
+
+/// Carries a whole file.
+pub(super) fn carry(beside: &mut Staged, path: &Path, number: usize) -> Result<()> {
+    use std::io::Read as _;
+    let failed = |error| Error::io("read", path, error);
+    let mut file = File::open(path).map_err(failed)?;
+    let mut bytes = vec![0; PIECE];
+    let mut line = 0;
+    loop {
+        let mut read = 0;
+        while read < PIECE {
+            let free = bytes.get_mut(read..).unwrap_or_default();
+            match file.read(free).map_err(failed)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        let spot = Spot { file: number, line };
+        let piece = bytes.get(..read).unwrap_or_default();
+        beside.line(&origin::line(spot, piece, End::None, false))?;
+        line += 1;
+    }
+}
+
+/// What the source knows of a file beside its content.
+pub(super) fn source_file(root: &Root, path: &Path) -> Result<SourceFile> {
+    use std::os::unix::fs::MetadataExt as _;
+    let within = path.strip_prefix(&root.path).unwrap_or(path);
+    let spelled = origin::spelled(within).ok_or_else(|| {
+        Error::refused(format!(
+            "{} is not UTF-8 and cannot be kept",
+            path.display()
+        ))
+    })?;
+    let metadata = std::fs::metadata(path).map_err(|error| Error::io("stat", path, error))?;
+    Ok(SourceFile {
+        path: spelled,
+        mode: metadata.mode() & 0o7777,
+        mtime: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
+    })
+}
+
+pub(super) fn encode(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}
+
+fn git_branch(session: &Session) -> Option<String> {
+    let mut facts = session.logs.iter().flat_map(|scan| &scan.outlines).rev();
+    facts.find_map(|outline| {
+        outline.facts.iter().find_map(|fact| match fact {
+            crate::model::Fact::GitBranch(text) => Some(text.to_string()),
+            _ => None,
+        })
+    })
+}
+
+/// How the entries of a log hang together.
+struct Links<'a> {
+    outlines: &'a [Outline],
+    by_key: HashMap<Key, usize>,
+}
+
+impl<'a> Links<'a> {
+    fn of(outlines: &'a [Outline]) -> Self {
+        let keys = outlines.iter().enumerate();
+        let by_key = keys.filter_map(|(at, outline)| Some((outline.key?, at)));
+        Links {
+            outlines,
+            by_key: by_key.collect(),
+        }
+    }
+
+    /// The outline of an entry.
+    fn index(&self, volume: usize, entry: &Entry) -> Option<usize> {
+        let wanted = (volume, entry.span.offset);
+        let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
+        let at = self.outlines.partition_point(|one| place(one) < wanted);
+        let found = self.outlines.get(at)?;
+        (place(found) == wanted).then_some(at)
+    }
+
+    /// What an entry hangs from in the target: the nearest above it that the target has words for.
+    fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+        let mut outline = self.outlines.get(at)?;
+        for _ in 0..self.outlines.len() {
+            let above = *self.by_key.get(&outline.link.key()?)?;
+            outline = self.outlines.get(above)?;
+            let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
+            let there = outline.key.is_some_and(|key| !refused.contains(&key));
+            if says && there {
+                return outline.id();
+            }
+        }
+        None
+    }
+}
+
+/// A line of the source.
+struct SourceLine<'a> {
+    /// Its bytes with a byte order mark, without what ends it; of an oversize line the beginning.
+    bytes: std::borrow::Cow<'a, [u8]>,
+    text: &'a [u8],
+    span: Span,
+    number: u64,
+    end: End,
+    oversize: bool,
+    file: &'a File,
+    path: &'a Path,
+}
+
+impl SourceLine<'_> {
+    fn record(&self) -> Record<'_> {
+        Record {
+            span: self.span,
+            bytes: self.text,
+            terminated: self.end != End::None,
+            oversize: self.oversize,
+        }
+    }
+
+    /// The line in pieces that fit into a record, each with what stood after it.
+    fn pieces(&self, mut put: impl FnMut(&[u8], End) -> Result<()>) -> Result<()> {
+        if !self.oversize && self.bytes.len() <= PIECE {
+            return put(&self.bytes, self.end);
+        }
+        let whole = self.span.len - self.end.bytes().len() as u64;
+        let mut at = 0;
+        while at < whole {
+            let len = (whole - at).min(PIECE as u64);
+            let piece = jsonl::read_span(self.file, self.span.offset + at, len)
+                .map_err(|error| Error::io("read", self.path, error))?;
+            at += len;
+            put(&piece, if at == whole { self.end } else { End::None })?;
+        }
+        Ok(())
+    }
+}
+
+fn each_line(path: &Path, mut visit: impl FnMut(SourceLine<'_>) -> Result<()>) -> Result<()> {
+    let failed = |error| Error::io("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let mut scanner = Scanner::new(&file);
+    while let Some(line) = scanner.next().map_err(failed)? {
+        let end = match line.ending {
+            Ending::Lf => End::Lf,
+            Ending::CrLf => End::CrLf,
+            Ending::None => End::None,
+        };
+        let marked = line.offset == 0
+            && !line.oversize
+            && line.len == (line.bytes.len() + end.bytes().len() + 3) as u64;
+        let bytes = match marked {
+            true => [b"\xef\xbb\xbf", line.bytes].concat().into(),
+            false => line.bytes.into(),
+        };
+        visit(SourceLine {
+            bytes,
+            text: line.bytes,
+            span: Span {
+                offset: line.offset,
+                len: line.len,
+                line: line.number,
+            },
+            number: line.number - 1,
+            end,
+            oversize: line.oversize,
+            file: &file,
+            path,
+        })?;
+    }
+    Ok(())
+}
+
+/// What an entry is, in a word or two.
+fn kind_of(body: &Body) -> String {
+    match body {
+        Body::Message(_) => "message",
+        Body::Summary { .. } => "summary",
+        Body::Compaction { .. } => "compaction",
+        Body::System { .. } => "system",
+        Body::Attachment { .. } => "attachment",
+        Body::Title { .. } => "title",
+        Body::Tag { .. } => "tag",
+        Body::Note { .. } => "note",
+        Body::Resume { .. } => "resume point",
+        Body::Todos(_) => "todos",
+        Body::Files(_) => "file versions",
+        Body::Typed { .. } => "typed",
+        Body::Settings { .. } => "settings",
+        Body::Agent { .. } => "sub-agent",
+        Body::Register(_) => "register",
+        Body::Opaque { flaw: Some(_), .. } => "damaged line",
+        Body::Opaque { kind: None, .. } => "untyped",
+        Body::Opaque {
+            kind: Some(kind), ..
+        } => return kind.chars().take(40).collect(),
+    }
+    .to_owned()
+}
+
+/// What a file is, in a word or two.
+pub(super) fn kind_name(kind: ArtifactKind) -> &'static str {
+    match kind {
+        ArtifactKind::AgentMeta => "sub-agent's description",
+        ArtifactKind::FileVersion => "saved file",
+        ArtifactKind::ToolResult => "long output",
+        ArtifactKind::TitleFile => "title file",
+        ArtifactKind::Origin => "origins",
+        _ => "other file",
+    }
+}

@@ -1,0 +1,637 @@
+//! Converting sessions from one layout to another, and back without loss.
+//!
+//! Every entry becomes what the target's layout says in its own words, through the same writer that
+//! appends. What the target cannot say goes along as its origin, from which the source can be
+//! restored byte for byte; see [`origin`]. A session becomes whole files that get their names last of
+//! all, the main log after everything else, so a conversion that is cut off can simply be run again.
+
+mod forward;
+mod origin;
+mod restore;
+mod stage;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use jiff::tz::TimeZone;
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::layout::{Head, Writer};
+use crate::model::{Artifact, ArtifactKind, Draft, SessionId};
+use crate::store::{
+    FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, Store, WriteOptions, enrol_all,
+};
+
+use forward::{Part, Target};
+use origin::Header;
+use restore::SharedLines;
+use stage::Stage;
+
+/// What is to be converted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Selection {
+    /// Everything that lies in a root, also what belongs to no session.
+    Root(Root),
+    /// Some sessions, each with everything that belongs to it.
+    Sessions(Vec<SessionFiles>),
+    /// One path through a session's main log.
+    Conversation {
+        /// The session.
+        files: Box<SessionFiles>,
+        /// Its entries, by the indexes of their outlines.
+        path: Vec<usize>,
+    },
+}
+
+/// How it is converted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Keep what the target cannot say, so that the source can be restored.
+    pub origin: bool,
+    /// The zone whose days count where logs are named after days.
+    pub zone: TimeZone,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            origin: true,
+            zone: TimeZone::system(),
+        }
+    }
+}
+
+/// What a conversion comes to, before anything is done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The sessions.
+    pub sessions: Vec<SessionFiles>,
+    /// Those of them that came from the target's layout, and go back to what they were.
+    pub restores: usize,
+    /// The bytes of all files.
+    pub bytes: u64,
+    /// Files that belong to no session.
+    pub others: Vec<PathBuf>,
+    /// What cannot go along, and why.
+    pub left: Vec<String>,
+    source: Option<Root>,
+    into: Root,
+    path: Option<HashSet<usize>>,
+    dirs: Vec<String>,
+}
+
+/// What a conversion has done.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Sessions that were converted or restored.
+    pub sessions: usize,
+    /// Sessions that were there already, from an earlier conversion.
+    pub already: usize,
+    /// Files that were restored.
+    pub restored: usize,
+    /// What the target says, by kind.
+    pub said: BTreeMap<String, u64>,
+    /// What the target has no words for, by kind: kept as origins, or left out without them.
+    pub unsaid: BTreeMap<String, u64>,
+    /// Files that were not restored because others of that name are there.
+    pub there: Vec<PathBuf>,
+    /// Sessions that could not be converted, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// What became of one session.
+#[derive(Default)]
+struct Settled {
+    id: Option<SessionId>,
+    already: bool,
+    restored: bool,
+    files: usize,
+    there: Vec<PathBuf>,
+    head: Option<Head>,
+    title: Option<String>,
+    counts: Counts,
+    /// Entries that were written after the conversion that is being undone.
+    fresh: Vec<Draft>,
+}
+
+/// How many entries of each kind.
+#[derive(Default)]
+struct Counts {
+    said: BTreeMap<String, u64>,
+    unsaid: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    fn said(&mut self, kind: &str) {
+        count(&mut self.said, kind);
+    }
+
+    fn lost(&mut self, kind: &str) {
+        count(&mut self.unsaid, kind);
+    }
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
+    match counts.get_mut(kind) {
+        Some(known) => *known += 1,
+        None => {
+            counts.insert(kind.to_owned(), 1);
+        }
+    }
+}
+
+/// Looks at what is to be converted and at where it is to go. Changes nothing.
+pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
+    let writer = into.layout.writer();
+    if writer.is_none() {
+        return Err(Error::refused(format!(
+            "annals reads the layout {} but does not write it",
+            into.layout.name()
+        )));
+    }
+    let mut plan = Plan {
+        sessions: Vec::new(),
+        restores: 0,
+        bytes: 0,
+        others: Vec::new(),
+        left: Vec::new(),
+        source: None,
+        into,
+        path: None,
+        dirs: Vec::new(),
+    };
+    match selection {
+        Selection::Root(root) => {
+            let inventory = Inventory::of(std::slice::from_ref(&root));
+            if let Some(trouble) = inventory.troubles.into_iter().next() {
+                return Err(trouble);
+            }
+            plan.sessions = inventory.sessions;
+            plan.source = Some(root);
+        }
+        Selection::Sessions(sessions) => plan.sessions = sessions,
+        Selection::Conversation { files, path } => {
+            plan.sessions = vec![*files];
+            plan.path = Some(path.into_iter().collect());
+        }
+    }
+    plan.check()?;
+    plan.survey()?;
+    Ok(plan)
+}
+
+impl Plan {
+    /// The target.
+    pub fn into(&self) -> &Root {
+        &self.into
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &Root> {
+        let roots = self.sessions.iter().map(|files| &files.root);
+        self.source.iter().chain(roots)
+    }
+
+    fn check(&self) -> Result<()> {
+        let into = real(&self.into.path);
+        for root in self.sources() {
+            if root.layout.name() == self.into.layout.name() {
+                return Err(Error::refused(format!(
+                    "{} is of the layout {} already; copy its files instead",
+                    root.path.display(),
+                    root.layout.name()
+                )));
+            }
+            let from = real(&root.path);
+            if into.starts_with(&from) || from.starts_with(&into) {
+                return Err(Error::refused(format!(
+                    "{} and {} lie within each other; name a target elsewhere",
+                    self.into.path.display(),
+                    root.path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all files, and at what lies in the target.
+    fn survey(&mut self) -> Result<()> {
+        let mut known: HashSet<PathBuf> = HashSet::new();
+        for files in &self.sessions {
+            for file in files.files().flat_map(FoundFile::volumes) {
+                if known.insert(file.path.clone()) {
+                    self.bytes += file.id.len;
+                }
+            }
+        }
+        let sessions = &self.sessions;
+        let comes_back = |files: &&SessionFiles| {
+            let mut beside = files.beside.iter();
+            let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
+            let header = origin.and_then(|file| restore::read_header(&file.path).ok());
+            header.is_some_and(|header| header.layout == self.into.layout.name())
+        };
+        self.restores = sessions.iter().filter(comes_back).count();
+        if let Some(root) = self.source.clone() {
+            self.walk(&root, &known)?;
+        }
+        self.check_target()
+    }
+
+    /// Finds the files of a root that belong to no session.
+    fn walk(&mut self, root: &Root, known: &HashSet<PathBuf>) -> Result<()> {
+        let mut pending = vec![root.path.clone()];
+        while let Some(dir) = pending.pop() {
+            let failed = |error| Error::io("read", &dir, error);
+            let mut empty = true;
+            for entry in std::fs::read_dir(&dir).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                empty = false;
+                let path = entry.path();
+                let kind = entry.file_type().map_err(failed)?;
+                let within = path.strip_prefix(&root.path).unwrap_or(&path);
+                if kind.is_dir() {
+                    pending.push(path);
+                } else if !kind.is_file() {
+                    let text = format!("{}: no regular file", within.display());
+                    self.left.push(text);
+                } else if within.to_str().is_none() {
+                    let text = format!("{}: its name is not UTF-8", within.display());
+                    self.left.push(text);
+                } else if within == Path::new(".credentials.json") {
+                    let text = format!("{}: secrets stay where they are", within.display());
+                    self.left.push(text);
+                } else if !known.contains(&path) {
+                    self.bytes += entry.metadata().map_err(failed)?.len();
+                    self.others.push(path);
+                }
+            }
+            let within = dir.strip_prefix(&root.path).unwrap_or(&dir);
+            if empty && let Some(text) = within.to_str().filter(|text| !text.is_empty()) {
+                self.dirs.push(text.to_owned());
+            }
+        }
+        self.others.sort();
+        self.left.sort();
+        self.dirs.sort();
+        Ok(())
+    }
+
+    /// A target may hold what an earlier run of the same conversion put there, and nothing else.
+    fn check_target(&self) -> Result<()> {
+        let into = &self.into.path;
+        let names = match std::fs::read_dir(into) {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("read", into, error)),
+        };
+        if names.count() == 0 {
+            return Ok(());
+        }
+        let inventory = Inventory::of(std::slice::from_ref(&self.into));
+        let mut ours: HashSet<String> = HashSet::new();
+        let writer = self.into.layout.writer();
+        for files in &self.sessions {
+            ours.insert(files.id.to_string());
+            ours.extend(writer.map(|writer| writer.fitting(files.id.as_str())));
+            let mut beside = files.beside.iter();
+            let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
+            let header = origin.and_then(|file| restore::read_header(&file.path).ok());
+            ours.extend(header.and_then(|header| header.session));
+        }
+        let is_ours = |files: &&SessionFiles| {
+            let id = files.id.as_str();
+            ours.contains(id) || ours.iter().any(|ours| id.ends_with(&format!("-{ours}")))
+        };
+        match inventory.sessions.iter().find(|files| !is_ours(files)) {
+            None => Ok(()),
+            Some(files) => Err(Error::refused(format!(
+                "{} is not empty: it holds session {}, which is not part of this conversion; name an empty directory",
+                into.display(),
+                files.id
+            ))),
+        }
+    }
+}
+
+/// Converts; `progress` hears of bytes done and bytes in all.
+pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report> {
+    let root = &plan.into;
+    let Some(writer) = root.layout.writer() else {
+        return Err(Error::refused("the target cannot be written"));
+    };
+    let stage = Stage::open(&root.path)?;
+    let there = shared_there(root);
+    let target = Target {
+        root,
+        writer,
+        zone: &options.zone,
+        stage: &stage,
+        origin: options.origin,
+        there: &there,
+    };
+    let mut report = Report::default();
+    let mut shared = SharedLines::new();
+    let done = AtomicU64::new(0);
+    let step = |bytes: u64| {
+        let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        progress(so_far, plan.bytes);
+    };
+    let mut forward: Vec<&SessionFiles> = Vec::new();
+    let mut back: Vec<(&SessionFiles, Header)> = Vec::new();
+    for files in &plan.sessions {
+        match restore::header_of(&target, files)? {
+            Some(header) => back.push((files, header)),
+            None => forward.push(files),
+        }
+    }
+    let homes = Homes::of(&plan.sessions);
+    // Largest first, so that no thread is left alone with a giant at the end.
+    forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
+    let convert = |files: &&SessionFiles| {
+        let settled = (|| {
+            let mut session = Session::read((*files).clone())?;
+            homes.complete(&mut session);
+            let part = match &plan.path {
+                Some(path) => Part::Path(path),
+                None => Part::Whole,
+            };
+            forward::session(&target, &session, &part)
+        })();
+        step(files.bytes());
+        (files.id.to_string(), settled)
+    };
+    // Sessions that share a log must come in the same order in each run.
+    let shares = writer_shares(writer, &target);
+    let settled: Vec<(String, Result<Settled>)> = match shares {
+        true => {
+            forward.sort_by(|a, b| a.id.cmp(&b.id));
+            forward.iter().map(convert).collect()
+        }
+        false => forward.par_iter().with_max_len(1).map(convert).collect(),
+    };
+    let mut rows = Rows::new();
+    for (id, settled) in settled {
+        take(&mut report, &mut rows, writer, id, settled);
+    }
+    let restored: Vec<(String, Result<(Settled, SharedLines)>)> = back
+        .par_iter()
+        .with_max_len(1)
+        .map(|(files, header)| {
+            let mut shared = SharedLines::new();
+            let settled = restore::session(&target, files, header, &mut shared);
+            step(files.bytes());
+            (
+                files.id.to_string(),
+                settled.map(|settled| (settled, shared)),
+            )
+        })
+        .collect();
+    let mut fresh = Vec::new();
+    for (id, outcome) in restored {
+        let settled = outcome.map(|(mut settled, lines)| {
+            for (path, lines) in lines {
+                shared.entry(path).or_default().extend(lines);
+            }
+            let drafts = std::mem::take(&mut settled.fresh);
+            fresh.extend(settled.id.clone().map(|id| (id, drafts)));
+            settled
+        });
+        take(&mut report, &mut rows, writer, id, settled);
+    }
+    if let Some(source) = &plan.source {
+        let settled = others(&target, plan, source, &mut shared)?;
+        report.restored += settled.files;
+        report.there.extend(settled.there);
+        add(&mut report.unsaid, settled.counts.unsaid);
+    }
+    for (path, lines) in shared {
+        let mut out = stage.file(&path)?;
+        for bytes in lines.values() {
+            out.put(bytes)?;
+        }
+        match stage.commit(out)? {
+            true => report.restored += 1,
+            false => report.there.push(root.path.join(path)),
+        }
+    }
+    stage.close()?;
+    enrol_all(root, writer, rows.into_values())?;
+    resume(root, fresh, &mut report)?;
+    Ok(report)
+}
+
+type Rows = BTreeMap<PathBuf, (Head, Option<String>)>;
+
+fn take(
+    report: &mut Report,
+    rows: &mut Rows,
+    writer: &dyn Writer,
+    id: String,
+    settled: Result<Settled>,
+) {
+    let settled = match settled {
+        Ok(settled) => settled,
+        Err(error) => {
+            report.failed.push((id, error.to_string()));
+            return;
+        }
+    };
+    if settled.already {
+        report.already += 1;
+    } else {
+        report.sessions += 1;
+    }
+    report.restored += settled.files;
+    report.there.extend(settled.there);
+    add(&mut report.said, settled.counts.said);
+    add(&mut report.unsaid, settled.counts.unsaid);
+    if let Some(head) = settled
+        .head
+        .filter(|head| writer.register(&head.log).is_some())
+    {
+        rows.insert(PathBuf::from(head.session.as_str()), (head, settled.title));
+    }
+}
+
+fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (kind, number) in more {
+        *sum.entry(kind).or_insert(0) += number;
+    }
+}
+
+/// What belongs to no session: kept as origins, or restored from them.
+fn others(
+    target: &Target<'_>,
+    plan: &Plan,
+    source: &Root,
+    shared: &mut SharedLines,
+) -> Result<Settled> {
+    let own = source.path.join(crate::layout::ORIGIN);
+    if own.is_file() {
+        let header = restore::read_header(&own)?;
+        if header.layout == target.root.layout.name() {
+            return restore::root(target, &own, &header, shared);
+        }
+    }
+    let mut settled = Settled::default();
+    for path in &plan.others {
+        let within = path.strip_prefix(&source.path).unwrap_or(path);
+        let kind = source.layout.classify(within).map(|artifact| artifact.kind);
+        let name = kind.map_or("other file", forward::kind_name);
+        settled.counts.lost(name);
+    }
+    if !target.origin || (plan.others.is_empty() && plan.dirs.is_empty()) {
+        return Ok(settled);
+    }
+    let listed = plan.others.iter();
+    let listed = listed.map(|path| forward::source_file(source, path));
+    let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
+    header.dirs.clone_from(&plan.dirs);
+    let place = target
+        .root
+        .layout
+        .place(&Artifact::of(ArtifactKind::Origin));
+    let mut out = target.stage.file(&place)?;
+    out.line(&forward::encode(&header)?)?;
+    for (number, path) in plan.others.iter().enumerate() {
+        forward::carry(&mut out, path, number)?;
+    }
+    target.stage.commit(out)?;
+    Ok(settled)
+}
+
+/// Adds what was written after the conversion that was undone.
+fn resume(root: &Root, fresh: Vec<(SessionId, Vec<Draft>)>, report: &mut Report) -> Result<()> {
+    let fresh: Vec<_> = fresh
+        .into_iter()
+        .filter(|(_, drafts)| !drafts.is_empty())
+        .collect();
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    let store = Store::new(vec![root.clone()]);
+    let inventory = store.inventory();
+    for (id, drafts) in fresh {
+        let files = inventory.sessions.iter().find(|files| files.id == id);
+        let written = files
+            .ok_or_else(|| Error::NotFound {
+                what: "session",
+                id: id.to_string(),
+            })
+            .and_then(|files| {
+                let options = WriteOptions {
+                    live: true,
+                    ..WriteOptions::default()
+                };
+                let writer = store.write(files, options)?;
+                for draft in drafts {
+                    // A second run finds it there.
+                    if let Err(error) = writer.append_all(vec![draft])
+                        && !matches!(error, Error::Refused(_))
+                    {
+                        return Err(error);
+                    }
+                }
+                writer.close()
+            });
+        if let Err(error) = written {
+            report.failed.push((id.to_string(), error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// How many records of each session lie in the shared logs of a target.
+fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
+    let inventory = Inventory::of(std::slice::from_ref(root));
+    let mut there = HashMap::new();
+    for files in &inventory.sessions {
+        for log in files.logs() {
+            for volume in log.volumes().filter(|volume| volume.share.is_some()) {
+                let scan = crate::store::LogScan::read(
+                    root,
+                    &FoundFile {
+                        earlier: Vec::new(),
+                        ..volume.clone()
+                    },
+                );
+                let valid = scan.map_or(0, |scan| scan.valid);
+                *there
+                    .entry((volume.path.clone(), files.id.clone()))
+                    .or_insert(0) += usize::try_from(valid).unwrap_or(usize::MAX);
+            }
+        }
+    }
+    there
+}
+
+/// Whether the target's layout puts several sessions into one log.
+fn writer_shares(writer: &dyn Writer, target: &Target<'_>) -> bool {
+    let mut fresh = String::new;
+    let mut stamp = crate::layout::Stamp {
+        now: jiff::Timestamp::UNIX_EPOCH,
+        zone: target.zone.clone(),
+        fresh: &mut fresh,
+    };
+    let id = SessionId::new(&writer.fitting("probe"));
+    let new = id.map(|id| crate::layout::NewSession::new(id, "/"));
+    let artifact = new.and_then(|new| writer.session(&new, &mut stamp));
+    artifact.is_ok_and(|artifact| artifact.kind == ArtifactKind::SharedLog)
+}
+
+/// What sessions take from others of their folder: their directories.
+struct Homes<'a> {
+    folders: HashMap<Place, Vec<&'a SessionFiles>>,
+    known: Mutex<HashMap<Place, Option<String>>>,
+}
+
+type Place = (PathBuf, Option<String>);
+
+fn place(files: &SessionFiles) -> Place {
+    (files.root.path.clone(), files.folder().map(str::to_owned))
+}
+
+impl<'a> Homes<'a> {
+    fn of(sessions: &'a [SessionFiles]) -> Self {
+        let mut folders: HashMap<Place, Vec<&SessionFiles>> = HashMap::new();
+        for files in sessions {
+            folders.entry(place(files)).or_default().push(files);
+        }
+        Homes {
+            folders,
+            known: Mutex::default(),
+        }
+    }
+
+    fn complete(&self, session: &mut Session) {
+        if !session.directories().is_empty() {
+            return;
+        }
+        let place = place(&session.files);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let home = known.entry(place.clone()).or_insert_with(|| {
+            let folder = self.folders.get(&place).into_iter().flatten().copied();
+            Neighbours::of(folder).home(&session.files)
+        });
+        session.neighbourhood.clone_from(home);
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // The nearest directory above that exists tells where it really is.
+    for above in absolute.ancestors() {
+        if let Ok(real) = std::fs::canonicalize(above) {
+            let rest = absolute.strip_prefix(above).unwrap_or(Path::new(""));
+            return real.join(rest);
+        }
+    }
+    absolute
+}

@@ -1,0 +1,256 @@
+//! Back to where a session came from: its origins give the source again, byte for byte.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{MAX_LINE, Scanner};
+use crate::layout::{Record, Sink};
+use crate::model::{ArtifactKind, Body, Draft, EntryId, Span};
+use crate::store::{FoundFile, SessionFiles};
+
+use super::Settled;
+use super::forward::Target;
+use super::origin::{self, Found, Header, Spot};
+use super::stage::Staged;
+
+/// Lines of shared logs, by path and number: they come from several sessions.
+pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
+
+/// The origins of a session, if it was converted from the target's layout.
+pub(super) fn header_of(target: &Target<'_>, files: &SessionFiles) -> Result<Option<Header>> {
+    let mut beside = files.beside.iter();
+    let found = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
+    let Some(file) = found else { return Ok(None) };
+    let header = read_header(&file.path)?;
+    Ok((header.layout == target.root.layout.name()).then_some(header))
+}
+
+pub(super) fn read_header(path: &Path) -> Result<Header> {
+    let failed = |error| Error::io("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(file.take(MAX_LINE as u64));
+    reader.read_until(b'\n', &mut line).map_err(failed)?;
+    Header::parse(&line, path)
+}
+
+/// Restores a session.
+pub(super) fn session(
+    target: &Target<'_>,
+    files: &SessionFiles,
+    header: &Header,
+    shared: &mut SharedLines,
+) -> Result<Settled> {
+    let mut streams = Vec::new();
+    let mut fresh = Vec::new();
+    let beside = files.beside.iter();
+    for file in beside.filter(|file| file.artifact.kind == ArtifactKind::Origin) {
+        streams.push(Stream::open(&file.path, true)?);
+    }
+    let logs = files
+        .logs()
+        .flat_map(FoundFile::volumes)
+        .chain(files.notes());
+    for file in logs {
+        streams.push(Stream::open(&file.path, false)?);
+        fresh.extend(new_drafts(target, files, file)?);
+    }
+    let mut settled = write(target, header, &mut streams, shared)?;
+    settled.fresh = fresh;
+    settled.id = header
+        .session
+        .as_deref()
+        .and_then(|id| crate::model::SessionId::new(id).ok());
+    settled.restored = true;
+    Ok(settled)
+}
+
+/// Restores what a root's own file of origins holds.
+pub(super) fn root(
+    target: &Target<'_>,
+    path: &Path,
+    header: &Header,
+    shared: &mut SharedLines,
+) -> Result<Settled> {
+    let mut streams = vec![Stream::open(path, true)?];
+    let settled = write(target, header, &mut streams, shared)?;
+    for dir in header.dirs.iter().filter_map(|dir| origin::within(dir)) {
+        crate::jsonl::ensure_dir(&target.root.path.join(dir))?;
+    }
+    Ok(settled)
+}
+
+fn write(
+    target: &Target<'_>,
+    header: &Header,
+    streams: &mut [Stream],
+    shared: &mut SharedLines,
+) -> Result<Settled> {
+    let mut settled = Settled::default();
+    for (number, source) in header.files.iter().enumerate() {
+        let Some(within) = origin::within(&source.path) else {
+            return Err(Error::refused(format!(
+                "`{}` leads out of its root, so it is not restored",
+                source.path
+            )));
+        };
+        let meaning = target.root.layout.classify(&within);
+        let is_shared = meaning.is_some_and(|meaning| meaning.kind == ArtifactKind::SharedLog);
+        if is_shared {
+            let lines = shared.entry(within).or_default();
+            let mut piece = 0;
+            each_of(number, streams, |spot, bytes| {
+                piece += 1;
+                lines.insert((spot.line, piece), bytes);
+                Ok(())
+            })?;
+            continue;
+        }
+        let mut out: Option<Staged> = None;
+        each_of(number, streams, |_, bytes| {
+            if out.is_none() {
+                out = Some(target.stage.file(&within)?);
+            }
+            match &mut out {
+                Some(out) => out.put(&bytes),
+                None => Ok(()),
+            }
+        })?;
+        // A file in which nothing stood.
+        let mut out = match out {
+            Some(out) => out,
+            None if header.partial => continue,
+            None => target.stage.file(&within)?,
+        };
+        out.like(source.mode, source.mtime);
+        if target.stage.commit(out)? {
+            settled.files += 1;
+        } else {
+            settled.there.push(target.root.path.join(&within));
+        }
+    }
+    Ok(settled)
+}
+
+/// Hands over the lines of one file in their order.
+fn each_of(
+    number: usize,
+    streams: &mut [Stream],
+    mut put: impl FnMut(Spot, Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let mut first: Option<&mut Stream> = None;
+        for stream in streams.iter_mut() {
+            let Some(spot) = stream.spot().filter(|spot| spot.file == number) else {
+                continue;
+            };
+            let earlier = first
+                .as_ref()
+                .and_then(|first| first.spot())
+                .is_none_or(|known| spot < known);
+            if earlier {
+                first = Some(stream);
+            }
+        }
+        let Some(stream) = first else {
+            return Ok(());
+        };
+        if let Some((spot, bytes)) = stream.next.take() {
+            put(spot, bytes)?;
+        }
+        stream.advance()?;
+    }
+}
+
+/// The origins in one file, in the order of their spots.
+struct Stream {
+    path: PathBuf,
+    lines: Scanner<File>,
+    /// It is a file of origins, not a log whose records have them.
+    bare: bool,
+    next: Option<(Spot, Vec<u8>)>,
+}
+
+impl Stream {
+    fn open(path: &Path, bare: bool) -> Result<Self> {
+        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+        let mut stream = Stream {
+            path: path.to_owned(),
+            lines: Scanner::new(file),
+            bare,
+            next: None,
+        };
+        stream.advance()?;
+        Ok(stream)
+    }
+
+    fn spot(&self) -> Option<Spot> {
+        self.next.as_ref().map(|(spot, _)| *spot)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let failed = |error| Error::io("read", &self.path, error);
+        self.next = None;
+        while let Some(line) = self.lines.next().map_err(failed)? {
+            let found = match self.bare {
+                true => std::str::from_utf8(line.bytes)
+                    .ok()
+                    .and_then(origin::of_line),
+                false => match origin::of_record(line.bytes) {
+                    Found::Line(spot, bytes) => Some((spot, bytes)),
+                    Found::New | Found::Made => None,
+                },
+            };
+            if found.is_some() {
+                self.next = found;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was written to a log after its conversion.
+fn new_drafts(target: &Target<'_>, files: &SessionFiles, file: &FoundFile) -> Result<Vec<Draft>> {
+    let failed = |error| Error::io("read", &file.path, error);
+    let handle = File::open(&file.path).map_err(failed)?;
+    let mut lines = Scanner::new(handle);
+    let mut decoder = files.root.layout.decoder(&file.artifact);
+    let mut drafts = Vec::new();
+    while let Some(line) = lines.next().map_err(failed)? {
+        if line.oversize || origin::of_record(line.bytes) != Found::New {
+            continue;
+        }
+        let record = Record {
+            span: Span {
+                offset: line.offset,
+                len: line.len,
+                line: line.number,
+            },
+            bytes: line.bytes,
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        decoder.decode(&record, &mut sink);
+        for entry in sink.found {
+            let says = matches!(
+                entry.body,
+                Body::Message(_) | Body::Note { .. } | Body::Title { .. } | Body::Tag { .. }
+            );
+            if !says || file.artifact.is_agent_log() {
+                continue;
+            }
+            let id = entry.id.as_ref().map(EntryId::as_str);
+            drafts.push(Draft {
+                id: id.map(|id| EntryId::new(&target.writer.fitting(id))),
+                time: entry.time,
+                ..Draft::new(entry.body)
+            });
+        }
+    }
+    Ok(drafts)
+}
