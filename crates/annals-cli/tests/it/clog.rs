@@ -41,7 +41,7 @@ fn a_conversation_is_begun_written_to_and_forked() {
         "{}",
         chat()
     );
-    stage.with_stdin(&["append", &session, "hello"], "").fine();
+    stage.annals(&["append", &session, "-m", "hello"]).fine();
     stage.annals(&["title", &session, "Renamed"]).fine();
     stage.annals(&["note", &session, "remember"]).fine();
     stage.annals(&["tag", &session, "urgent"]).fine();

@@ -22,6 +22,7 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
+pub(crate) use content::opening;
 pub use record::Record;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,

@@ -319,6 +319,8 @@ pub struct Plan {
     pub leaf: Option<EntryId>,
     /// A title for the session, where it is the register that keeps titles.
     pub title: Option<String>,
+    /// What the log says from now on that the writer will need again: see [`Head::words`].
+    pub words: BTreeMap<String, String>,
 }
 
 /// The time and the source of ids, given from outside so that plans can be repeated in tests.

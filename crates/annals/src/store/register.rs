@@ -187,33 +187,30 @@ pub(super) fn list_new(
     enrol(root, writer, &register, &[row]).map(drop)
 }
 
-/// Lists many logs that were made whole, each register once.
+/// Lists many logs, each register once. With `whole`, a register that is not there lists only them.
 pub(crate) fn enrol_all(
     root: &Root,
     writer: &dyn Writer,
-    made: impl Iterator<Item = (Head, Option<String>)>,
+    rows: Vec<Row>,
+    whole: bool,
 ) -> Result<()> {
-    let mut rows: HashMap<Artifact, Vec<Row>> = HashMap::new();
-    let mut titles: HashMap<Artifact, (Option<String>, Head)> = HashMap::new();
-    for (head, title) in made {
-        let Some(register) = writer.register(&head.log) else {
-            continue;
-        };
-        rows.entry(register).or_default();
-        titles.insert(head.log.clone(), (title, head));
+    let mut registers: HashMap<Artifact, Vec<Row>> = HashMap::new();
+    for row in rows {
+        if let Some(register) = row.log.as_ref().and_then(|log| writer.register(log)) {
+            registers.entry(register).or_default().push(row);
+        }
     }
-    let inventory = Inventory::of(std::slice::from_ref(root));
-    for (register, rows) in &mut rows {
-        *rows = listed(root, writer, &inventory, register)?;
-        for row in rows.iter_mut() {
-            let known = row.log.as_ref().and_then(|log| titles.remove(log));
-            if let Some((title, head)) = known {
-                row.title = title;
-                row.cwd = head.cwd;
-                row.git_branch = head.git_branch;
+    for (register, rows) in registers {
+        let path = root.locate(&register)?;
+        if whole && read(&path)?.is_none() {
+            writer::make_parent(root, &path)?;
+            if let Enrolled::Changed { bytes, .. } = writer.enrol(&register, None, &rows, true)?
+                && put(&path, None, &bytes, false)?
+            {
+                continue;
             }
         }
-        enrol(root, writer, register, rows)?;
+        enrol(root, writer, &register, &rows)?;
     }
     Ok(())
 }

@@ -207,9 +207,6 @@ impl Tail {
         for entry in decode(root, &self.head.log, lines.iter().zip(places), None) {
             self.observe(&entry);
         }
-        if end == 0 {
-            self.learn_first(root, lines);
-        }
         if let Some(sieve) = self.sieve.as_mut().filter(|_| !lines.is_empty()) {
             sieve.is_mine();
         }
@@ -225,26 +222,6 @@ impl Tail {
         }
         let written: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
         self.end = end + u64::from(sealed) + written;
-    }
-
-    /// Takes in what the first line of a log says that the layout's writer will need again.
-    fn learn_first(&mut self, root: &Root, lines: &[Vec<u8>]) {
-        let Some(line) = lines.first() else { return };
-        let record = Record {
-            span: Span {
-                offset: 0,
-                len: line.len() as u64 + 1,
-                line: 1,
-            },
-            bytes: line,
-            terminated: true,
-            oversize: false,
-        };
-        let mut sink = Sink::default();
-        let mut decoder = root.layout.decoder(&self.head.log);
-        decoder.outline(&record, &mut sink);
-        let found = sink.found.iter();
-        found.for_each(|outline| self.head.learn(outline));
     }
 
     /// After a failed write nothing about the end is certain.

@@ -400,6 +400,7 @@ impl SessionWriter {
                     title = plan.title;
                     before = Some((tail.head.log.clone(), tail.head.last.clone()));
                     tail.advance(&self.root, end, &lines, plan.leaf);
+                    tail.head.words.extend(plan.words);
                     written.clone_from(&lines);
                     Ok(lines)
                 })

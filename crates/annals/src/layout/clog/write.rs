@@ -4,6 +4,8 @@
 //! conversation: texts, reasoning, and tool calls with their results as thoughts. What those words
 //! cannot say stands in `annals`; blocks only where the words would not give them back.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -253,19 +255,36 @@ impl<'a, 'b> Pen<'a, 'b> {
         let notes = self.header("notes", "", false)?;
         self.lines.push(chat);
         self.remarks.push(notes);
+        self.plan.words = self.words();
         Ok(())
+    }
+
+    /// What a header says, to be said again by the lines after it.
+    fn words(&self) -> BTreeMap<String, String> {
+        let words = [
+            ("conversationId", self.conversation.clone()),
+            ("threadId", self.thread.clone()),
+            ("channel", self.channel().to_owned()),
+            ("createdAt", self.began().to_string()),
+        ];
+        words.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn now(&self) -> Timestamp {
+        let now = self.stamp.now;
+        self.time.map_or(now, |time| time.max(now))
+    }
+
+    /// When the conversation began, in milliseconds.
+    fn began(&self) -> i64 {
+        let began = self.head.words.get("createdAt");
+        let began = began.and_then(|time| time.parse().ok());
+        began.unwrap_or(self.now().as_millisecond())
     }
 
     /// A header. The first of a log says where its agent is at work as well.
     fn header(&self, file: &str, title: &str, first: bool) -> Result<Vec<u8>> {
         let head = self.head;
-        let now = self
-            .time
-            .map_or(self.stamp.now, |time| time.max(self.stamp.now));
-        let began = head
-            .words
-            .get("createdAt")
-            .and_then(|time| time.parse().ok());
         let place = |text: &'a Option<String>| text.as_deref().filter(|_| first);
         encode(&Header {
             kind: HEADER,
@@ -275,8 +294,8 @@ impl<'a, 'b> Pen<'a, 'b> {
             thread: &self.thread,
             channel: self.channel(),
             title,
-            created: began.unwrap_or(now.as_millisecond()),
-            updated: now.as_millisecond(),
+            created: self.began(),
+            updated: self.now().as_millisecond(),
             annals: Words {
                 program: Some(PROGRAM),
                 cwd: place(&head.cwd),
@@ -296,6 +315,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         if !self.has_header() && self.last.is_none() && self.lines.is_empty() {
             let header = self.header("chat", "", true)?;
             self.lines.push(header);
+            self.plan.words = self.words();
         }
         Ok(())
     }
