@@ -32,6 +32,7 @@
 //! without `messageId` gets one from its offset. What else must be said stands in the member
 //! `annals` (see `annex`).
 
+mod graft;
 mod line;
 mod notes;
 mod path;
