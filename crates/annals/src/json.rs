@@ -199,8 +199,30 @@ pub(crate) use object;
 /// A member that is there several times is set everywhere; one that is missing is added at the end.
 /// `None` if `object` is not an object.
 pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec<u8>> {
+    splice(object, members, set_in_text)
+}
+
+/// The same within a member that is an object itself. If it is not there, or is no object, it becomes
+/// one.
+pub(crate) fn set_within(object: &[u8], outer: &str, members: &[(&str, &str)]) -> Option<Vec<u8>> {
+    splice(object, members, |text, members| {
+        let pairs: Pairs<'_> = serde_json::from_str(text).ok()?;
+        let mut found = pairs.0.iter().rev().filter(|(key, _)| key == outer);
+        let old = found.next().and_then(|(_, value)| value.0);
+        let new = old.and_then(|old| set_in_text(old, members));
+        let new = new.or_else(|| set_in_text("{}", members))?;
+        set_in_text(text, &[(outer, &new)])
+    })
+}
+
+/// Edits bytes as text, whether or not they are.
+fn splice(
+    object: &[u8],
+    members: &[(&str, &str)],
+    edit: impl Fn(&str, &[(&str, &str)]) -> Option<String>,
+) -> Option<Vec<u8>> {
     match str::from_utf8(object) {
-        Ok(text) => set_in_text(text, members).map(String::into_bytes),
+        Ok(text) => edit(text, members).map(String::into_bytes),
         // One character per byte, and back: JSON needs no more than ASCII to be told apart.
         Err(_) => {
             let text: String = object.iter().map(|&byte| char::from(byte)).collect();
@@ -212,10 +234,17 @@ pub(crate) fn set_members(object: &[u8], members: &[(&str, &str)]) -> Option<Vec
                 .iter()
                 .map(|(name, value)| (*name, value.as_str()))
                 .collect();
-            let edited = set_in_text(&text, &ascii)?;
+            let edited = edit(&text, &ascii)?;
             edited.chars().map(|c| u8::try_from(c).ok()).collect()
         }
     }
+}
+
+/// The text of an object's member; the last one of that name counts.
+pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let pairs: Pairs<'a> = serde_json::from_str(object).ok()?;
+    let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
+    value.0
 }
 
 /// JSON text with escapes in the place of all characters beyond ASCII.
@@ -250,16 +279,35 @@ fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
         done = at + old.len();
     }
     let close = object.rfind('}')?;
-    edited.push_str(object.get(done..close)?.trim_end());
-    let mut empty = pairs.0.is_empty();
-    for (name, new) in members {
-        if !pairs.0.iter().any(|(key, _)| key == name) {
+    let rest = object.get(done..close)?;
+    let mut added = members
+        .iter()
+        .filter(|(name, _)| !pairs.0.iter().any(|(key, _)| key == name))
+        .peekable();
+    if added.peek().is_none() {
+        edited.push_str(rest);
+    } else {
+        // In an object of several lines a member gets one of its own.
+        let open = object.find('{').and_then(|at| object.get(at + 1..))?;
+        let indent = open.get(..open.len() - open.trim_start().len())?;
+        let indent = if indent.contains('\n') { indent } else { "" };
+        let colon = if indent.is_empty() { ":" } else { ": " };
+        edited.push_str(rest.trim_end());
+        let mut empty = pairs.0.is_empty();
+        for (name, new) in added {
             edited.push_str(if empty { "" } else { "," });
+            edited.push_str(if empty { "" } else { indent });
             edited.push_str(&quote(name));
-            edited.push(':');
+            edited.push_str(if empty { ":" } else { colon });
             edited.push_str(new);
             empty = false;
         }
+        let after = rest.get(rest.trim_end().len()..)?;
+        edited.push_str(if after.contains('\n') && !pairs.0.is_empty() {
+            after
+        } else {
+            ""
+        });
     }
     edited.push('}');
     Some(edited)
@@ -438,9 +486,33 @@ mod tests {
         );
         assert_eq!(set("[1]", &[("a", "1")]), None);
         assert_eq!(
+            set("{ \"a\" : 1 }", &[("a", "2")]).as_deref(),
+            Some("{ \"a\" : 2 }")
+        );
+        assert_eq!(
+            set("{\n  \"a\": 1\n}", &[("a", "2"), ("b", "3")]).as_deref(),
+            Some("{\n  \"a\": 2,\n  \"b\": 3\n}")
+        );
+        assert_eq!(
             set_members(b"{\"s\":\"\xff\",\"t\":1}", &[("t", "\"\u{e9}\"")]).as_deref(),
             Some(&b"{\"s\":\"\xff\",\"t\":\"\\u00e9\"}"[..])
         );
+    }
+
+    #[test]
+    fn members_of_a_member_are_set_where_they_stand() {
+        let set = |object: &[u8]| set_within(object, "m", &[("s", "\"\u{e9}\"")]);
+        assert_eq!(
+            set(b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": 1},\"b\":\"\xfe\"}").as_deref(),
+            Some(&b"{\"a\":1e5,\"m\":{\"x\":\"\xff\",\"s\": \"\\u00e9\"},\"b\":\"\xfe\"}"[..])
+        );
+        for (object, edited) in [
+            ("{}", "{\"m\":{\"s\":\"é\"}}"),
+            ("{\"m\":[1],\"n\":2}", "{\"m\":{\"s\":\"é\"},\"n\":2}"),
+        ] {
+            assert_eq!(set(object.as_bytes()).as_deref(), Some(edited.as_bytes()));
+        }
+        assert_eq!(set(b"[1]"), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `annals sessions`
 
-use annals::store::SessionInfo;
+use annals::store::{SessionInfo, State};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
@@ -19,6 +19,7 @@ use crate::render::table::{Cell, Column, Table};
 Examples:
   annals sessions --since 7d               of the last week
   annals sessions -p my-app -n 10          the ten newest of a project
+  annals sessions --state deleted          what lies in the trash
   annals sessions --json | jq '.sessions[] | select(.flaws > 0) | .file'")]
 pub(crate) struct SessionsArgs {
     #[command(flatten)]
@@ -26,6 +27,36 @@ pub(crate) struct SessionsArgs {
     /// Leave out sessions in which nothing was said
     #[arg(long)]
     no_empty: bool,
+    /// Only sessions in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<StateArg>,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StateArg {
+    /// Nothing was said yet
+    Created,
+    /// In use
+    Active,
+    /// In use again, after a break of more than four hours or by a new writer
+    Resumed,
+    /// Untouched for so long that its own program may delete it
+    Expired,
+    /// In the trash
+    Deleted,
+}
+
+impl StateArg {
+    fn state(self) -> State {
+        match self {
+            StateArg::Created => State::Created,
+            StateArg::Active => State::Active,
+            StateArg::Resumed => State::Resumed,
+            StateArg::Expired => State::Expired,
+            StateArg::Deleted => State::Deleted,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -34,9 +65,17 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
-    let inventory = context.inventory();
-    let all = context.sessions(&inventory);
+    let mut all = if args.state == Some(StateArg::Deleted) {
+        context.store.deleted()?
+    } else {
+        let inventory = context.inventory();
+        context.sessions(&inventory)
+    };
     let short = Short::of(all.iter().map(|session| session.id.as_str()));
+    if let Some(wanted) = args.state {
+        let now = context.clock.now;
+        all.retain(|session| session.state_at(now) == wanted.state());
+    }
     let mut sessions = args.filter.apply(context, all)?;
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
@@ -49,7 +88,8 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
             .collect();
         context.out.json(&Document { sessions: rows })?;
     } else if sessions.is_empty() {
-        super::overview::nothing(context, args.filter.is_set(), "session")?;
+        let narrowed = args.filter.is_set() || args.state.is_some();
+        super::overview::nothing(context, narrowed, "session")?;
     } else {
         let table = table(&sessions, context, &short);
         context.out.text(table)?;
@@ -138,8 +178,9 @@ fn marks(session: &SessionInfo, context: &Context) -> String {
     if session.flaws > 0 {
         marks.push(size::plural(session.flaws as u64, "flaw"));
     }
-    if session.state_at(context.clock.now) == annals::store::State::Expired {
-        marks.push("expired".to_owned());
+    let state = session.state_at(context.clock.now);
+    if matches!(state, State::Expired | State::Deleted) {
+        marks.push(state.as_str().to_owned());
     }
     if let Some(tag) = &session.tag {
         marks.push(format!("#{tag}"));

@@ -161,3 +161,62 @@ fn a_project_of_which_one_session_cannot_go_is_told_in_full() {
     assert_eq!(told["sessions"][0]["session"], SECOND);
     assert_eq!(told["failed"][0]["session"], FIRST);
 }
+
+#[test]
+fn sessions_are_listed_by_state() {
+    let stage = three();
+    stage.annals(&["title", FIRST, "The first"]).fine();
+    let empty = "00000003-0000-4000-8000-000000000004";
+    stage
+        .annals(&["new", "--id", empty, "--cwd", "/home/dev/one"])
+        .fine();
+    let listed = |state: &str| -> Vec<(String, String)> {
+        let rows = stage.annals(&["sessions", "--state", state, "--json"]);
+        let rows = rows.json();
+        let row = |row: &serde_json::Value| {
+            assert_eq!(row["state"], state);
+            (
+                row["id"].as_str().unwrap().to_owned(),
+                row["title"].as_str().unwrap_or_default().to_owned(),
+            )
+        };
+        rows["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(row)
+            .collect()
+    };
+    assert_eq!(listed("created"), [(empty.to_owned(), String::new())]);
+    assert_eq!(listed("active").len(), 3);
+    let before = stage.annals(&["sessions", "--json"]).json();
+    stage.annals(&["delete", FIRST, "--apply"]).fine();
+    assert_eq!(
+        listed("deleted"),
+        [(FIRST.to_owned(), "The first".to_owned())]
+    );
+    assert_eq!(listed("active").len(), 2);
+    // But for its state and what follows from it, a row is what it was.
+    let after = stage.annals(&["sessions", "--state", "deleted", "--json"]);
+    let mut after = after.json()["sessions"][0].clone();
+    let mut before = before["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["id"] == FIRST)
+        .unwrap()
+        .clone();
+    for row in [&mut before, &mut after] {
+        row["state"].take();
+        row["expires"].take();
+    }
+    assert_eq!(before, after);
+    assert_snapshot!(
+        "sessions_deleted",
+        stage.annals(&["sessions", "--state", "deleted"])
+    );
+    assert_snapshot!(
+        "sessions_deleted_none",
+        stage.annals(&["sessions", "--state", "deleted", "-p", "other"])
+    );
+}

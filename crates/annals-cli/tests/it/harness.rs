@@ -35,31 +35,23 @@ impl Stage {
         // Some systems keep temporary files behind a link.
         let root = fs::canonicalize(dir.path()).unwrap().join("root");
         fs::create_dir(root.with_file_name("work")).unwrap();
-        Stage {
-            dir,
-            root,
-            layout: "claude-code",
-        }
+        let layout = "claude-code";
+        Stage { dir, root, layout }
+    }
+
+    /// A copy of a fixture of another layout.
+    pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
+        let mut stage = Stage::empty();
+        stage.layout = layout;
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+        copy(&fixtures.join(layout).join(fixture), &stage.root);
+        stage.settle();
+        stage
     }
 
     /// A copy of a fixture.
     pub(crate) fn of(fixture: &str) -> Self {
         Stage::of_layout("claude-code", fixture)
-    }
-
-    /// A copy of a fixture of another layout.
-    pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
-        let stage = Stage {
-            layout,
-            ..Stage::empty()
-        };
-        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures")
-            .join(layout)
-            .join(fixture);
-        copy(&from, &stage.root);
-        stage.settle();
-        stage
     }
 
     /// A directory to work in.

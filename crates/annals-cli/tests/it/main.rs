@@ -2,9 +2,11 @@
 
 mod bad_input;
 mod beside;
+mod chorus;
 mod clog;
 mod delete;
 mod demo;
+mod export;
 mod files;
 mod harness;
 mod look;

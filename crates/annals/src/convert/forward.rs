@@ -275,6 +275,8 @@ impl<'a> Work<'a> {
             leaf: None,
             last: None,
             prompt: None,
+            calls: Vec::new(),
+            replies: Vec::new(),
             ..head
         })
     }
@@ -392,6 +394,7 @@ impl<'a> Work<'a> {
             agent: aside.clone(),
             ..Draft::new(entry.body)
         };
+        let body = draft.body.clone();
         let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => plan,
             Err(Error::Refused(_)) => {
@@ -418,6 +421,7 @@ impl<'a> Work<'a> {
                 row.prompt = told.prompt;
             }
         }
+        pen.head.remember(&body);
         self.counts.said(&what);
         let mut lines = Vec::new();
         for edit in plan.edits {

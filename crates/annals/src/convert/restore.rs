@@ -6,10 +6,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{MAX_LINE, Scanner};
-use crate::layout::{Record, Sink};
+use crate::jsonl::{Line, MAX_LINE, Scanner};
+use crate::layout::{Decoder, Record, Sink};
 use crate::model::{ArtifactKind, Body, Draft, EntryId, Span};
-use crate::store::{FoundFile, SessionFiles};
+use crate::store::{FoundFile, Root, SessionFiles, Sieve, named};
 
 use super::Settled;
 use super::forward::Target;
@@ -48,14 +48,14 @@ pub(super) fn session(
     let mut fresh = Vec::new();
     let beside = files.beside.iter();
     for file in beside.filter(|file| file.artifact.kind == ArtifactKind::Origin) {
-        streams.push(Stream::open(&file.path, true)?);
+        streams.push(Stream::open(&file.path)?);
     }
     let logs = files
         .logs()
         .flat_map(FoundFile::volumes)
         .chain(files.notes());
     for file in logs {
-        streams.push(Stream::open(&file.path, false)?);
+        streams.push(Stream::of_log(&files.root, file)?);
         fresh.extend(new_drafts(target, files, file)?);
     }
     let mut settled = write(target, header, &mut streams, shared)?;
@@ -75,7 +75,7 @@ pub(super) fn root(
     header: &Header,
     shared: &mut SharedLines,
 ) -> Result<Settled> {
-    let mut streams = vec![Stream::open(path, true)?];
+    let mut streams = vec![Stream::open(path)?];
     let settled = write(target, header, &mut streams, shared)?;
     for dir in header.dirs.iter().filter_map(|dir| origin::within(dir)) {
         crate::jsonl::ensure_dir(&target.root.path.join(dir))?;
@@ -169,18 +169,26 @@ fn each_of(
 struct Stream {
     path: PathBuf,
     lines: Scanner<File>,
-    /// It is a file of origins, not a log whose records have them.
-    bare: bool,
+    /// The log whose records have them; `None` for a file of origins.
+    log: Option<Own>,
     next: Option<(Spot, Vec<u8>)>,
 }
 
 impl Stream {
-    fn open(path: &Path, bare: bool) -> Result<Self> {
+    fn open(path: &Path) -> Result<Self> {
+        Stream::over(path, None)
+    }
+
+    fn of_log(root: &Root, file: &FoundFile) -> Result<Self> {
+        Stream::over(&file.path, Some(Own::of(root, file)))
+    }
+
+    fn over(path: &Path, log: Option<Own>) -> Result<Self> {
         let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
         let mut stream = Stream {
             path: path.to_owned(),
             lines: Scanner::new(file),
-            bare,
+            log,
             next: None,
         };
         stream.advance()?;
@@ -195,11 +203,14 @@ impl Stream {
         let failed = |error| Error::io("read", &self.path, error);
         self.next = None;
         while let Some(line) = self.lines.next().map_err(failed)? {
-            let found = match self.bare {
-                true => std::str::from_utf8(line.bytes)
+            if self.log.as_mut().is_some_and(|log| !log.has(&line)) {
+                continue;
+            }
+            let found = match &self.log {
+                None => std::str::from_utf8(line.bytes)
                     .ok()
                     .and_then(origin::of_line),
-                false => match origin::of_record(line.bytes) {
+                Some(_) => match origin::of_record(line.bytes) {
                     Found::Line(spot, bytes) => Some((spot, bytes)),
                     Found::New | Found::Made => None,
                 },
@@ -213,29 +224,55 @@ impl Stream {
     }
 }
 
+/// Tells the lines of a session's log from others' in the same file.
+struct Own {
+    sieve: Option<Sieve>,
+    namer: Box<dyn Decoder>,
+}
+
+impl Own {
+    fn of(root: &Root, file: &FoundFile) -> Self {
+        Own {
+            sieve: file.share.as_ref().map(Sieve::new),
+            namer: root.layout.decoder(&file.artifact),
+        }
+    }
+
+    fn has(&mut self, line: &Line<'_>) -> bool {
+        let namer = self.namer.as_mut();
+        self.sieve
+            .as_mut()
+            .is_none_or(|sieve| sieve.takes(line.offset, || named(namer, &record(line))))
+    }
+}
+
+fn record<'a>(line: &Line<'a>) -> Record<'a> {
+    Record {
+        span: Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        },
+        bytes: line.bytes,
+        terminated: true,
+        oversize: line.oversize,
+    }
+}
+
 /// What was written to a log after its conversion.
 fn new_drafts(target: &Target<'_>, files: &SessionFiles, file: &FoundFile) -> Result<Vec<Draft>> {
     let failed = |error| Error::io("read", &file.path, error);
     let handle = File::open(&file.path).map_err(failed)?;
     let mut lines = Scanner::new(handle);
     let mut decoder = files.root.layout.decoder(&file.artifact);
+    let mut own = Own::of(&files.root, file);
     let mut drafts = Vec::new();
     while let Some(line) = lines.next().map_err(failed)? {
-        if line.oversize || origin::of_record(line.bytes) != Found::New {
+        if !own.has(&line) || line.oversize || origin::of_record(line.bytes) != Found::New {
             continue;
         }
-        let record = Record {
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: line.number,
-            },
-            bytes: line.bytes,
-            terminated: true,
-            oversize: false,
-        };
         let mut sink = Sink::default();
-        decoder.decode(&record, &mut sink);
+        decoder.decode(&record(&line), &mut sink);
         for entry in sink.found {
             let says = matches!(
                 entry.body,

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::model::{
-    AgentId, Body, Entry, EntryId, Fact, Key, Kind, Link, Message, Outline, Purpose,
+    AgentId, Body, Entry, EntryId, Fact, Key, Kind, Link, Message, Outline, Purpose, Role,
 };
 
 use super::content::{self, Content, opening};
@@ -121,6 +121,10 @@ impl Annex<'_> {
         };
         if self.blocks.is_list() {
             message.blocks = content::blocks(self.blocks);
+            let content: Content = self.blocks.read();
+            if message.role == Role::User && !content.results {
+                message.human = content.prompt.is_some();
+            }
         }
         put(&mut message.model, &self.model);
         put(&mut message.response, &self.response);
@@ -137,6 +141,7 @@ impl Annex<'_> {
         }
         message.meta |= self.meta.0;
         message.compact_summary |= self.compact.0;
+        message.human &= !message.meta && !message.compact_summary && !self.sidechain.0;
         if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {
             message.spawned = Some(agent);
         }
@@ -223,7 +228,7 @@ impl Annex<'_> {
             Some("false") => false,
             _ => outline.human,
         };
-        outline.human = typed && !self.meta.0 && !self.compact.0;
+        outline.human = typed && !self.meta.0 && !self.compact.0 && !self.sidechain.0;
         if !outline.human {
             outline
                 .facts

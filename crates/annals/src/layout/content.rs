@@ -97,8 +97,8 @@ impl Content {
                     return;
                 };
                 self.calls.push(call);
-                self.delegations
-                    .extend(delegation(call, part.name.or_empty(), part.input));
+                let delegation = delegation(call, part.name.or_empty(), part.input);
+                self.delegations.extend(delegation);
             }
             Some("tool_result") => {
                 self.results = true;
@@ -107,6 +107,20 @@ impl Content {
             _ => {}
         }
     }
+}
+
+/// The work that a call hands to a sub-agent, if that is what it does.
+pub(crate) fn delegation(call: Key, name: &str, input: Raw<'_>) -> Option<Delegation> {
+    if !matches!(name, "Task" | "Agent") {
+        return None;
+    }
+    let task: Task<'_> = input.read();
+    Some(Delegation {
+        call,
+        prompt: task.prompt.filled().map(Key::of),
+        kind: task.kind.filled().map(opening),
+        description: task.description.filled().map(opening),
+    })
 }
 
 impl<'a> Fast<'a> for Content {
@@ -171,20 +185,6 @@ impl<'de> Visitor<'de> for Parts {
     fn visit_unit<E: serde::de::Error>(self) -> std::result::Result<Content, E> {
         Ok(Content::default())
     }
-}
-
-/// What a call says of the sub-agent that it hands work to, if it does.
-pub(crate) fn delegation(call: Key, tool: &str, input: Raw<'_>) -> Option<Delegation> {
-    if !matches!(tool, "Task" | "Agent") {
-        return None;
-    }
-    let task: Task<'_> = input.read();
-    Some(Delegation {
-        call,
-        prompt: task.prompt.filled().map(Key::of),
-        kind: task.kind.filled().map(opening),
-        description: task.description.filled().map(opening),
-    })
 }
 
 /// Texts that the client itself puts in the user's place.
@@ -275,39 +275,32 @@ pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
     content.list().into_iter().map(flat).collect()
 }
 
-/// A prompt is written as a string, anything else as blocks. Reasoning has a seal, if an empty one.
+/// A prompt is written as a string, anything else as blocks.
 pub(crate) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
     let json = match blocks {
         [Block::Text(text)] if role == Role::User => json::quote(text),
-        blocks => list_json(blocks, Some(""))?,
+        blocks => blocks_json(blocks)?,
     };
     raw(json)
 }
 
-/// Blocks as they are, to be read back the same.
 pub(crate) fn blocks_json(blocks: &[Block]) -> Result<String> {
-    list_json(blocks, None)
-}
-
-fn list_json(blocks: &[Block], seal: Option<&str>) -> Result<String> {
-    let parts = blocks.iter().map(|block| block_json(block, seal));
-    let parts: Vec<String> = parts.collect::<Result<_>>()?;
+    let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
     Ok(format!("[{}]", parts.join(",")))
 }
 
-/// A block; `seal` is the signature of reasoning that has none.
-fn block_json(block: &Block, seal: Option<&str>) -> Result<String> {
+fn block_json(block: &Block) -> Result<String> {
     let quote = |text: &str| json::quote(text);
     Ok(match block {
         Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-        Block::Thinking { text, signature } => match signature.as_deref().or(seal) {
-            None => format!(r#"{{"type":"thinking","thinking":{}}}"#, quote(text)),
-            Some(seal) => format!(
-                r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
-                quote(text),
-                quote(seal)
-            ),
-        },
+        Block::Thinking { text, signature } => {
+            let text = quote(text);
+            let seal = match signature {
+                Some(seal) => format!(r#","signature":{}"#, quote(seal)),
+                None => String::new(),
+            };
+            format!(r#"{{"type":"thinking","thinking":{text}{seal}}}"#)
+        }
         Block::ToolUse { id, name, input } => format!(
             r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
             quote(id),
@@ -319,19 +312,7 @@ fn block_json(block: &Block, seal: Option<&str>) -> Result<String> {
             output,
             is_error,
         } => {
-            let output = match output.as_slice() {
-                [Block::Text(text)] => quote(text),
-                blocks => {
-                    let mut parts = Vec::new();
-                    for block in blocks {
-                        if matches!(block, Block::ToolResult { .. }) {
-                            return Err(Error::refused("a tool result cannot hold a tool result"));
-                        }
-                        parts.push(block_json(block, seal)?);
-                    }
-                    format!("[{}]", parts.join(","))
-                }
-            };
+            let output = output_json(output)?;
             let error = if *is_error { r#","is_error":true"# } else { "" };
             format!(
                 r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
@@ -345,6 +326,20 @@ fn block_json(block: &Block, seal: Option<&str>) -> Result<String> {
         ),
         Block::Opaque { json, .. } => one_line(json)?,
     })
+}
+
+/// A result's parts: one text is written as a string.
+pub(crate) fn output_json(output: &[Block]) -> Result<String> {
+    if let [Block::Text(text)] = output {
+        return Ok(json::quote(text));
+    }
+    if output
+        .iter()
+        .any(|block| matches!(block, Block::ToolResult { .. }))
+    {
+        return Err(Error::refused("a tool result cannot hold a tool result"));
+    }
+    blocks_json(output)
 }
 
 /// Given JSON on one line. White space between tokens is all that a line break can be in it.

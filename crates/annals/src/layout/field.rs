@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::{Raw, object};
 use crate::model::Usage;
@@ -31,27 +31,52 @@ object! {
     }
 }
 
+/// Token counts with the names that they have in a record.
+pub(crate) struct Counts<'a> {
+    pub(crate) input: (&'a str, Raw<'a>),
+    pub(crate) output: (&'a str, Raw<'a>),
+    pub(crate) cache_read: (&'a str, Raw<'a>),
+    pub(crate) cache_write: (&'a str, Raw<'a>),
+    pub(crate) split: Split<'a>,
+    pub(crate) server: Server<'a>,
+}
+
 /// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
 pub(crate) fn usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
+    tokens(raw, |tokens: Tokens<'_>| Counts {
+        input: ("input_tokens", tokens.input),
+        output: ("output_tokens", tokens.output),
+        cache_read: ("cache_read_input_tokens", tokens.cache_read),
+        cache_write: ("cache_creation_input_tokens", tokens.cache_write),
+        split: tokens.split,
+        server: tokens.server,
+    })
+}
+
+/// The same for other names.
+pub(crate) fn tokens<'a, T: Deserialize<'a> + Default>(
+    raw: Raw<'a>,
+    counts: impl FnOnce(T) -> Counts<'a>,
+) -> (Option<Usage>, Option<String>) {
     if raw.is_some() && !raw.0.is_some_and(|raw| raw.starts_with('{')) {
         return (None, Some(format!("usage is {}", shown(raw))));
     }
-    let tokens: Tokens<'_> = raw.read();
+    let counts = counts(raw.read());
     let mut faults: Vec<String> = Vec::new();
-    let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
+    let mut count = |(name, raw): (&str, Raw<'_>)| match raw.count() {
         Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
         _ => {
             faults.push(format!("{name} is {}", shown(raw)));
             None
         }
     };
-    let input = count("input_tokens", tokens.input);
-    let output = count("output_tokens", tokens.output);
-    let read = count("cache_read_input_tokens", tokens.cache_read);
-    let write = count("cache_creation_input_tokens", tokens.cache_write);
-    let short = count("ephemeral_5m_input_tokens", tokens.split.five_minutes);
-    let long = count("ephemeral_1h_input_tokens", tokens.split.one_hour);
-    let searches = count("web_search_requests", tokens.server.web_searches);
+    let input = count(counts.input);
+    let output = count(counts.output);
+    let read = count(counts.cache_read);
+    let write = count(counts.cache_write);
+    let short = count(("ephemeral_5m_input_tokens", counts.split.five_minutes));
+    let long = count(("ephemeral_1h_input_tokens", counts.split.one_hour));
+    let searches = count(("web_search_requests", counts.server.web_searches));
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     let counts = [input, output, read, write, short, long, searches];
     if counts.iter().all(Option::is_none) {

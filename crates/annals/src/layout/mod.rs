@@ -5,10 +5,12 @@
 //! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
 
 mod annex;
+pub mod chorus;
 mod claude_code;
 mod clog;
 mod content;
 mod field;
+mod orchestrator;
 mod record;
 mod remark;
 mod todos;
@@ -16,13 +18,15 @@ mod untold;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
+pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
 pub(crate) use content::opening;
+pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -30,10 +34,19 @@ pub use write::{
 };
 
 /// Every layout there is. Adding one touches this line and its own module.
-pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Clog];
+pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
 
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";
+
+/// The names that a path consists of; `None` if it leads anywhere but down.
+pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    path.components().map(name).collect()
+}
 
 /// The layout of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Layout> {
@@ -86,7 +99,7 @@ pub trait Layout: Sync {
 /// A decoder sees records in file order and may remember what went before to save work. What it
 /// says must not depend on that: single records are read again, and logs are read from their end.
 /// So a layout whose records do not name their parents says [`Link::Previous`](crate::model::Link).
-pub trait Decoder {
+pub trait Decoder: Send {
     /// The skeletons of the record's entries.
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>);
 

@@ -1,9 +1,4 @@
-//! Todos as a document: an array of objects, which is how Claude Code keeps them and how we keep
-//! them for layouts that have none.
-//!
-//! ```text
-//! [{"content":…,"status":"pending"|"in_progress"|"completed","priority":…,"activeForm":…,"id":…}]
-//! ```
+//! Todos: a document that is a list, as several layouts keep it.
 
 use crate::json::{Raw, Text, object};
 use crate::model::{Body, Entry, FlawKind, Outline, Todo, TodoStatus};
@@ -21,22 +16,26 @@ object! {
     }
 }
 
-/// Reads a list of todos.
+/// Reads a document of todos.
 #[derive(Debug)]
 pub(crate) struct Todos;
 
 impl Decoder for Todos {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
-        if !record.is_blank() && list(record, out).is_some() {
-            out.found.push(Outline::at(record.span));
+        let mut sink = Sink::default();
+        if record.is_blank() {
+            return;
         }
+        let read = read(record, &mut sink);
+        out.flaws.append(&mut sink.flaws);
+        out.found.extend(read.map(|_| Outline::at(record.span)));
     }
 
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         if record.is_blank() {
             return;
         }
-        let body = list(record, out).unwrap_or(Body::Opaque {
+        let body = read(record, out).unwrap_or(Body::Opaque {
             kind: None,
             flaw: Some(FlawKind::BadDocument),
         });
@@ -44,17 +43,17 @@ impl Decoder for Todos {
     }
 }
 
-/// A list of todos; what keeps it from being one goes to `out`.
-pub(crate) fn list<S>(record: &Record<'_>, out: &mut Sink<S>) -> Option<Body> {
+/// The list of a document.
+pub(crate) fn read(record: &Record<'_>, out: &mut Sink<Entry>) -> Option<Body> {
     let text = String::from_utf8_lossy(record.bytes);
     let raw: Option<Raw<'_>> = serde_json::from_str(&text).ok();
     match raw {
-        Some(list) if list.is_list() => {
-            let items = list.list().into_iter();
-            Some(Body::Todos(
-                items.map(|item| item_of(&item.read())).collect(),
-            ))
-        }
+        Some(list) if list.is_list() => Some(Body::Todos(
+            list.list()
+                .into_iter()
+                .map(|item| one(&item.read()))
+                .collect(),
+        )),
         _ => {
             out.flaw(FlawKind::BadDocument, record.span, "not a list of todos");
             None
@@ -62,12 +61,8 @@ pub(crate) fn list<S>(record: &Record<'_>, out: &mut Sink<S>) -> Option<Body> {
     }
 }
 
-/// One todo, or a task, which has a subject instead.
-pub(crate) fn one(text: &str) -> serde_json::Result<Todo> {
-    serde_json::from_str(text).map(|item| item_of(&item))
-}
-
-fn item_of(item: &Item<'_>) -> Todo {
+/// One item, in the words of a todo or of a task.
+pub(crate) fn one(item: &Item<'_>) -> Todo {
     let text = item
         .content
         .get()

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{AgentId, Artifact, Draft, EntryId, SessionId, Todo};
+use crate::model::{About, AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -40,6 +40,12 @@ pub trait Writer: Sync {
         None
     }
 
+    /// The folder that new sessions of a directory go to, by what the root's register tells.
+    fn home(&self, told: &[About], directory: &str) -> Option<String> {
+        let _ = (told, directory);
+        None
+    }
+
     /// Brings a register up to date with what some logs say.
     ///
     /// With `whole`, the rows are those of all logs that the register should list. A register that is
@@ -53,6 +59,12 @@ pub trait Writer: Sync {
     ) -> Result<Enrolled> {
         let _ = (register, old, rows, whole);
         Ok(Enrolled::Same)
+    }
+
+    /// Whether a register says nothing at all, so that it may go with the last log it listed.
+    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
+        let _ = (register, bytes);
+        false
     }
 }
 
@@ -72,6 +84,8 @@ pub struct Row {
     pub prompt: Option<String>,
     /// Something answered.
     pub answered: bool,
+    /// What the sub-agent whose log it is was made for.
+    pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
     /// The session's working directory and git branch, where a new one is listed.
@@ -162,9 +176,44 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
+            resumed: false,
             words: BTreeMap::new(),
+            calls: Vec::new(),
+            replies: Vec::new(),
             beside: Vec::new(),
         }
+    }
+
+    /// Takes in what later messages refer to: open calls, and the response that may go on.
+    pub(crate) fn remember(&mut self, body: &Body) {
+        const MOST: usize = 64;
+        let Body::Message(message) = body else {
+            return;
+        };
+        for block in &message.blocks {
+            match block {
+                Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
+                Block::ToolResult { call, .. } => self.calls.retain(|(id, _)| id != call),
+                _ => {}
+            }
+        }
+        let surplus = self.calls.len().saturating_sub(MOST);
+        self.calls.drain(..surplus);
+        if let Some(response) = &message.response {
+            self.replied(response, message.usage.unwrap_or_default());
+        }
+    }
+
+    /// Takes in what a response's tokens amount to.
+    pub(crate) fn replied(&mut self, response: &str, mut usage: Usage) {
+        const MOST: usize = 16;
+        let known = self.replies.iter().position(|(id, _)| id == response);
+        if let Some(known) = known {
+            usage.grow(&self.replies.remove(known).1);
+        }
+        self.replies.push((response.to_owned(), usage));
+        let surplus = self.replies.len().saturating_sub(MOST);
+        self.replies.drain(..surplus);
     }
 }
 
@@ -183,6 +232,12 @@ impl NewSession {
     /// Says which git branch is checked out.
     pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
         self.git_branch = Some(branch.into());
+        self
+    }
+
+    /// Says which folder it goes to.
+    pub fn folder(mut self, folder: impl Into<String>) -> Self {
+        self.folder = Some(folder.into());
         self
     }
 }
@@ -213,8 +268,14 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
+    /// The session was opened again, and nothing was written since.
+    pub resumed: bool,
     /// What the log's records say that the layout's writer needs again, by name.
     pub words: BTreeMap<String, String>,
+    /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
+    pub calls: Vec<(String, String)>,
+    /// The newest responses and their tokens, as far as the log tells them: they may go on.
+    pub replies: Vec<(String, Usage)>,
     /// Documents that belong to the session and repeat what its log says.
     pub beside: Vec<Artifact>,
 }

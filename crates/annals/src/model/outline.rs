@@ -150,6 +150,8 @@ pub enum Fact {
     Files,
     /// A person's remark.
     Note(Box<str>),
+    /// The session was opened again, and this is the first that was written since.
+    Resumed,
 }
 
 /// A call that hands work to a sub-agent.

@@ -204,14 +204,12 @@ fn root_above(path: &Path) -> Option<Root> {
     for dir in path.ancestors().skip(1) {
         let relative = path.strip_prefix(dir).ok()?;
         for layout in LAYOUTS {
-            // Remarks and origins look like logs of a session, and are none.
-            let tells = |kind: ArtifactKind| {
-                kind.is_conversation() || matches!(kind, ArtifactKind::Notes | ArtifactKind::Origin)
+            // A log, or one that lies beside it.
+            let of_session = |artifact: Artifact| {
+                artifact.kind.is_conversation()
+                    || (artifact.kind.is_log() && artifact.session.is_some())
             };
-            if layout
-                .classify(relative)
-                .is_some_and(|artifact| tells(artifact.kind))
-            {
+            if layout.classify(relative).is_some_and(of_session) {
                 return Some(Root {
                     layout: *layout,
                     path: dir.to_owned(),

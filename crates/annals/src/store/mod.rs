@@ -4,11 +4,13 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+mod config;
 mod file;
 mod find;
 mod fork;
 mod handy;
 mod inventory;
+mod life;
 mod log;
 mod needle;
 mod neighbour;
@@ -20,6 +22,7 @@ mod session;
 mod share;
 mod summary;
 mod tail;
+mod totals;
 mod trash;
 mod writer;
 
@@ -39,6 +42,7 @@ pub use file::{SavedFile, SavedVersion};
 pub use find::Target;
 pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
+pub use life::State;
 pub(crate) use log::scope;
 pub use log::{LogScan, VolumeScan};
 pub use neighbour::Neighbours;
@@ -50,7 +54,8 @@ pub use search::{Found, Hit, Query};
 pub use session::Session;
 pub use share::Share;
 pub(crate) use share::{Sieve, named};
-pub use summary::{ConversationInfo, ProjectInfo, SessionInfo, State};
+pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
+pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
 pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};

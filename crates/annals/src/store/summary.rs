@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
+use super::life::State;
 use super::log::Opening;
 use super::session::Session;
 
@@ -67,30 +68,6 @@ pub struct SessionInfo {
     pub usage_by_day: BTreeMap<(jiff::civil::Date, String), Usage>,
     /// Messages by day (UTC).
     pub messages_by_day: BTreeMap<jiff::civil::Date, u64>,
-}
-
-/// Where a session is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum State {
-    /// Nothing was said yet.
-    Created,
-    /// In use.
-    Active,
-    /// Untouched for so long that its own program may delete it.
-    Expired,
-}
-
-impl State {
-    /// The state's name as JSON and tables spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Created => "created",
-            State::Active => "active",
-            State::Expired => "expired",
-        }
-    }
 }
 
 impl SessionInfo {
@@ -349,17 +326,6 @@ impl Draft {
     }
 }
 
-impl SessionInfo {
-    /// Its state at a moment.
-    pub fn state_at(&self, now: Timestamp) -> State {
-        match self.state {
-            State::Created => State::Created,
-            _ if self.expires.is_some_and(|expires| expires < now) => State::Expired,
-            _ => State::Active,
-        }
-    }
-}
-
 pub(super) fn draft(session: &Session) -> Draft {
     let files = &session.files;
     let outlines = || session.logs.iter().flat_map(|scan| &scan.outlines);
@@ -438,10 +404,10 @@ pub(super) fn draft(session: &Session) -> Draft {
             other_directories,
             title,
             tag: session.tag(),
-            state: if messages == 0 {
-                State::Created
-            } else {
-                State::Active
+            state: match session.main() {
+                Some((_, scan, _)) => State::of(&scan.outlines),
+                None if messages > 0 => State::Active,
+                None => State::Created,
             },
             expires: None,
             started,

@@ -1,6 +1,6 @@
 //! The end of a log: what the next entry hangs from, and how that is kept true while others write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, SystemTime};
@@ -74,6 +74,8 @@ impl Tail {
         for outline in &window.scan.outlines {
             self.head.note(outline);
         }
+        self.head.calls.clear();
+        self.head.remember_open(root, &self.file, handle, &window);
         let (leaf, last) = self.head.ends(root, &self.file, handle, &window);
         (self.head.leaf, self.head.last) = (leaf, last);
         self.head.anchored = window.scan.whole || window.named;
@@ -87,6 +89,7 @@ impl Tail {
             for outline in &window.scan.outlines {
                 self.head.note(outline);
             }
+            self.head.remember_open(root, volume, &handle, &window);
             let (leaf, last) = self.head.ends(root, volume, &handle, &window);
             self.head.leaf = leaf;
             self.head.last = self.head.last.take().or(last);
@@ -211,6 +214,7 @@ impl Tail {
             sieve.is_mine();
         }
         self.head.leaf = leaf.or(self.head.leaf.take());
+        self.head.resumed &= lines.is_empty();
         // A torn tail is sealed by the same write.
         let sealed = !self.guard.is_empty() && !self.guard.ends_with(b"\n");
         if sealed {
@@ -266,6 +270,27 @@ impl Head {
         }
     }
 
+    /// Takes in the calls of a log's end that nothing has answered.
+    fn remember_open(&mut self, root: &Root, file: &FoundFile, handle: &File, window: &Window) {
+        const MOST: usize = 8;
+        let outlines = &window.scan.outlines;
+        let answered: HashSet<Key> = outlines
+            .iter()
+            .flat_map(|outline| outline.results.iter().copied())
+            .collect();
+        let open = |at: &usize| {
+            let calls = outlines.get(*at).map(Outline::calls).unwrap_or_default();
+            calls.iter().any(|call| !answered.contains(call))
+        };
+        let mut last: Vec<usize> = (0..outlines.len()).rev().filter(open).take(MOST).collect();
+        last.reverse();
+        for at in last {
+            if let Some(entry) = window.entry(root, &file.artifact, handle, at) {
+                self.remember(&entry.body);
+            }
+        }
+    }
+
     /// The entry that the next one hangs from, and the last one of the volume.
     fn ends(
         &self,
@@ -311,6 +336,7 @@ impl Head {
         if let Some(prompt) = prompt(entry) {
             self.prompt = Some(prompt);
         }
+        self.remember(&entry.body);
         if self.takes(entry) {
             self.leaf.clone_from(&entry.id);
             self.last.clone_from(&entry.id);

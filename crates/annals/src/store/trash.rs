@@ -250,6 +250,11 @@ impl Store {
         Ok(trashed)
     }
 
+    /// Where the files of a deleted session lie, under their paths within the root.
+    pub(super) fn trashed_files(&self, trashed: &Trashed) -> Result<PathBuf> {
+        Ok(self.trash()?.join(&trashed.id).join("files"))
+    }
+
     fn trash(&self) -> Result<PathBuf> {
         match &self.state {
             Some(state) => Ok(state.join("trash")),

@@ -22,9 +22,11 @@ use crate::model::{
 };
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
-use super::register::Listing;
+use super::query::Counted;
+use super::register::{self, Listing};
 use super::share::{self, Share};
 use super::tail::{self, Tail, decode};
+use super::totals::Tally;
 use super::{Root, Store};
 
 /// How a session is written.
@@ -49,6 +51,7 @@ pub struct SessionWriter {
     /// The volume that is written to; `None` until a sub-agent's first entry makes its log.
     log: Mutex<Option<Arc<Log>>>,
     tail: Mutex<Tail>,
+    tally: Mutex<Tally>,
     /// The log lies outside of any tree: its directory stands for a root.
     lone: bool,
     /// What the register that lists it must hear.
@@ -64,8 +67,11 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
+        let cwd = real_directory(&new.cwd);
+        let home = || register::home(root, writer, &cwd);
         let new = &NewSession {
-            cwd: real_directory(&new.cwd),
+            folder: new.folder.clone().or_else(home),
+            cwd: cwd.clone(),
             ..new.clone()
         };
         let (file, log) = self.make(root, new, options)?;
@@ -82,6 +88,7 @@ impl Store {
             options,
             zone: self.zone.clone(),
             log: Mutex::new(Some(Arc::new(log))),
+            tally: Mutex::default(),
             tail: Mutex::new(Tail::new(head, file, options.live)),
             lone: false,
             listing,
@@ -215,6 +222,7 @@ impl Store {
         };
         let mut tail = Tail::new(head, file.clone(), options.live);
         log.locked(|handle| tail.find(&files.root, handle))?;
+        tail.head.resumed = tail.head.leaf.is_some();
         if files.is_lone() && tail.head.leaf.is_none() {
             return Err(Error::refused(format!(
                 "{} lies outside of any root and holds no message, so it may be no session at all",
@@ -228,6 +236,7 @@ impl Store {
             zone: self.zone.clone(),
             log: Mutex::new(Some(Arc::new(log))),
             tail: Mutex::new(tail),
+            tally: Mutex::default(),
             lone: files.is_lone(),
             listing,
         };
@@ -255,6 +264,14 @@ impl SessionWriter {
     /// The entry that the next one will hang from, as far as is known without looking again.
     pub fn leaf(&self) -> Option<EntryId> {
         self.tail().head.leaf.clone()
+    }
+
+    /// What the log amounts to so far, each response counted once. The first time the log is read
+    /// from its beginning, record by record; after that, only what was added to it.
+    pub fn totals(&self) -> Result<Counted> {
+        let file = self.tail().file.clone();
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.count(&self.root, &file)
     }
 
     /// Writes a draft and reads it back. Of a reply that takes several entries, the last is returned:
@@ -347,6 +364,9 @@ impl SessionWriter {
             time: None,
             prompt: None,
             anchored: true,
+            resumed: false,
+            calls: Vec::new(),
+            replies: Vec::new(),
             beside: {
                 let beside = self.tail().head.beside.clone().into_iter();
                 beside
@@ -370,6 +390,7 @@ impl SessionWriter {
         Ok(SessionWriter {
             root: self.root.clone(),
             options: self.options,
+            tally: Mutex::default(),
             zone: self.zone.clone(),
             listing: Listing::of_new(writer, &tail.head),
             log: Mutex::new(log),
@@ -408,7 +429,13 @@ impl SessionWriter {
         } else {
             let head = self.tail().head.clone();
             let plan = self.plan(writer, &head, change)?;
-            others = self.split(&head, plan.edits)?.1;
+            let lines;
+            (lines, others) = self.split(&head, plan.edits)?;
+            if !lines.is_empty() {
+                // A sub-agent that shares the log begins in it.
+                let path = self.root.layout.place(&head.log);
+                others.push(Edit::Append { path, lines });
+            }
         }
         // A crash before this leaves the derived documents behind, never the log.
         let mut beside = Vec::new();

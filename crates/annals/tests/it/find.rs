@@ -79,6 +79,12 @@ fn the_path_of_a_file_means_that_file() {
                             assert!(target.refuse_agent().is_err());
                             assert!(store.session(text).is_err());
                         }
+                        (ArtifactKind::SharedLog, Ok(target)) => {
+                            assert_eq!(target.files.id, files.id);
+                        }
+                        (ArtifactKind::SharedLog, Err(Error::Ambiguous { candidates, .. })) => {
+                            assert!(candidates.contains(&files.id.to_string()));
+                        }
                         (_, Err(Error::Refused(_))) => seen.2 += 1,
                         (kind, found) => panic!("{text}, {kind:?}: {found:?}"),
                     }

@@ -1,7 +1,9 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod chorus;
 mod clog;
 mod decode;
+mod export;
 mod find;
 mod jsonl_append;
 mod jsonl_crash;
@@ -9,6 +11,7 @@ mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
+mod orchestrator;
 mod query;
 mod search;
 mod support;

@@ -1,11 +1,11 @@
 //! Questions about messages, against counts made by hand.
 
 use annals::model::{Body, Role, Usage};
-use annals::store::{MessageFilter, ProjectInfo, SessionInfo, Store, Trashed};
+use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Totals, Trashed};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::support::{case, cases, picture, says};
+use crate::support::{case, cases, picture, says, underived};
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -353,7 +353,7 @@ fn resetting_a_project_touches_nothing_else() {
     for case in cases() {
         let copy = case.copy();
         let store = copy.store();
-        let before = picture(&copy.root.path);
+        let before = underived(case.layout, &copy.root.path);
         let inventory = store.inventory();
         let rows: Vec<SessionInfo> = store
             .sessions(&inventory, &|_, _| {})
@@ -368,7 +368,11 @@ fn resetting_a_project_touches_nothing_else() {
                 continue;
             }
             assert_eq!(plan.len(), project.sessions, "{}", case.name);
-            assert_eq!(picture(&copy.root.path), before, "a plan changes nothing");
+            assert_eq!(
+                underived(case.layout, &copy.root.path),
+                before,
+                "a plan changes nothing"
+            );
             let gone = store.reset(&project.path, now);
             let gone: Vec<Trashed> = gone.into_iter().map(Result::unwrap).collect();
             let planned: Vec<usize> = plan.iter().map(|trashed| trashed.files.len()).collect();
@@ -378,7 +382,7 @@ fn resetting_a_project_touches_nothing_else() {
                     .collect::<Vec<_>>(),
                 planned
             );
-            let after = picture(&copy.root.path);
+            let after = underived(case.layout, &copy.root.path);
             let moved: Vec<_> = gone
                 .iter()
                 .flat_map(|trashed| trashed.files.iter().map(|file| file.path.clone()))
@@ -403,7 +407,12 @@ fn resetting_a_project_touches_nothing_else() {
             for trashed in gone {
                 store.undelete(&trashed.id).unwrap();
             }
-            assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+            assert_eq!(
+                underived(case.layout, &copy.root.path),
+                before,
+                "{}",
+                case.name
+            );
         }
     }
 }
@@ -473,4 +482,23 @@ fn a_session_is_found_by_what_a_person_types() {
     let after = picture(dir.path());
     assert_eq!(after.len(), before.len());
     assert_ne!(after, before);
+}
+
+/// What goes by is counted as what was read whole, wherever the lines of a response stand.
+#[test]
+fn totals_in_passing_are_those_of_the_whole_session() {
+    let mut counted = 0;
+    for case in cases() {
+        for files in case.sessions() {
+            let session = Session::read(files).unwrap();
+            let mut totals = Totals::default();
+            for scan in &session.logs {
+                scan.outlines.iter().for_each(|outline| totals.add(outline));
+            }
+            let stats = session.stats(&TimeZone::UTC);
+            assert_eq!(totals.sum(), stats.total, "{}", case.name);
+            counted += totals.sum().responses;
+        }
+    }
+    assert!(counted > 200, "{counted}");
 }

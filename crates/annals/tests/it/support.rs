@@ -1,11 +1,11 @@
 //! What the tests of the library share: fixtures, copies of them, and pictures of whole trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use annals::layout::{LAYOUTS, Layout};
-use annals::model::{Block, Body, Entry};
+use annals::model::{ArtifactKind, Block, Body, Entry};
 use annals::store::{
     FoundFile, Inventory, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
@@ -80,12 +80,25 @@ impl Case {
         Session::read(sessions.remove(0)).unwrap()
     }
 
-    /// All files of the fixture that mean something.
+    /// All files of the fixture that mean something, each once and by itself: whole, even if several
+    /// sessions lie in it.
     pub(crate) fn files(&self) -> Vec<FoundFile> {
         let inventory = self.inventory();
         let of_sessions = inventory.sessions.iter().flat_map(|files| files.files());
         let others = inventory.others.iter().map(|(_, file)| file);
-        of_sessions.chain(others).cloned().collect()
+        let mut files: Vec<FoundFile> = of_sessions
+            .chain(others)
+            .flat_map(|file| file.volumes().cloned())
+            .collect();
+        for file in &mut files {
+            file.earlier.clear();
+            if file.share.take().is_some() {
+                file.artifact.agent = None;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        files.retain(|file| seen.insert(file.path.clone()));
+        files
     }
 
     /// A copy to write to.
@@ -124,6 +137,14 @@ impl Copy {
         sessions.retain(|files| files.id.as_str().starts_with(prefix));
         assert_eq!(sessions.len(), 1, "{prefix}");
         sessions.remove(0)
+    }
+
+    /// The same session as it is now: it may have gone on in another file.
+    pub(crate) fn again(&self, files: &SessionFiles) -> Session {
+        let mut sessions = self.sessions();
+        sessions.retain(|now| now.id == files.id && now.folder() == files.folder());
+        assert_eq!(sessions.len(), 1, "{}", files.id);
+        Session::read(sessions.remove(0)).unwrap()
     }
 
     pub(crate) fn read(&self, prefix: &str) -> Session {
@@ -178,6 +199,20 @@ pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
             picture.insert(within, what);
         }
     }
+    picture
+}
+
+/// The same without what is derived from logs: lists of them, which grow and shrink with them, and
+/// what was set aside of damaged ones.
+pub(crate) fn underived(layout: &dyn Layout, dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut picture = picture(dir);
+    picture.retain(|path, _| {
+        let meaning = layout.classify(path);
+        let listed = meaning.is_some_and(|meaning| {
+            meaning.kind == ArtifactKind::Register && meaning.folder.is_some()
+        });
+        !listed && !path.to_str().is_some_and(|path| path.contains(".damaged-"))
+    });
     picture
 }
 

@@ -1,11 +1,12 @@
 //! The files that are not logs of a conversation: todos, tasks, settings, what people typed.
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::layout::{Decoder, Record, Sink, todos};
+use crate::layout::{Decoder, Record, Sink};
 use crate::model::{ArtifactKind, Body, Entry, Fact, Outline, TitleSource};
 
 use crate::layout::content::opening;
 use crate::layout::field::timestamp;
+use crate::layout::todos;
 
 object! {
     struct Typed<'a> {
@@ -68,10 +69,10 @@ impl Decoder for Document {
         let mut time = None;
         let flaws_before = out.flaws.len();
         let body = match self.0 {
-            ArtifactKind::Todos => todos::list(record, out),
-            ArtifactKind::Task => {
-                record.object(out, |text| Ok(Body::Todos(vec![todos::one(text)?])))
-            }
+            ArtifactKind::Todos => todos::read(record, out),
+            ArtifactKind::Task => record.object(out, |text| {
+                Ok(Body::Todos(vec![todos::one(&serde_json::from_str(text)?)]))
+            }),
             ArtifactKind::History => record.object(out, |text| {
                 let typed: Typed<'_> = serde_json::from_str(text)?;
                 time = timestamp(typed.timestamp);

@@ -1,8 +1,8 @@
 //! Where things lie.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use crate::layout::ORIGIN;
+use crate::layout::{ORIGIN, parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// Longest folder name before the client cuts it and adds a hash.
@@ -69,15 +69,6 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     // An empty name could not be told from none.
     artifact.name = artifact.name.filter(|name| !name.is_empty());
     Some(artifact)
-}
-
-/// The names that a path consists of; `None` if it leads anywhere but down.
-fn parts(path: &Path) -> Option<Vec<&str>> {
-    let name = |part| match part {
-        Component::Normal(name) => name.to_str(),
-        _ => None,
-    };
-    path.components().map(name).collect()
 }
 
 fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {

@@ -28,6 +28,11 @@ fn what_is_opened_for_writing_and_closed_is_as_it_was() {
         .filter(|case| case.layout.writer().is_some())
     {
         let copy = case.copy();
+        let store = copy.store();
+        if !store.stale_registers(&store.inventory()).is_empty() {
+            // What is derived from logs and behind them is healed by opening them.
+            continue;
+        }
         let before = picture(&copy.root.path);
         for files in copy.sessions() {
             if files.log.is_some() {
@@ -61,26 +66,34 @@ fn an_append_leaves_every_byte_before_it() {
             writer.retitle("another title").unwrap();
             let after = fs::read(&log.path).unwrap();
             assert!(after.starts_with(&before), "{}", case.name);
-            assert!(after.ends_with(b"\n"), "{}", case.name);
+            // It may have gone on in another file.
+            let volume = fs::read(writer.path()).unwrap();
+            assert!(volume.ends_with(b"\n"), "{}", case.name);
         }
     }
 }
 
 /// What a fork may change of a record; of the last one also its time.
 fn unlike(original: &[u8], copied: &[u8], last: bool) -> Option<String> {
-    const MAY: [&[u8]; 8] = [
+    const MAY: [&[u8]; 9] = [
         br#""sessionId""#,
         br#""conversationId""#,
         br#""threadId""#,
-        br#""annals""#,
         br#""forkedFrom""#,
         br#""parentUuid""#,
         br#""logicalParentUuid""#,
         br#""isSidechain""#,
+        br#""metadata""#,
+        br#""annals""#,
     ];
+    // A record that was named after its place must be given that name.
+    let named = members(original)
+        .iter()
+        .any(|(key, value)| key == br#""uuid""# && value.len() > 2);
     let own = |object: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
         let all = members(object).into_iter();
-        all.filter(|(key, _)| !MAY.contains(&key.as_slice()))
+        all.filter(|(key, _)| named || key != br#""uuid""#)
+            .filter(|(key, _)| !MAY.contains(&key.as_slice()))
             .filter(|(key, _)| {
                 let time = key == br#""timestamp""# || key == br#""createdAt""#;
                 !last || !time
@@ -106,44 +119,56 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
         {
             let session = Session::read(files).unwrap();
             let (log, scan, tree) = session.main().unwrap();
-            let original = fs::read(&log.path).unwrap();
+            let original: Vec<Vec<u8>> = log
+                .volumes()
+                .map(|volume| fs::read(&volume.path).unwrap())
+                .collect();
             for (at, conversation) in tree.conversations.iter().enumerate() {
                 let path = tree.path(conversation);
                 let to =
                     SessionId::new(&format!("{forked:08x}-ffff-4000-8000-000000000000")).unwrap();
+                let before = picture(&copy.root.path);
                 let made = copy
                     .store()
                     .fork(&session, &path, to.clone(), None)
                     .unwrap();
                 forked += 1;
                 let bytes = fs::read(&made.path).unwrap();
-                let copied: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
-                // What a layout begins a log with stands before the copies.
-                let begun = copied.len() - path.len();
-                assert!(begun <= 1, "{} {at}", case.name);
+                let mut copied: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
+                if log.share.is_some() || case.layout.name() == "clog" {
+                    // Behind what was there, and behind a record that begins the session.
+                    let own = copied.len() - path.len();
+                    copied.drain(..own);
+                }
+                assert_eq!(copied.len(), path.len(), "{} {at}", case.name);
                 // Some readers go on at the newest entry: the last gets a later time if it is not.
                 let times: Vec<_> = path.iter().map(|at| scan.outlines[*at].time).collect();
                 let (own, others) = times.split_last().unwrap();
                 let raised = others.iter().flatten().any(|other| Some(*other) >= *own);
-                for (number, (record, entry)) in copied[begun..].iter().zip(&path).enumerate() {
-                    let span = scan.outlines[*entry].span;
-                    let old = &original[span.offset as usize..span.end() as usize];
+                for (number, (record, entry)) in copied.iter().zip(&path).enumerate() {
+                    let Outline { span, volume, .. } = scan.outlines[*entry];
+                    let old = &original[usize::from(volume)];
+                    let old = &old[span.offset as usize..span.end() as usize];
                     let old = old.strip_prefix(b"\xef\xbb\xbf").unwrap_or(old);
                     let last = raised && number + 1 == path.len();
                     if let Some(difference) = unlike(old, record, last) {
                         panic!("{} {at}: {difference}", case.name);
                     }
                     let said = |key: &[u8]| {
-                        let found = members(record).into_iter().find(|(name, _)| name == key);
+                        let mut all = members(record);
+                        let inner = all.iter().rfind(|(name, _)| name == br#""metadata""#);
+                        let inner = inner.map(|(_, value)| members(value));
+                        all.extend(inner.unwrap_or_default());
+                        let found = all.into_iter().rfind(|(name, _)| name == key);
                         found.map(|(_, value)| String::from_utf8(value).unwrap())
                     };
-                    let named = said(br#""sessionId""#).or_else(|| said(br#""conversationId""#));
-                    assert_eq!(
-                        named,
-                        Some(format!("\"{}\"", made.session)),
-                        "{}",
-                        case.name
-                    );
+                    // In Chorus that is another program's session.
+                    if case.layout.name() != "chorus" {
+                        let named = said(br#""sessionId""#);
+                        let named = named.or_else(|| said(br#""conversationId""#));
+                        let session = &made.session;
+                        assert_eq!(named, Some(format!("\"{session}\"")), "{}", case.name);
+                    }
                     let origin = said(br#""forkedFrom""#).expect(&case.name);
                     assert!(origin.contains(session.files.id.as_str()), "{}", case.name);
                 }
@@ -156,14 +181,20 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                     .collect();
                 assert_eq!((new, resume), (vec![old], Some(0)), "{} {at}", case.name);
                 assert_eq!(fork.trees[0].flaws, [], "{} {at}", case.name);
-                let entries = fork.logs[0].outlines.iter();
-                let entries = entries.filter(|outline| outline.key.is_some());
-                let times: Vec<_> = entries.map(|outline| outline.time).collect();
+                let outlines = fork.logs[0].outlines.iter();
+                let times: Vec<_> = outlines
+                    .filter(|outline| outline.key.is_some())
+                    .map(|outline| outline.time)
+                    .collect();
                 let (own, others) = times.split_last().unwrap();
                 if let Some(newest) = others.iter().flatten().max() {
                     assert!(own.is_some_and(|own| own > *newest), "{} {at}", case.name);
                 }
-                fs::remove_file(made.path).unwrap();
+                if log.share.is_none()
+                    || !before.contains_key(made.path.strip_prefix(&copy.root.path).unwrap())
+                {
+                    fs::remove_file(made.path).unwrap();
+                }
             }
         }
     }

@@ -1,0 +1,136 @@
+//! The full depth: everything an entry says.
+
+use crate::json::{Raw, object};
+use crate::layout::content::blocks;
+use crate::layout::{Record, Sink};
+use crate::model::{Block, Body, Entry, EntryId, FlawKind, Message, Place, Role};
+
+use super::line::{Line, Lines, Shape, is_record};
+
+object! {
+    struct Whole<'a> { "content" => content: Raw<'a>, }
+}
+
+/// A text that stands in the record's content and is not said again.
+pub(super) const SAME_TEXT: &str = r#"{"type":"text"}"#;
+
+pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
+    let flaws_before = out.flaws.len();
+    let read = record.object_or_pieces(out, is_record, |text| {
+        let line: Line<'_> = serde_json::from_str(text)?;
+        let mut bad_usage = None;
+        let body = body(&line, text, &mut bad_usage);
+        let mut entry = Entry::at(record.span, body);
+        entry.time = line.time();
+        entry.session = line.metadata.session.owned();
+        entry.agent = lines.agent(&line);
+        entry.program = line.metadata.source.owned();
+        entry.copied = line.metadata.forked_from.is_some();
+        entry.place = Place {
+            cwd: line.metadata.cwd.owned(),
+            git_branch: line.metadata.git_branch.owned(),
+            ..Place::default()
+        };
+        if line.shape() != Shape::Unknown {
+            entry.id = Some(EntryId::new(&lines.id_at(record.span)));
+            overlay(&line, &mut entry);
+        }
+        Ok((entry, bad_usage))
+    });
+    match read {
+        Ok((entry, bad_usage)) => {
+            if let Some(detail) = bad_usage {
+                out.flaw(FlawKind::BadUsage, record.span, detail);
+            }
+            out.found.push(entry);
+        }
+        Err(_) if record.is_blank() => {}
+        Err(pieces) => {
+            let flaw = out.flaws.get(flaws_before).map(|flaw| flaw.kind);
+            let body = Body::Opaque { kind: None, flaw };
+            out.found.push(Entry::at(record.span, body));
+            pieces.iter().for_each(|piece| entry(lines, piece, out));
+        }
+    }
+}
+
+/// Puts what only annals says over what the record says.
+fn overlay(line: &Line<'_>, entry: &mut Entry) {
+    let own = match &entry.body {
+        Body::Message(message) => message.blocks.first().cloned(),
+        _ => None,
+    };
+    line.annex.overlay(entry);
+    let Body::Message(message) = &mut entry.body else {
+        return;
+    };
+    let unsaid = line
+        .annex
+        .blocks
+        .list()
+        .into_iter()
+        .map(|raw| raw.0 == Some(SAME_TEXT));
+    for (block, unsaid) in message.blocks.iter_mut().zip(unsaid) {
+        if let (true, Some(own)) = (unsaid, &own) {
+            block.clone_from(own);
+        }
+    }
+}
+
+fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
+    let role = match line.shape() {
+        Shape::User | Shape::Outcome => Role::User,
+        Shape::Assistant | Shape::Call => Role::Assistant,
+        Shape::System => Role::System,
+        Shape::Unknown => {
+            return Body::Opaque {
+                kind: line.kind.owned().or_else(|| line.role.owned()),
+                flaw: None,
+            };
+        }
+    };
+    let blocks = match line.shape() {
+        Shape::Call => vec![Block::ToolUse {
+            id: line.call_id(),
+            name: line.tool.or_empty().to_owned(),
+            input: line.arguments.0.unwrap_or("{}").to_owned(),
+        }],
+        Shape::Outcome => vec![Block::ToolResult {
+            call: line.call_id(),
+            output: output(line),
+            is_error: line.error.is_some(),
+        }],
+        _ => said(text),
+    };
+    let mut message = Message::new(role, blocks);
+    match line.shape() {
+        Shape::User => message.human = line.content.prompt.is_some() && !line.content.results,
+        Shape::Assistant => {
+            (message.usage, *bad_usage) = line.tokens();
+            message.model = line.model.owned();
+            message.stop_reason = line.stop_reason();
+        }
+        _ => {}
+    }
+    Body::Message(message)
+}
+
+/// A message's parts. Of a reply that only called tools, the text is empty.
+fn said(text: &str) -> Vec<Block> {
+    let whole: Whole<'_> = serde_json::from_str(text).unwrap_or_default();
+    match whole.content.text().as_deref() {
+        Some("") => Vec::new(),
+        _ => blocks(whole.content),
+    }
+}
+
+/// What a tool gave back: text as it is, other values as their JSON.
+fn output(line: &Line<'_>) -> Vec<Block> {
+    let given = [line.result, line.error].into_iter();
+    let given = given.filter(|value| value.is_some());
+    let text = given.map(|value| match value.text() {
+        Some(text) => text.into_owned(),
+        None => value.0.unwrap_or_default().to_owned(),
+    });
+    text.map(Block::Text).collect()
+}

@@ -1,0 +1,208 @@
+//! The members of a record that we read, and what both depths of decoding share.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::json::{self, Flag, Raw, Text, object};
+use crate::layout::annex::Annex;
+use crate::layout::content::Content;
+use crate::layout::field::{self, Counts, Server, Split, timestamp};
+use crate::model::{AgentId, Artifact, SessionId, Span, Usage};
+
+use super::path;
+
+object! {
+    struct Line<'a> {
+        "type" => kind: Text<'a>,
+        "role" => role: Text<'a>,
+        "content" => content: Content,
+        "timestamp" => timestamp: Raw<'a>,
+        "metadata" => metadata: Metadata<'a>,
+        "usage" => usage: Raw<'a>,
+        "model" => model: Text<'a>,
+        "stopReason" => stop: Text<'a>,
+        "stop_reason" => stop_snake: Text<'a>,
+        "tool" => tool: Text<'a>,
+        "arguments" => arguments: Raw<'a>,
+        "result" => result: Raw<'a>,
+        "error" => error: Raw<'a>,
+        "toolCallId" => call: Text<'a>,
+        "annals" => annex: Annex<'a>,
+    }
+}
+
+object! {
+    struct Metadata<'a> {
+        "source" => source: Text<'a>,
+        "sessionId" => session: Text<'a>,
+        "cwd" => cwd: Text<'a>,
+        "gitBranch" => git_branch: Text<'a>,
+        "resumed" => resumed: Flag,
+        "forkedFrom" => forked_from: Raw<'a>,
+    }
+}
+
+object! {
+    struct Tokens<'a> {
+        "input_tokens" => input: Raw<'a>,
+        "inputTokens" => input_camel: Raw<'a>,
+        "output_tokens" => output: Raw<'a>,
+        "outputTokens" => output_camel: Raw<'a>,
+        "cache_creation_tokens" => write: Raw<'a>,
+        "cacheCreationTokens" => write_camel: Raw<'a>,
+        "cache_creation_input_tokens" => write_model: Raw<'a>,
+        "cacheCreationInputTokens" => write_model_camel: Raw<'a>,
+        "cache_read_tokens" => read: Raw<'a>,
+        "cacheReadTokens" => read_camel: Raw<'a>,
+        "cache_read_input_tokens" => read_model: Raw<'a>,
+        "cacheReadInputTokens" => read_model_camel: Raw<'a>,
+        "cache_creation" => split: Split<'a>,
+        "server_tool_use" => server: Server<'a>,
+    }
+}
+
+/// The shapes of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    User,
+    Assistant,
+    Call,
+    Outcome,
+    /// Instructions, and what else only annals writes: the design has no word for them.
+    System,
+    Unknown,
+}
+
+/// Reads records. What it says of one depends on the record and on the file's day alone.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// The file's day, as it stands in ids.
+    day: String,
+    /// The sub-agent whose records they are.
+    owner: Option<AgentId>,
+    model: Option<Arc<str>>,
+}
+
+impl Lines {
+    pub(super) fn of(artifact: &Artifact) -> Self {
+        let session = artifact.session.as_ref().map_or("", SessionId::as_str);
+        let day = path::day(session).map(|day| day.to_string().replace('-', ""));
+        Lines {
+            day: day.unwrap_or_else(|| "0".to_owned()),
+            owner: artifact.agent.clone(),
+            model: None,
+        }
+    }
+
+    /// The id of a record that has none: where it stands.
+    pub(super) fn id_at(&self, span: Span) -> String {
+        format!("{}-{}", self.day, span.offset)
+    }
+
+    /// Whose a record is: that of the name under which it was logged.
+    pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
+        let Some(name) = line.metadata.session.filled() else {
+            return self.owner.clone();
+        };
+        path::owner(name)
+            .1
+            .and_then(|agent| AgentId::new(agent).ok())
+    }
+
+    /// One model name serves thousands of records.
+    pub(super) fn shared_model(&mut self, name: &str) -> Arc<str> {
+        match &self.model {
+            Some(model) if **model == *name => Arc::clone(model),
+            _ => {
+                let model: Arc<str> = name.into();
+                self.model = Some(Arc::clone(&model));
+                model
+            }
+        }
+    }
+}
+
+impl Line<'_> {
+    pub(super) fn shape(&self) -> Shape {
+        match self.kind.filled().unwrap_or(self.role.or_empty()) {
+            "user" => Shape::User,
+            "assistant" => Shape::Assistant,
+            "tool_call" => Shape::Call,
+            "tool_result" => Shape::Outcome,
+            "system" => Shape::System,
+            _ => Shape::Unknown,
+        }
+    }
+
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        timestamp(self.timestamp)
+    }
+
+    pub(super) fn stop_reason(&self) -> Option<String> {
+        self.stop.owned().or_else(|| self.stop_snake.owned())
+    }
+
+    /// The id of a call, by which its result is found. Both records name the tool, so that a call
+    /// without an id is known by that: the nearest call of the tool is the one that is answered.
+    pub(super) fn call_id(&self) -> String {
+        match (self.call.get(), self.tool.filled()) {
+            (Some(call), _) => call.to_owned(),
+            (None, Some(tool)) => format!("{CALL_OF}{tool}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The tokens of a reply in whichever names, and what is wrong with them.
+    pub(super) fn tokens(&self) -> (Option<Usage>, Option<String>) {
+        field::tokens(self.usage, |tokens: Tokens<'_>| Counts {
+            input: either(&[
+                ("input_tokens", tokens.input),
+                ("inputTokens", tokens.input_camel),
+            ]),
+            output: either(&[
+                ("output_tokens", tokens.output),
+                ("outputTokens", tokens.output_camel),
+            ]),
+            cache_read: either(&[
+                ("cache_read_tokens", tokens.read),
+                ("cacheReadTokens", tokens.read_camel),
+                ("cache_read_input_tokens", tokens.read_model),
+                ("cacheReadInputTokens", tokens.read_model_camel),
+            ]),
+            cache_write: either(&[
+                ("cache_creation_tokens", tokens.write),
+                ("cacheCreationTokens", tokens.write_camel),
+                ("cache_creation_input_tokens", tokens.write_model),
+                ("cacheCreationInputTokens", tokens.write_model_camel),
+            ]),
+            split: tokens.split,
+            server: tokens.server,
+        })
+    }
+}
+
+/// What a call without an id is called, before its tool.
+pub(super) const CALL_OF: &str = "call:";
+
+/// The first of some members that is there.
+fn either<'a>(members: &[(&'a str, Raw<'a>)]) -> (&'a str, Raw<'a>) {
+    let mut there = members.iter().filter(|(_, raw)| raw.is_some());
+    there.next().copied().unwrap_or_default()
+}
+
+/// Tells a record from an object that is only a part of one.
+pub(super) fn is_record(object: &str) -> bool {
+    let is = |line: Line<'_>| match line.shape() {
+        Shape::Unknown => line
+            .kind
+            .filled()
+            .and(line.metadata.session.filled())
+            .is_some(),
+        _ => line.timestamp.is_some(),
+    };
+    match serde_json::from_str(object) {
+        Ok(line) => is(line),
+        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(is),
+    }
+}

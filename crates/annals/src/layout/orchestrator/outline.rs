@@ -1,0 +1,106 @@
+//! The shallow depth: links, counts and short texts.
+
+use crate::json::fast;
+use crate::layout::annex;
+use crate::layout::content::delegation;
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, Span};
+
+use super::decode;
+use super::line::{Line, Lines, Shape, is_record};
+
+impl Decoder for Lines {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        let read = record.object_or_pieces(out, is_record, |text| {
+            let line = match fast::read(text) {
+                Some(line) => line,
+                None => serde_json::from_str(text)?,
+            };
+            Ok(self.sketch(&line, record.span))
+        });
+        match read {
+            Ok((outline, bad_usage)) => {
+                if let Some(detail) = bad_usage {
+                    out.flaw(FlawKind::BadUsage, record.span, detail);
+                }
+                out.found.push(outline);
+            }
+            Err(pieces) => pieces.iter().for_each(|piece| self.outline(piece, out)),
+        }
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        decode::entry(self, record, out);
+    }
+}
+
+impl Lines {
+    fn sketch(&mut self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
+        let mut bad_usage = None;
+        let mut outline = Outline::at(span);
+        outline.time = line.time();
+        outline.agent = self.agent(line);
+        let said = &line.metadata;
+        let facts = &mut outline.facts;
+        // On every record: whoever reads one alone must know whose it is.
+        facts.extend(said.session.filled().map(|id| Fact::Session(id.into())));
+        facts.extend(said.cwd.filled().map(|path| Fact::Cwd(path.into())));
+        let branch = said.git_branch.filled();
+        facts.extend(branch.map(|branch| Fact::GitBranch(branch.into())));
+        facts.extend(said.resumed.0.then_some(Fact::Resumed));
+        match line.shape() {
+            Shape::Unknown => return (outline, None),
+            Shape::System => outline.kind = Kind::System,
+            Shape::User => {
+                outline.kind = Kind::User;
+                outline.results.clone_from(&line.content.answers);
+                let prompt = line.content.prompt.clone();
+                if let Some(prompt) = prompt.filter(|_| !line.content.results) {
+                    outline.human = true;
+                    outline.facts.push(Fact::Prompt(prompt));
+                }
+            }
+            Shape::Outcome => {
+                outline.kind = Kind::User;
+                let call = line.call_id();
+                outline
+                    .results
+                    .extend((!call.is_empty()).then(|| Key::of(&call)));
+            }
+            Shape::Assistant => {
+                outline.kind = Kind::Assistant;
+                let usage;
+                (usage, bad_usage) = line.tokens();
+                let made = line.content.delegations.iter().cloned();
+                outline
+                    .facts
+                    .extend(made.map(|made| Fact::Delegates(Box::new(made))));
+                outline.reply = Some(Box::new(Reply {
+                    response: None,
+                    model: line.model.filled().map(|model| self.shared_model(model)),
+                    usage,
+                    calls: line.content.calls.clone(),
+                }));
+            }
+            Shape::Call => {
+                outline.kind = Kind::Assistant;
+                let call = line.call_id();
+                let call = (!call.is_empty()).then(|| Key::of(&call));
+                let made =
+                    call.and_then(|call| delegation(call, line.tool.or_empty(), line.arguments));
+                outline
+                    .facts
+                    .extend(made.map(|made| Fact::Delegates(Box::new(made))));
+                outline.reply = Some(Box::new(Reply {
+                    calls: call.into_iter().collect(),
+                    ..Reply::default()
+                }));
+            }
+        }
+        if line.annex.id.filled().is_none() {
+            annex::name(&mut outline, &self.id_at(span));
+        }
+        line.annex.sketch(&mut outline);
+        (outline, bad_usage)
+    }
+}

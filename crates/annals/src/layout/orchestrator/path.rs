@@ -1,0 +1,235 @@
+//! Where things lie.
+
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use sha2::{Digest, Sha256};
+
+use crate::layout::{ORIGIN, parts};
+use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+
+/// How many characters of a digest name a folder.
+const HASH: usize = 20;
+
+/// What stands between a session and its sub-agent in the name under which the sub-agent logs.
+const AGENT: &str = "--agent-";
+
+const NOTES: &str = ".notes.jsonl";
+const TODOS: &str = ".todos.json";
+
+pub(super) fn enters(dir: &Path) -> bool {
+    match *parts(dir).unwrap_or_default().as_slice() {
+        ["projects"] => true,
+        ["projects", folder] => is_hash(folder),
+        _ => false,
+    }
+}
+
+pub(super) fn classify(path: &Path) -> Option<Artifact> {
+    match *parts(path)?.as_slice() {
+        [ORIGIN] => Some(Artifact::of(ArtifactKind::Origin)),
+        ["projects", folder, file] if is_hash(folder) => {
+            let mut artifact = in_project(folder, file)?;
+            artifact.folder = Some(folder.to_owned());
+            Some(artifact)
+        }
+        _ => None,
+    }
+}
+
+fn in_project(folder: &str, file: &str) -> Option<Artifact> {
+    use ArtifactKind as K;
+    if let Some(day) = file.strip_suffix(".jsonl").and_then(date) {
+        return Some(daily(folder, day));
+    }
+    let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS) {
+        let (session, agent) = owner(name);
+        // The main agent is named like its session.
+        (K::Todos, session, Some(agent.unwrap_or(session)))
+    } else if let Some(name) = file.strip_suffix(NOTES) {
+        let (session, agent) = owner(name);
+        (K::Notes, session, agent)
+    } else {
+        let name = file.strip_suffix(ORIGIN)?.strip_suffix('.')?;
+        (K::Origin, name, None)
+    };
+    let artifact = Artifact {
+        session: Some(SessionId::new(session).ok()?),
+        agent: agent.map(AgentId::new).transpose().ok()?,
+        ..Artifact::of(kind)
+    };
+    // A sub-agent named like its session could not be told from the main agent.
+    (place(&artifact).file_name()? == file).then_some(artifact)
+}
+
+pub(super) fn place(artifact: &Artifact) -> PathBuf {
+    use ArtifactKind as K;
+    let session = artifact.session.as_ref().map_or("", SessionId::as_str);
+    let agent = artifact.agent.as_ref().map(AgentId::as_str);
+    let mut path = PathBuf::from("projects");
+    path.extend(&artifact.folder);
+    let owner = match agent.filter(|agent| *agent != session) {
+        Some(agent) => logged_as(session, agent),
+        None => session.to_owned(),
+    };
+    match artifact.kind {
+        K::SharedLog => match day(session) {
+            Some(day) => path.join(format!("{day}.jsonl")),
+            None => PathBuf::new(),
+        },
+        K::Notes => path.join(owner + NOTES),
+        K::Todos => path.join(owner + TODOS),
+        K::Origin if artifact.session.is_some() => path.join(format!("{session}.{ORIGIN}")),
+        K::Origin => ORIGIN.into(),
+        // The layout has no such files.
+        _ => PathBuf::new(),
+    }
+}
+
+/// The log of a day.
+pub(super) fn daily(folder: &str, day: Date) -> Artifact {
+    Artifact {
+        folder: Some(folder.to_owned()),
+        session: SessionId::new(&format!("{day}-{folder}")).ok(),
+        ..Artifact::of(ArtifactKind::SharedLog)
+    }
+}
+
+/// The day of a log, by the session of those of its records that name none.
+pub(super) fn day(session: &str) -> Option<Date> {
+    date(session.get(..10)?)
+}
+
+/// The name under which a sub-agent logs.
+pub(super) fn logged_as(session: &str, agent: &str) -> String {
+    format!("{session}{AGENT}{agent}")
+}
+
+/// A session, and the sub-agent of it, by the name under which a record was logged.
+pub(super) fn owner(name: &str) -> (&str, Option<&str>) {
+    let parts = name.rsplit_once(AGENT);
+    let parts = parts
+        .filter(|(session, agent)| SessionId::new(session).is_ok() && AgentId::new(agent).is_ok());
+    parts.map_or((name, None), |(session, agent)| (session, Some(agent)))
+}
+
+/// A day in the one spelling that file names have.
+fn date(text: &str) -> Option<Date> {
+    let date: Date = text.parse().ok()?;
+    (date.to_string() == text).then_some(date)
+}
+
+fn is_hash(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    name.len() == HASH && name.bytes().all(fits)
+}
+
+/// Names the folder of a working directory: the beginning of its SHA-256 in base64url.
+pub(super) fn hash(directory: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digest = Sha256::digest(directory.as_bytes());
+    let mut name = String::with_capacity(HASH);
+    // Three bytes are four digits, so that no part of a byte is left over.
+    for bytes in digest.chunks_exact(3).take(HASH / 4) {
+        let bits = bytes
+            .iter()
+            .fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        for shift in [18, 12, 6, 0] {
+            let digit = DIGITS.get(bits >> shift & 63).copied();
+            name.extend(digit.map(char::from));
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOLDER: &str = "v_FXjHoCS5zUJmfyn-5v";
+
+    #[test]
+    fn folders_are_named_by_a_digest() {
+        for (directory, name) in [
+            ("/Users/nick/projects/my-app", FOLDER),
+            ("", "47DEQpj8HBSa-_TImW-5"),
+            ("/home/dev/é", "kMYaU055JaGamSP4J7Sn"),
+        ] {
+            assert_eq!(hash(directory), name, "{directory}");
+        }
+    }
+
+    #[test]
+    fn a_path_and_its_meaning_are_inverses() {
+        use ArtifactKind as K;
+        for (kind, file, session, agent) in [
+            (
+                K::SharedLog,
+                "2026-11-15.jsonl",
+                "2026-11-15-v_FXjHoCS5zUJmfyn-5v",
+                None,
+            ),
+            (K::Notes, "s1.notes.jsonl", "s1", None),
+            (K::Notes, "s1--agent-a1.notes.jsonl", "s1", Some("a1")),
+            (K::Notes, "2026-11-15.notes.jsonl", "2026-11-15", None),
+            (K::Todos, "s1.todos.json", "s1", Some("s1")),
+            (K::Todos, "s1--agent-a1.todos.json", "s1", Some("a1")),
+            (K::Origin, "s1.annals-origin.jsonl", "s1", None),
+        ] {
+            let path = format!("projects/{FOLDER}/{file}");
+            let artifact = classify(Path::new(&path)).expect(&path);
+            assert_eq!(artifact.kind, kind, "{path}");
+            assert_eq!(artifact.folder.as_deref(), Some(FOLDER));
+            assert_eq!(
+                artifact.session.as_ref().map(SessionId::as_str),
+                Some(session)
+            );
+            assert_eq!(artifact.agent.as_ref().map(AgentId::as_str), agent);
+            assert_eq!(place(&artifact), Path::new(&path));
+            assert!(enters(Path::new(&format!("projects/{FOLDER}"))));
+        }
+        let whole = classify(Path::new(ORIGIN)).unwrap();
+        assert_eq!(
+            (whole.session.as_ref(), place(&whole)),
+            (None, ORIGIN.into())
+        );
+    }
+
+    #[test]
+    fn foreign_files_have_no_meaning() {
+        for file in [
+            "8c549c46-16ca-47dd-b731-f4c264becc53.jsonl",
+            "2026-11-31.jsonl",
+            "20261115.jsonl",
+            "2026-11-15T00.jsonl",
+            "2026-1-5.jsonl",
+            "2026-11-15.json",
+            "2026-11-15.jsonl.lock",
+            "2026-11-15.jsonl.bak",
+            "..notes.jsonl",
+            ".notes.jsonl",
+            ".todos.json",
+            "--agent-a.todos.json",
+            "a--agent-a.todos.json",
+            ".annals-origin.jsonl",
+            "annals-origin.jsonl",
+            "inner/2026-11-15.jsonl",
+        ] {
+            let path = format!("projects/{FOLDER}/{file}");
+            assert_eq!(classify(Path::new(&path)), None, "{path}");
+        }
+        for path in [
+            "2026-11-15.jsonl",
+            "projects/2026-11-15.jsonl",
+            "projects/-home-dev/2026-11-15.jsonl",
+            "projects/v_FXjHoCS5zUJmfyn.5v/2026-11-15.jsonl",
+            "projects/../v_FXjHoCS5zUJmfyn-5v/2026-11-15.jsonl",
+            "/projects/v_FXjHoCS5zUJmfyn-5v/2026-11-15.jsonl",
+            "other/v_FXjHoCS5zUJmfyn-5v/2026-11-15.jsonl",
+        ] {
+            assert_eq!(classify(Path::new(path)), None, "{path}");
+        }
+        assert!(!enters(Path::new("projects/-home-dev")));
+        assert!(!enters(Path::new("todos")));
+    }
+}

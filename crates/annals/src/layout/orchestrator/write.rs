@@ -1,0 +1,646 @@
+//! Writing records in the design's words.
+//!
+//! What a message says in text is one record, each call and each result another. The records of a
+//! reply share `annals.response`, and its tokens stand on the first of them that is an `assistant`
+//! record. A reply of calls alone is led by an `assistant` record without content if there are tokens
+//! to tell. Where a response goes on in another message, which tells its tokens again, `usage` has
+//! only what is new in them and `annals.usage` all of them. So a program that adds up what `assistant`
+//! records say gets every response once.
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::json;
+use crate::layout::annex::Words;
+use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
+use crate::layout::field;
+use crate::layout::{
+    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, remark,
+};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, SessionId, Todo,
+    Usage,
+};
+
+use super::decode::SAME_TEXT;
+use super::form::{Metadata, Spent, Written};
+use super::line::{CALL_OF, Line};
+use super::{Orchestrator, path};
+
+impl Writer for Orchestrator {
+    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+        let absolute = new.cwd.starts_with('/') || new.cwd.contains(":\\");
+        let folder = match new.beside.as_ref().and_then(|log| log.folder.clone()) {
+            Some(folder) => folder,
+            None if absolute => path::hash(&new.cwd),
+            None => {
+                let why = format!("`{}` is not an absolute path", new.cwd);
+                return Err(Error::refused(why));
+            }
+        };
+        if path::owner(new.id.as_str()).1.is_some() {
+            return Err(Error::refused(
+                "a session must not be named like a sub-agent",
+            ));
+        }
+        Ok(today(&folder, stamp))
+    }
+
+    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+        let session = head.session.as_str();
+        if agent.as_str() == session {
+            return Err(Error::refused(
+                "a sub-agent must not be named like its session",
+            ));
+        }
+        // It must be a name that a session can have.
+        SessionId::new(&path::logged_as(session, agent.as_str()))?;
+        Ok(Artifact {
+            agent: Some(agent.clone()),
+            ..head.log.clone()
+        })
+    }
+
+    fn volume(&self, head: &Head, stamp: &Stamp<'_>) -> Artifact {
+        match &head.log.folder {
+            Some(folder) => Artifact {
+                agent: head.log.agent.clone(),
+                ..today(folder, stamp)
+            },
+            None => head.log.clone(),
+        }
+    }
+
+    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+        let session = head.session.as_str();
+        let name = match &head.agent {
+            Some(agent) => path::logged_as(session, agent.as_str()),
+            None => session.to_owned(),
+        };
+        let mut pen = Pen {
+            head,
+            name,
+            stamp,
+            lines: Vec::new(),
+            plan: Plan::default(),
+            last: head.last.clone(),
+            time: head.time,
+            resumed: head.resumed,
+            replies: head.replies.clone(),
+        };
+        match change {
+            Change::Begin => pen.begin()?,
+            // The directory is all that copied records may not say.
+            Change::Fork { .. } if head.cwd.is_none() => {}
+            Change::Fork { .. } => pen.begin()?,
+            Change::Append(drafts) => {
+                for (at, draft) in drafts.iter().enumerate() {
+                    pen.draft(draft, drafts.get(..at).unwrap_or_default())?;
+                }
+            }
+            Change::Compact { summary, .. } => pen.compact(summary)?,
+            Change::SetTodos(todos) => pen.todos(todos)?,
+            Change::Spawn(spawn) => pen.spawn(spawn)?,
+        }
+        Ok(pen.finish())
+    }
+
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+        let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
+        let text = String::from_utf8_lossy(record);
+        let mended = json::mend(&text);
+        let line: Line<'_> = serde_json::from_str(&mended).map_err(|_| unreadable())?;
+        let origin = format!(
+            r#"{{"sessionId":{},"id":{}}}"#,
+            json::quote(graft.from.as_str()),
+            json::quote(graft.id.as_str())
+        );
+        let session = json::quote(graft.to.as_str());
+        let metadata = [("sessionId", session.as_str()), ("forkedFrom", &origin)];
+        // An id that is a place in a file must be said once the record lies elsewhere.
+        let id = json::quote(graft.id.as_str());
+        let mut words = vec![("id", id.as_str())];
+        let parent = match graft.parent {
+            Parent::Entry(parent) => json::quote(parent.as_str()),
+            Parent::None | Parent::Keep => "null".to_owned(),
+        };
+        // Without one it hangs from the record before, which is right in a copy.
+        if line.annex.parent.0.is_some() && graft.parent != Parent::Keep {
+            words.push(("parent", &parent));
+        }
+        if line.annex.sidechain.0 {
+            words.extend([("sidechain", "false"), ("agent", "null")]);
+        }
+        let copy = json::set_within(record, "metadata", &metadata);
+        let copy = copy.and_then(|copy| json::set_within(&copy, "annals", &words));
+        let copy = copy.ok_or_else(unreadable)?;
+        let Some(time) = graft.time.map(|time| json::quote(&spell(time))) else {
+            return Ok(copy);
+        };
+        json::set_members(&copy, &[("timestamp", &time)]).ok_or_else(unreadable)
+    }
+}
+
+/// The log of the day that it is in the writer's zone.
+fn today(folder: &str, stamp: &Stamp<'_>) -> Artifact {
+    path::daily(folder, stamp.now.to_zoned(stamp.zone.clone()).date())
+}
+
+/// Writes the records of one change.
+struct Pen<'a, 'b> {
+    head: &'a Head,
+    /// The name under which the agent logs.
+    name: String,
+    stamp: &'a mut Stamp<'b>,
+    lines: Vec<Vec<u8>>,
+    plan: Plan,
+    /// The last message so far: what a record hangs from that says nothing else.
+    last: Option<EntryId>,
+    /// The time of the newest record so far.
+    time: Option<Timestamp>,
+    /// The first record tells that the session was opened again.
+    resumed: bool,
+    /// The newest responses and their tokens so far.
+    replies: Vec<(String, Usage)>,
+}
+
+/// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
+struct Part<'a> {
+    blocks: &'a [Block],
+    tokens: bool,
+}
+
+/// The tokens that a message tells.
+#[derive(Clone, Copy)]
+struct Told {
+    /// What was not told before.
+    fresh: Usage,
+    /// All of them, where some were.
+    all: Option<Usage>,
+}
+
+impl Pen<'_, '_> {
+    fn finish(mut self) -> Plan {
+        if !self.lines.is_empty() {
+            let lines = std::mem::take(&mut self.lines);
+            let path = path::place(&self.head.log);
+            self.plan.edits.insert(0, Edit::Append { path, lines });
+        }
+        self.plan
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let head = self.head;
+        let time = self.tick(None);
+        let mut line = self.common("session", time);
+        line.metadata.cwd = head.cwd.as_deref();
+        line.metadata.git_branch = head.git_branch.as_deref();
+        let line = encode(&line)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn draft(&mut self, draft: &Draft, before: &[Draft]) -> Result<()> {
+        match &draft.body {
+            Body::Message(message) => self.message(message, draft, before),
+            Body::Compaction { text } => {
+                let words = Words {
+                    kind: Some("compaction"),
+                    text: Some(text),
+                    ..Words::default()
+                };
+                self.system(text, words, draft, true)
+            }
+            Body::System { subtype, text } => {
+                let words = Words {
+                    kind: Some("system"),
+                    subtype: Some(subtype),
+                    text: Some(text),
+                    ..Words::default()
+                };
+                self.system(text, words, draft, true)
+            }
+            Body::Agent {
+                kind,
+                description,
+                call,
+            } => {
+                let words = Words {
+                    kind: Some("agent"),
+                    subtype: kind.as_deref(),
+                    description: description.as_deref(),
+                    call: call.as_deref(),
+                    ..Words::default()
+                };
+                let text = description.as_deref().unwrap_or_default();
+                self.system(text, words, draft, false)
+            }
+            Body::Title { .. } | Body::Tag { .. } | Body::Note { .. } | Body::Summary { .. } => {
+                self.remark(draft)
+            }
+            _ => Err(Error::refused(
+                "this kind of entry cannot be written to an orchestrator session",
+            )),
+        }
+    }
+
+    fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
+        let told = self.told(message);
+        let parts = parts(message, !told.fresh.is_zero());
+        let last = parts.len().saturating_sub(1);
+        let fresh;
+        let response = match &message.response {
+            None if message.role == Role::Assistant && last > 0 => {
+                fresh = format!("msg_{}", (self.stamp.fresh)().replace('-', ""));
+                Some(fresh.as_str())
+            }
+            given => given.as_deref(),
+        };
+        let mut parent = draft.parent.clone().or_else(|| self.leaf());
+        for (at, part) in parts.iter().enumerate() {
+            // A given id names the end of the message: that is what the next one hangs from.
+            let id = match &draft.id {
+                Some(id) if at == last => id.clone(),
+                _ => EntryId::new(&(self.stamp.fresh)()),
+            };
+            let time = self.tick(draft.time.and_then(|time| later(time, at)));
+            let words = Words {
+                id: Some(id.as_str()),
+                response,
+                request: message.request.as_deref(),
+                spawned: message.spawned.as_ref().map(AgentId::as_str),
+                stored: message.stored.as_deref(),
+                meta: message.meta,
+                compact: message.compact_summary,
+                ..self.hung(draft, parent.as_ref())
+            };
+            let line = match part.blocks {
+                [Block::ToolUse { id, name, input }] => {
+                    let mut line = self.common("tool_call", time);
+                    line.tool = Some(name);
+                    line.arguments = Some(raw(one_line(input)?)?);
+                    line.call = Some(id);
+                    line.annals = Some(Words {
+                        model: message.model.as_deref(),
+                        stop: message.stop_reason.as_deref(),
+                        ..words
+                    });
+                    encode(&line)?
+                }
+                [block @ Block::ToolResult { .. }] => self.outcome(block, words, time, before)?,
+                blocks => {
+                    let told = part.tokens.then_some(told);
+                    self.said(message, blocks, told, words, time)?
+                }
+            };
+            self.lines.push(line);
+            parent = Some(id.clone());
+            self.added(id, draft.sidechain);
+        }
+        if let Some(response) = response {
+            let usage = told.all.unwrap_or(told.fresh);
+            self.replies.retain(|(known, _)| known != response);
+            self.replies.push((response.to_owned(), usage));
+        }
+        Ok(())
+    }
+
+    /// What a message tells of its response's tokens.
+    fn told(&self, message: &Message) -> Told {
+        let mut all = message.usage.unwrap_or_default();
+        let mut known = self.replies.iter();
+        match known.find(|(known, _)| message.response.as_ref() == Some(known)) {
+            Some((_, so_far)) => {
+                all.grow(so_far);
+                Told {
+                    fresh: all.beyond(so_far),
+                    all: Some(all),
+                }
+            }
+            None => Told {
+                fresh: all,
+                all: None,
+            },
+        }
+    }
+
+    /// The record of what a message says, as opposed to the calls it makes and answers.
+    fn said(
+        &self,
+        message: &Message,
+        blocks: &[Block],
+        told: Option<Told>,
+        mut words: Words<'_>,
+        time: Timestamp,
+    ) -> Result<Vec<u8>> {
+        let texts = texts(blocks);
+        let text = texts.join("\n\n");
+        let mut line = self.common(message.role.as_str(), time);
+        line.content = Some(&text);
+        let plain = match blocks {
+            [] => true,
+            [Block::Text(text)] => !text.is_empty(),
+            _ => false,
+        };
+        if message.role == Role::Assistant {
+            let fresh = told.map(|told| told.fresh).unwrap_or_default();
+            line.usage = Some(Spent::of(&fresh));
+            let all = told.and_then(|told| told.all);
+            words.usage = all.map(|all| field::Spent::of(&all));
+            line.model = Some(message.model.as_deref().unwrap_or("unknown"));
+            line.stop = message.stop_reason.as_deref();
+            let once = texts.len() == 1 && !text.is_empty();
+            words.blocks = (!plain).then(|| parts_json(blocks, once)).transpose()?;
+        } else {
+            words.blocks = (!plain).then(|| parts_json(blocks, false)).transpose()?;
+        }
+        if message.role == Role::User {
+            let prompt = texts.iter().any(|text| !is_client_text(text));
+            let seems = prompt && !message.meta && !message.compact_summary && !words.sidechain;
+            // Blanks are nothing that a person said.
+            let blank = texts.iter().all(|text| text.trim().is_empty());
+            let differs = message.human != seems && !(message.human && blank);
+            words.human = differs.then_some(message.human);
+        }
+        line.annals = Some(words);
+        encode(&line)
+    }
+
+    fn outcome(
+        &self,
+        block: &Block,
+        mut words: Words<'_>,
+        time: Timestamp,
+        before: &[Draft],
+    ) -> Result<Vec<u8>> {
+        let Block::ToolResult {
+            call,
+            output,
+            is_error,
+        } = block
+        else {
+            return Err(Error::refused("not a tool's result"));
+        };
+        let text = texts(output).join("\n\n");
+        let mut line = self.common("tool_result", time);
+        let mut open = self.head.calls.iter().rev();
+        let tool = called(call, before)
+            .or_else(|| open.find_map(|(id, tool)| (id == call).then_some(tool.as_str())))
+            .or_else(|| call.strip_prefix(CALL_OF));
+        line.tool = Some(tool.unwrap_or("unknown"));
+        line.call = Some(call);
+        let plain = match output.as_slice() {
+            [] => !is_error,
+            [Block::Text(_)] => true,
+            _ => false,
+        };
+        let given = (!output.is_empty() || *is_error).then_some(text.as_str());
+        if *is_error {
+            line.error = given;
+        } else {
+            line.result = given;
+        }
+        if !plain {
+            words.blocks = Some(raw(blocks_json(std::slice::from_ref(block))?)?);
+        }
+        line.annals = Some(words);
+        encode(&line)
+    }
+
+    /// A record that the design has no word for.
+    fn system(
+        &mut self,
+        text: &str,
+        words: Words<'_>,
+        draft: &Draft,
+        in_chain: bool,
+    ) -> Result<()> {
+        let id = self.id(draft);
+        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let time = self.tick(draft.time);
+        let hung = self.hung(draft, parent.as_ref());
+        let mut line = self.common("system", time);
+        line.content = Some(text);
+        line.annals = Some(Words {
+            id: Some(id.as_str()),
+            parent: hung.parent.filter(|_| in_chain),
+            agent: hung.agent,
+            sidechain: hung.sidechain,
+            ..words
+        });
+        let line = encode(&line)?;
+        self.lines.push(line);
+        self.added(id, !in_chain || draft.sidechain);
+        Ok(())
+    }
+
+    fn compact(&mut self, summary: &str) -> Result<()> {
+        if self.leaf().is_none() {
+            return Err(Error::refused(
+                "there is nothing to compact: the session has no messages",
+            ));
+        }
+        if summary.trim().is_empty() {
+            return Err(Error::refused("the summary is empty"));
+        }
+        let text = "Conversation compacted".to_owned();
+        self.draft(&Draft::new(Body::Compaction { text }), &[])?;
+        let mut message = Message::new(Role::User, vec![Block::Text(summary.to_owned())]);
+        message.compact_summary = true;
+        self.draft(&Draft::new(Body::Message(message)), &[])
+    }
+
+    fn remark(&mut self, draft: &Draft) -> Result<()> {
+        if let Some((line, id)) = remark::write(draft, self.stamp)? {
+            let path = path::place(&self.beside(ArtifactKind::Notes, self.head.agent.clone()));
+            let lines = vec![line];
+            self.plan.edits.push(Edit::Append { path, lines });
+            self.plan.added.push(id);
+        }
+        Ok(())
+    }
+
+    fn todos(&mut self, todos: &[Todo]) -> Result<()> {
+        let agent = match &self.head.agent {
+            Some(agent) => agent.clone(),
+            None => AgentId::new(self.head.session.as_str())?,
+        };
+        let file = self.beside(ArtifactKind::Todos, Some(agent));
+        let bytes = encode(&todos)?;
+        let path = path::place(&file);
+        self.plan.edits.push(Edit::Replace { path, bytes });
+        Ok(())
+    }
+
+    /// A sub-agent's first record, which tells what it is for.
+    fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
+        self.name = path::logged_as(self.head.session.as_str(), spawn.agent.as_str());
+        self.resumed = false;
+        let draft = Draft::new(Body::Agent {
+            kind: Some(spawn.kind.clone()),
+            description: Some(spawn.description.clone()),
+            call: spawn.call.clone(),
+        });
+        self.draft(&draft, &[])
+    }
+
+    /// A file beside the session's log.
+    fn beside(&self, kind: ArtifactKind, agent: Option<AgentId>) -> Artifact {
+        Artifact {
+            kind,
+            folder: self.head.log.folder.clone(),
+            session: Some(self.head.session.clone()),
+            agent,
+            name: None,
+        }
+    }
+
+    fn id(&mut self, draft: &Draft) -> EntryId {
+        let given = draft.id.clone();
+        given.unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+    }
+
+    /// Notes what was written; what stands beside the conversation is not what it goes on from.
+    fn added(&mut self, id: EntryId, beside: bool) {
+        if !beside {
+            self.plan.leaf = Some(id.clone());
+            self.last = Some(id.clone());
+        }
+        self.plan.added.push(id);
+    }
+
+    fn leaf(&self) -> Option<EntryId> {
+        self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
+    }
+
+    /// What a draft hangs from and whose it is, as far as that must be said.
+    fn hung<'d>(&self, draft: &'d Draft, parent: Option<&'d EntryId>) -> Words<'d> {
+        // The record before is another one for a sub-agent within the log.
+        let said = draft.sidechain || parent != self.last.as_ref();
+        Words {
+            parent: said.then(|| parent.map(EntryId::as_str)),
+            agent: draft.agent.as_ref().map(AgentId::as_str),
+            sidechain: draft.sidechain,
+            ..Words::default()
+        }
+    }
+
+    /// The next record's time: as given, else now, but later than the record before.
+    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
+        let after = self.time.and_then(|time| later(time, 1));
+        let now = self.stamp.now;
+        let time = given.unwrap_or_else(|| after.map_or(now, |after| after.max(now)));
+        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
+        time
+    }
+
+    fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> Written<'l> {
+        let resumed = self.resumed && self.lines.is_empty();
+        Written {
+            kind,
+            tool: None,
+            arguments: None,
+            result: None,
+            error: None,
+            content: None,
+            timestamp: spell(time),
+            usage: None,
+            model: None,
+            stop: None,
+            call: None,
+            metadata: Metadata {
+                source: PROGRAM,
+                session: &self.name,
+                cwd: None,
+                git_branch: None,
+                resumed: resumed.then_some(true),
+            },
+            annals: None,
+        }
+    }
+}
+
+/// The records of a message: each call and each result for itself, what is said between together.
+fn parts(message: &Message, spent: bool) -> Vec<Part<'_>> {
+    let alone = |block: &Block| match block {
+        Block::ToolUse { .. } => message.role == Role::Assistant,
+        Block::ToolResult { .. } => message.role == Role::User,
+        _ => false,
+    };
+    let runs = message.blocks.chunk_by(|a, b| !alone(a) && !alone(b));
+    let mut parts: Vec<Part<'_>> = runs
+        .map(|blocks| Part {
+            blocks,
+            tokens: false,
+        })
+        .collect();
+    let says = |part: &Part<'_>| !part.blocks.iter().any(alone);
+    if parts.is_empty() || (spent && !parts.iter().any(says)) {
+        let blocks = &[];
+        parts.insert(
+            0,
+            Part {
+                blocks,
+                tokens: false,
+            },
+        );
+    }
+    if let Some(first) = parts.iter_mut().find(|part| says(part)) {
+        first.tokens = true;
+    }
+    parts
+}
+
+/// The blocks in the words of the model's interface; the text that is the content is not repeated.
+fn parts_json(blocks: &[Block], once: bool) -> Result<Box<serde_json::value::RawValue>> {
+    let mut parts = Vec::new();
+    for block in blocks {
+        parts.push(match block {
+            Block::Text(_) if once => SAME_TEXT.to_owned(),
+            block => {
+                let list = blocks_json(std::slice::from_ref(block))?;
+                let inner = list
+                    .strip_prefix('[')
+                    .and_then(|list| list.strip_suffix(']'));
+                inner.unwrap_or_default().to_owned()
+            }
+        });
+    }
+    raw(format!("[{}]", parts.join(",")))
+}
+
+fn texts(blocks: &[Block]) -> Vec<&str> {
+    let texts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The tool of a call among drafts.
+fn called<'d>(call: &str, drafts: &'d [Draft]) -> Option<&'d str> {
+    let messages = drafts.iter().rev().filter_map(|draft| match &draft.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    });
+    let mut blocks = messages.flat_map(|message| message.blocks.iter().rev());
+    blocks.find_map(|block| match block {
+        Block::ToolUse { id, name, .. } if id == call => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}
+
+/// The time of the record that many records after one with this time.
+fn later(time: Timestamp, records: usize) -> Option<Timestamp> {
+    let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
+    time.checked_add(after).ok()
+}
+
+/// Milliseconds and `Z`.
+fn spell(time: Timestamp) -> String {
+    format!("{time:.3}")
+}

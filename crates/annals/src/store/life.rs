@@ -1,0 +1,210 @@
+//! Where a session is in its life: created, active, resumed, expired, deleted.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::model::{Fact, Outline, Project, SessionId, Usage};
+
+use super::inventory::Inventory;
+use super::session::Session;
+use super::summary::SessionInfo;
+use super::trash::Trashed;
+use super::{Root, Store};
+
+/// Whoever comes back after longer than this has been away.
+const BREAK: SignedDuration = SignedDuration::from_hours(4);
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing was said yet.
+    Created,
+    /// In use.
+    Active,
+    /// In use again: it went on after a break of more than four hours, or says so itself.
+    Resumed,
+    /// Untouched for so long that its own program may delete it.
+    Expired,
+    /// In the trash.
+    Deleted,
+}
+
+impl State {
+    /// The state's name as JSON and tables spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Created => "created",
+            State::Active => "active",
+            State::Resumed => "resumed",
+            State::Expired => "expired",
+            State::Deleted => "deleted",
+        }
+    }
+
+    /// The state of a session with these records in its main log, whatever the time is now.
+    pub(super) fn of(outlines: &[Outline]) -> Self {
+        let mut state = State::Created;
+        let mut newest: Option<Timestamp> = None;
+        for outline in outlines {
+            // Before the first message there was nothing to come back to.
+            if state == State::Created {
+                if !outline.kind.is_message() {
+                    continue;
+                }
+                state = State::Active;
+            }
+            let away = newest
+                .zip(outline.time)
+                .is_some_and(|(newest, time)| time.duration_since(newest) > BREAK);
+            if away || outline.facts.contains(&Fact::Resumed) {
+                return State::Resumed;
+            }
+            newest = newest.max(outline.time);
+        }
+        state
+    }
+}
+
+impl SessionInfo {
+    /// Its state at a moment.
+    pub fn state_at(&self, now: Timestamp) -> State {
+        match self.state {
+            State::Active | State::Resumed if self.expires.is_some_and(|expires| expires < now) => {
+                State::Expired
+            }
+            state => state,
+        }
+    }
+}
+
+impl Store {
+    /// What lists say about the sessions in the trash, the newest deletion first. Their root and
+    /// their file are those from which they were deleted.
+    pub fn deleted(&self) -> Result<Vec<SessionInfo>> {
+        let trashed = self.trashed()?.into_iter();
+        let row = |trashed: Trashed| Some(self.look(&trashed).unwrap_or(bare(&trashed)?));
+        Ok(trashed.filter_map(row).collect())
+    }
+
+    /// Reads a deleted session where it lies now: the trash keeps paths as they were in the root.
+    fn look(&self, trashed: &Trashed) -> Option<SessionInfo> {
+        let place = self.trashed_files(trashed).ok()?;
+        let root = Root::new(&trashed.layout, place).ok()?;
+        let mut there = Inventory::of(std::slice::from_ref(&root)).sessions;
+        there.retain(|files| files.id.as_str() == trashed.session);
+        let files = there.into_iter().next()?;
+        let file = files.main_path().strip_prefix(&root.path).ok()?;
+        let file = trashed.root.join(file);
+        let info = Session::read(files).ok()?.info(None);
+        Some(SessionInfo {
+            root: trashed.root.clone(),
+            file,
+            state: State::Deleted,
+            expires: None,
+            ..info
+        })
+    }
+}
+
+/// What the trash itself tells of a session that cannot be read there.
+fn bare(trashed: &Trashed) -> Option<SessionInfo> {
+    let file = trashed.files.first()?;
+    Some(SessionInfo {
+        layout: Root::new(&trashed.layout, &trashed.root)
+            .ok()?
+            .layout
+            .name(),
+        root: trashed.root.clone(),
+        id: SessionId::new(&trashed.session).ok()?,
+        file: trashed.root.join(&file.path),
+        project: Project {
+            path: trashed.root.display().to_string(),
+            guessed: true,
+        },
+        other_directories: Vec::new(),
+        title: None,
+        tag: None,
+        state: State::Deleted,
+        expires: None,
+        started: None,
+        updated: Some(trashed.deleted),
+        entries: 0,
+        messages: 0,
+        conversations: 0,
+        agents: 0,
+        agent_names: Default::default(),
+        bytes: trashed.files.iter().map(|file| file.bytes).sum(),
+        flaws: 0,
+        flaw_kinds: Default::default(),
+        models: Default::default(),
+        usage: Usage::default(),
+        usage_by_day: Default::default(),
+        messages_by_day: Default::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Kind, Span};
+
+    /// Records as letters and hours: `m` says something, `n` does not, `r` says that it resumes.
+    fn state(records: &[(char, Option<f64>)]) -> State {
+        let outline = |&(what, hours): &(char, Option<f64>)| {
+            let mut outline = Outline::at(Span::default());
+            let millis = hours.map(|hours| (hours * 3_600_000.0) as i64);
+            outline.time = millis.and_then(|millis| Timestamp::from_millisecond(millis).ok());
+            if what != 'n' {
+                outline.kind = Kind::User;
+            }
+            if what == 'r' {
+                outline.facts.push(Fact::Resumed);
+            }
+            outline
+        };
+        let outlines: Vec<Outline> = records.iter().map(outline).collect();
+        State::of(&outlines)
+    }
+
+    #[test]
+    fn a_session_is_resumed_after_a_break() {
+        let at = Some;
+        for (records, wanted) in [
+            (vec![], State::Created),
+            (vec![('n', at(0.0)), ('n', at(9.0))], State::Created),
+            (vec![('n', at(0.0)), ('m', at(9.0))], State::Active),
+            (
+                vec![('m', at(0.0)), ('m', at(4.0)), ('m', at(8.0))],
+                State::Active,
+            ),
+            (vec![('m', at(0.0)), ('m', at(4.001))], State::Resumed),
+            (
+                vec![('m', at(0.0)), ('m', at(5.0)), ('m', at(5.1))],
+                State::Resumed,
+            ),
+            (
+                vec![('m', at(0.0)), ('n', at(3.0)), ('m', at(6.0))],
+                State::Active,
+            ),
+            // Lines are not in order of time: only what is newer than all before it counts.
+            (
+                vec![('m', at(9.0)), ('m', at(0.0)), ('m', at(10.0))],
+                State::Active,
+            ),
+            (
+                vec![('m', None), ('m', None), ('m', at(50.0))],
+                State::Active,
+            ),
+            (
+                vec![('m', at(0.0)), ('m', None), ('m', at(5.0))],
+                State::Resumed,
+            ),
+            (vec![('m', at(0.0)), ('r', at(0.1))], State::Resumed),
+        ] {
+            assert_eq!(state(&records), wanted, "{records:?}");
+        }
+    }
+}

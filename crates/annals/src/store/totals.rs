@@ -1,0 +1,187 @@
+//! What a log amounts to so far, counted as its records go by.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Ending, Scanner};
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{Key, Outline, SYNTHETIC, Span, Usage};
+
+use super::Root;
+use super::inventory::FoundFile;
+use super::query::Counted;
+use super::share::{self, Sieve};
+
+/// Counts messages and tokens, each response once, without keeping what was counted.
+///
+/// Lines of one response repeat its tokens while they grow, so what each response amounts to is
+/// remembered; replies that are no part of a named response need no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    sum: Counted,
+    known: HashMap<Key, Usage>,
+}
+
+impl Totals {
+    /// Takes in the next record's outline.
+    pub fn add(&mut self, outline: &Outline) {
+        if !outline.kind.is_message() {
+            return;
+        }
+        self.sum.messages += 1;
+        let Some(reply) = &outline.reply else { return };
+        // The client's own error messages are nobody's reply.
+        let Some(mut usage) = reply
+            .usage
+            .filter(|_| reply.model.as_deref() != Some(SYNTHETIC))
+        else {
+            return;
+        };
+        let before = match reply.response {
+            Some(key) => {
+                let before = self.known.get(&key).copied();
+                usage.grow(&before.unwrap_or_default());
+                self.known.insert(key, usage);
+                before
+            }
+            None => None,
+        };
+        self.sum.responses += u64::from(before.is_none());
+        // A sum beyond all bounds stays where it was.
+        let _ = self
+            .sum
+            .usage
+            .add(&usage.beyond(&before.unwrap_or_default()));
+    }
+
+    /// What they come to.
+    pub fn sum(&self) -> Counted {
+        self.sum
+    }
+}
+
+/// Totals of a log that grows, and how far it has been read.
+#[derive(Default)]
+pub(super) struct Tally {
+    totals: Totals,
+    volumes: Vec<Volume>,
+}
+
+/// A file of the log.
+struct Volume {
+    path: PathBuf,
+    /// It is counted up to here.
+    end: u64,
+    /// The bytes before that, by which another file in its place is known.
+    guard: Vec<u8>,
+    /// It remembers the record before, to which the next may belong.
+    decoder: Box<dyn Decoder>,
+    /// Tells whose its records are, where several sessions lie in it.
+    sieve: Option<Sieve>,
+}
+
+impl std::fmt::Debug for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tally")
+            .field("sum", &self.totals.sum)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tally {
+    /// Counts what was added since, or all of it the first time and after a file was replaced.
+    pub(super) fn count(&mut self, root: &Root, file: &FoundFile) -> Result<Counted> {
+        if !self.goes_on(file) {
+            *self = Tally::default();
+        }
+        let fresh = file.volumes().skip(self.volumes.len());
+        self.volumes.extend(fresh.map(|file| Volume {
+            path: file.path.clone(),
+            end: 0,
+            guard: Vec::new(),
+            decoder: root.layout.decoder(&file.artifact),
+            sieve: file.share.as_ref().map(Sieve::new),
+        }));
+        let mut pending = Vec::new();
+        for volume in &mut self.volumes {
+            pending.extend(volume.read(&mut self.totals)?);
+        }
+        // A record without a line ending may go on: it counts for now, and is read again.
+        if pending.is_empty() {
+            return Ok(self.totals.sum);
+        }
+        let mut with = self.totals.clone();
+        pending.iter().for_each(|outline| with.add(outline));
+        Ok(with.sum)
+    }
+
+    /// The files are those that were counted, as far as they were, and maybe more.
+    fn goes_on(&self, file: &FoundFile) -> bool {
+        let mut files = file.volumes();
+        self.volumes.iter().all(|volume| {
+            let same = files.next().is_some_and(|file| file.path == volume.path);
+            same && (volume.end == 0 || volume.is_as_it_was())
+        })
+    }
+}
+
+impl Volume {
+    fn is_as_it_was(&self) -> bool {
+        let from = self.end.saturating_sub(self.guard.len() as u64);
+        let read = |file: File| jsonl::read_span(&file, from, self.guard.len() as u64);
+        File::open(&self.path)
+            .and_then(read)
+            .is_ok_and(|before| before == self.guard)
+    }
+
+    /// Reads on; gives what a last record without a line ending says.
+    fn read(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
+        const GUARDED: u64 = 256;
+        let failed = |path: &Path, error| Error::io("read", path, error);
+        let mut file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&self.path, error)),
+        };
+        file.seek(SeekFrom::Start(self.end))
+            .map_err(|error| failed(&self.path, error))?;
+        let mut scanner = Scanner::from_offset(&file, self.end, 1);
+        let mut pending = Vec::new();
+        let mut sink = Sink::default();
+        while let Some(line) = scanner.next().map_err(|error| failed(&self.path, error))? {
+            let record = Record {
+                span: Span {
+                    offset: line.offset,
+                    len: line.len,
+                    line: 0,
+                },
+                bytes: line.bytes,
+                terminated: line.ending != Ending::None,
+                oversize: line.oversize,
+            };
+            let decoder = self.decoder.as_mut();
+            let mine = self.sieve.as_mut().is_none_or(|sieve| {
+                sieve.takes(record.span.offset, || share::named(decoder, &record))
+            });
+            if mine {
+                self.decoder.outline(&record, &mut sink);
+                sink.flaws.clear();
+            }
+            if record.terminated {
+                sink.found
+                    .drain(..)
+                    .for_each(|outline| totals.add(&outline));
+                self.end = record.span.end();
+            } else {
+                pending.append(&mut sink.found);
+            }
+        }
+        let guarded = self.end.min(GUARDED);
+        self.guard = jsonl::read_span(&file, self.end - guarded, guarded)
+            .map_err(|error| failed(&self.path, error))?;
+        Ok(pending)
+    }
+}

@@ -1,0 +1,389 @@
+//! Days and sessions: shared files, midnight, the life of a session.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use annals::store::{Root, Session, SessionFiles, SessionWriter, State, Store, WriteOptions};
+
+use super::*;
+use crate::support::{QUICK, conversations};
+
+const CWD: &str = "/home/dev/work";
+
+struct Stage {
+    dir: tempfile::TempDir,
+    zone: &'static str,
+}
+
+impl Stage {
+    fn in_zone(zone: &'static str) -> Self {
+        Stage {
+            dir: tempfile::tempdir().unwrap(),
+            zone,
+        }
+    }
+
+    fn root(&self) -> Root {
+        Root::new("orchestrator", self.dir.path().join("root")).unwrap()
+    }
+
+    fn store(&self) -> Store {
+        Store::new(vec![self.root()])
+            .with_state(self.dir.path().join("state"))
+            .with_zone(TimeZone::get(self.zone).unwrap())
+    }
+
+    fn begin(&self, id: &str, now: &str) -> SessionWriter {
+        let new = NewSession::new(SessionId::new(id).unwrap(), CWD).git_branch("main");
+        self.store().create(&self.root(), &new, at(now)).unwrap()
+    }
+
+    fn files(&self, id: &str) -> SessionFiles {
+        let sessions = self.store().inventory().sessions;
+        let mut found = sessions.into_iter().filter(|files| files.id.as_str() == id);
+        found.next().expect(id)
+    }
+
+    fn open(&self, id: &str, now: &str) -> SessionWriter {
+        self.store().write(&self.files(id), at(now)).unwrap()
+    }
+
+    fn read(&self, id: &str) -> Session {
+        Session::read(self.files(id)).unwrap()
+    }
+
+    fn log(&self, day: &str) -> PathBuf {
+        let folder = Orchestrator.folder(CWD).unwrap();
+        let path = format!("root/projects/{folder}/{day}.jsonl");
+        self.dir.path().join(path)
+    }
+
+    /// The days of which there are logs.
+    fn days(&self) -> Vec<String> {
+        let folder = self.log("x").parent().unwrap().to_owned();
+        let names = fs::read_dir(folder).unwrap();
+        let mut days: Vec<String> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
+            .collect();
+        days.sort();
+        days
+    }
+}
+
+fn at(now: &str) -> WriteOptions {
+    WriteOptions {
+        now: Some(time(now)),
+        live: true,
+        ..QUICK
+    }
+}
+
+fn said(session: &Session) -> Vec<String> {
+    let mut all = conversations(session);
+    assert_eq!(all.len(), 1, "one conversation: {all:?}");
+    all.remove(0)
+}
+
+#[test]
+fn a_session_goes_on_in_the_next_days_log() {
+    for (zone, before, after, days) in [
+        (
+            "Pacific/Auckland",
+            "2026-11-15T10:59:58Z",
+            "2026-11-15T11:00:01Z",
+            ["2026-11-15", "2026-11-16"],
+        ),
+        (
+            "America/Los_Angeles",
+            "2026-11-02T07:59:58Z",
+            "2026-11-02T08:00:01Z",
+            ["2026-11-01", "2026-11-02"],
+        ),
+        (
+            "UTC",
+            "2026-12-31T23:59:58Z",
+            "2027-01-01T00:00:01Z",
+            ["2026-12-31", "2027-01-01"],
+        ),
+    ] {
+        let stage = Stage::in_zone(zone);
+        let writer = stage.begin("s1", before);
+        writer.append(Draft::user("one")).unwrap();
+        let two = writer.append(Draft::assistant([text("two")])).unwrap();
+        // Somebody else is there first.
+        let other = stage.begin("s2", after);
+        other.append(Draft::user("other")).unwrap();
+        let writer = stage.open("s1", after);
+        let three = writer.append(Draft::user("three")).unwrap();
+        assert_eq!(three.parent, two.id, "{zone}");
+        writer.append(Draft::assistant([text("four")])).unwrap();
+        assert_eq!(stage.days(), days, "{zone}");
+        assert_eq!(writer.path(), stage.log(days[1]));
+        let session = stage.read("s1");
+        assert_eq!(said(&session), ["one", "two", "three", "four"]);
+        assert_eq!(said(&stage.read("s2")), ["other"]);
+        assert_eq!(session.flaws().count(), 0);
+        // The order of days tells the parent, so nothing else has to.
+        let second = fs::read_to_string(stage.log(days[1])).unwrap();
+        assert!(!second.contains(r#""parent""#), "{second}");
+        assert_eq!(session.info(None).project.path, CWD);
+        // From its end it is the same.
+        let tail = Session::read_tail(stage.files("s1"), 3).unwrap();
+        let ids = |session: &Session| -> Vec<_> {
+            let last = session.last_messages(3).unwrap();
+            last.into_iter()
+                .map(|entry| (entry.id, entry.parent))
+                .collect()
+        };
+        assert_eq!(ids(&tail), ids(&session));
+        // A branch from the day before.
+        writer
+            .append(Draft::user("instead").under(two.id.unwrap()))
+            .unwrap();
+        assert_eq!(
+            conversations(&stage.read("s1")),
+            [
+                vec!["one", "two", "three", "four"],
+                vec!["one", "two", "instead"]
+            ]
+        );
+    }
+}
+
+#[test]
+fn sessions_of_one_file_are_written_at_once() {
+    const EACH: usize = 20;
+    let stage = Stage::in_zone("UTC");
+    let now = "2026-11-15T12:00:00Z";
+    let writers: Vec<SessionWriter> = (0..3).map(|n| stage.begin(&format!("s{n}"), now)).collect();
+    thread::scope(|scope| {
+        for writer in &writers {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let name = writer.session().to_string();
+                        writer.append(Draft::user(name)).unwrap();
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(stage.days(), ["2026-11-15"]);
+    for writer in &writers {
+        let id = writer.session().to_string();
+        let session = stage.read(&id);
+        assert_eq!(said(&session), vec![id.clone(); 2 * EACH]);
+        assert_eq!(session.flaws().count(), 0);
+        assert_eq!(writer.totals().unwrap().messages, 2 * EACH as u64);
+    }
+    // Its name is taken, although its file could be made.
+    let new = NewSession::new(SessionId::new("s1").unwrap(), CWD);
+    assert!(stage.store().create(&stage.root(), &new, at(now)).is_err());
+}
+
+#[test]
+fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
+    let stage = Stage::in_zone("UTC");
+    let now = "2026-11-15T12:00:00Z";
+    let state = |id: &str, days: i64| {
+        let info = stage.read(id).info(None);
+        let modified = info.expires.unwrap() - jiff::SignedDuration::from_hours(30 * 24);
+        info.state_at(modified + jiff::SignedDuration::from_hours(24 * days))
+    };
+    // An empty file is a session that nobody used yet.
+    let day = stage.log("2026-11-14");
+    fs::create_dir_all(day.parent().unwrap()).unwrap();
+    fs::write(&day, "").unwrap();
+    let own = format!("2026-11-14-{}", Orchestrator.folder(CWD).unwrap());
+    assert_eq!(state(&own, 1), State::Created);
+    let writer = stage.begin("s1", now);
+    assert_eq!(state("s1", 1), State::Created);
+    assert_eq!(state("s1", 31), State::Created);
+    writer.append(Draft::user("one")).unwrap();
+    writer.append(Draft::user("two")).unwrap();
+    assert_eq!(state("s1", 1), State::Active);
+    assert_eq!(state("s1", 31), State::Expired);
+    // Opened and closed, and still what it was.
+    drop(stage.open("s1", now));
+    assert_eq!(state("s1", 1), State::Active);
+    stage.open("s1", now).append(Draft::user("three")).unwrap();
+    assert_eq!(state("s1", 1), State::Resumed);
+    assert_eq!(state("s1", 31), State::Expired);
+    let store = stage.store();
+    store.delete(&stage.files("s1"), time(now)).unwrap();
+    let deleted = store.deleted().unwrap();
+    assert_eq!(deleted.len(), 1);
+    assert_eq!(deleted[0].state_at(time(now)), State::Deleted);
+    assert_eq!(deleted[0].messages, 3);
+    assert_eq!(deleted[0].file, stage.log("2026-11-15"));
+    store.undelete("s1").unwrap();
+    assert_eq!(state("s1", 1), State::Resumed);
+}
+
+#[test]
+fn a_day_of_ten_thousand_records() {
+    let stage = Stage::in_zone("UTC");
+    let day = stage.log("2026-11-15");
+    fs::create_dir_all(day.parent().unwrap()).unwrap();
+    let noon = time("2026-11-15T12:00:00Z");
+    let mut log = String::new();
+    for n in 0..10_000_u64 {
+        let when = noon + jiff::SignedDuration::from_millis(n as i64);
+        // In the design only prompts name their session.
+        log += &match n % 4 {
+            0 => format!(
+                r#"{{"type":"user","content":"ask {n}","timestamp":"{when}","metadata":{{"sessionId":"s{}"}}}}"#,
+                n / 4 % 5
+            ),
+            1 => format!(
+                r#"{{"type":"tool_call","tool":"Bash","arguments":{{"n":{n}}},"timestamp":"{when}"}}"#
+            ),
+            2 => format!(
+                r#"{{"type":"tool_result","tool":"Bash","result":"{n}","timestamp":"{when}"}}"#
+            ),
+            _ => format!(
+                r#"{{"type":"assistant","content":"answer {n}","timestamp":"{when}","usage":{{"inputTokens":{n},"outputTokens":1}},"model":"m"}}"#
+            ),
+        };
+        log.push('\n');
+    }
+    fs::write(&day, &log).unwrap();
+    let sessions = stage.store().inventory().sessions;
+    assert_eq!(sessions.len(), 5);
+    let mut input = 0;
+    for files in sessions {
+        let writer = stage
+            .store()
+            .write(&files, at("2026-11-15T18:00:00Z"))
+            .unwrap();
+        let totals = writer.totals().unwrap();
+        assert_eq!((totals.messages, totals.responses), (2_000, 500));
+        input += totals.usage.input;
+        let session = Session::read(files).unwrap();
+        assert_eq!(session.stats(&TimeZone::UTC).total, totals);
+        assert_eq!(session.flaws().count(), 0);
+        assert_eq!(said(&session).len(), 2_000);
+        let last = session.last_messages(1).unwrap().remove(0);
+        let next = writer.append(Draft::user("more")).unwrap();
+        assert_eq!(next.parent, last.id);
+        assert_eq!(writer.totals().unwrap().messages, 2_001);
+    }
+    let wanted: u64 = (0..10_000).filter(|n| n % 4 == 3).sum();
+    assert_eq!(input, wanted);
+    assert!(fs::read_to_string(&day).unwrap().starts_with(&log));
+}
+
+/// Both programs may keep their sessions in one directory.
+#[test]
+fn a_root_may_be_shared_with_another_layout() {
+    let orchestrator = crate::support::cases()
+        .into_iter()
+        .find(|case| case.name == "unknown-files" && case.layout.name() == "orchestrator")
+        .unwrap();
+    let roots = Root::parse(orchestrator.path.to_str().unwrap()).unwrap();
+    let names: Vec<&str> = roots.iter().map(|root| root.layout.name()).collect();
+    assert_eq!(names, ["claude-code", "orchestrator"]);
+    let sessions = Store::new(roots).inventory().sessions;
+    let mut found: Vec<(&str, &str)> = sessions
+        .iter()
+        .map(|files| (files.root.layout.name(), files.id.as_str()))
+        .collect();
+    found.sort_unstable();
+    let folder = Orchestrator.folder(CWD).unwrap();
+    let own = format!("2026-03-01-{folder}");
+    let uuid = "8c549c46-16ca-47dd-b731-f4c264becc53";
+    assert_eq!(
+        found,
+        [
+            ("claude-code", uuid),
+            ("claude-code", uuid),
+            ("orchestrator", own.as_str())
+        ]
+    );
+}
+
+/// A result names its tool, which stands in a record that may be of yesterday.
+#[test]
+fn results_name_the_tool_that_was_called() {
+    let stage = Stage::in_zone("UTC");
+    let writer = stage.begin("s1", "2026-11-15T12:00:00Z");
+    let calls = [
+        called("a", "Bash", "{}"),
+        called("b", "Read", "{}"),
+        called("c", "Grep", "{}"),
+    ];
+    writer.append(Draft::assistant(calls)).unwrap();
+    writer.append(Draft::tool_result("b", "1")).unwrap();
+    let later = stage.open("s1", "2026-11-15T12:00:01Z");
+    later.append(Draft::tool_result("a", "2")).unwrap();
+    let next_day = stage.open("s1", "2026-11-16T12:00:01Z");
+    next_day.append(Draft::tool_result("c", "3")).unwrap();
+    next_day.append(Draft::tool_result("x", "4")).unwrap();
+    let mut tools = Vec::new();
+    for day in stage.days() {
+        for line in fs::read_to_string(stage.log(&day)).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            if line["type"] == "tool_result" {
+                tools.push(format!("{} {}", line["toolCallId"], line["tool"]));
+            }
+        }
+    }
+    let wanted = [
+        r#""b" "Read""#,
+        r#""a" "Bash""#,
+        r#""c" "Grep""#,
+        r#""x" "unknown""#,
+    ];
+    assert_eq!(tools, wanted);
+}
+
+/// The lines of one response repeat its tokens in some layouts; a program of this one adds up.
+#[test]
+fn tokens_of_a_converted_session_add_up() {
+    use annals::convert::{self, Options, Selection};
+    let mut told = 0;
+    for case in crate::support::cases() {
+        if case.layout.name() != "claude-code" {
+            continue;
+        }
+        let sessions = case.sessions().into_iter();
+        let used: u64 = sessions
+            .map(|files| Session::read(files).unwrap().info(None).usage)
+            .map(|usage| usage.total())
+            .sum();
+        let stage = Stage::in_zone("UTC");
+        let plan = convert::plan(Selection::Root(case.root()), stage.root()).unwrap();
+        let mut options = Options::default();
+        options.origin = false;
+        convert::run(&plan, &options, &|_, _| ()).unwrap();
+        let mut added = 0;
+        let mut days: Vec<PathBuf> = stage
+            .store()
+            .inventory()
+            .sessions
+            .iter()
+            .flat_map(|files| files.logs().flat_map(|log| log.volumes()))
+            .map(|volume| volume.path.clone())
+            .collect();
+        days.sort();
+        days.dedup();
+        for day in days {
+            for line in fs::read_to_string(day).unwrap().lines() {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                for name in [
+                    "input_tokens",
+                    "output_tokens",
+                    "cache_creation_tokens",
+                    "cache_read_tokens",
+                ] {
+                    added += line["usage"][name].as_u64().unwrap_or_default();
+                }
+            }
+        }
+        assert_eq!(added, used, "{}", case.name);
+        told += used;
+    }
+    assert!(told > 10_000, "{told}");
+}

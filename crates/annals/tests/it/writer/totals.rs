@@ -1,0 +1,73 @@
+//! What a writer says its log amounts to, while it is written.
+
+use annals::model::Usage;
+use annals::store::{Counted, Totals};
+
+use super::*;
+
+fn whole(fresh: &Fresh) -> Counted {
+    fresh.read().stats(&jiff::tz::TimeZone::UTC).total
+}
+
+#[test]
+fn totals_are_those_of_the_log_that_is_opened() {
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.writer().is_some())
+    {
+        let copy = case.copy();
+        for files in copy.sessions() {
+            if files.log.is_none() {
+                continue;
+            }
+            let writer = copy.store().write(&files, QUICK).unwrap();
+            let session = Session::read(files).unwrap();
+            let mut wanted = Totals::default();
+            let (_, scan, _) = session.main().unwrap();
+            scan.outlines.iter().for_each(|outline| wanted.add(outline));
+            let place = || format!("{} {}", case.name, session.files.id);
+            assert_eq!(writer.totals().unwrap(), wanted.sum(), "{}", place());
+        }
+    }
+}
+
+#[test]
+fn totals_grow_with_the_log_whoever_writes() {
+    let fresh = fresh();
+    let reply = |output| {
+        let usage = Usage {
+            input: 10,
+            output,
+            ..Usage::default()
+        };
+        let blocks = vec![Block::Text("a".to_owned()), Block::Text("b".to_owned())];
+        Draft::assistant(blocks).usage(usage)
+    };
+    assert_eq!(fresh.writer.totals().unwrap(), Counted::default());
+    fresh.writer.append(Draft::user("ask")).unwrap();
+    fresh.writer.append(reply(1)).unwrap();
+    let sum = fresh.writer.totals().unwrap();
+    assert_eq!((sum.messages, sum.responses, sum.usage.output), (3, 1, 1));
+    // Another writer, another program, and a line that is still being written.
+    let other = fresh.second();
+    other.append(reply(2)).unwrap();
+    assert_eq!(fresh.writer.totals().unwrap(), whole(&fresh));
+    assert_eq!(other.totals().unwrap(), whole(&fresh));
+    let line = foreign(1, None, "2026-03-01T10:00:00.000Z");
+    let (begun, rest) = line.split_at(50);
+    write_raw(&fresh.writer.path(), begun.as_bytes());
+    let sum = fresh.writer.totals().unwrap();
+    assert_eq!((sum, sum.messages), (whole(&fresh), 5));
+    write_raw(&fresh.writer.path(), rest.trim_end().as_bytes());
+    let sum = fresh.writer.totals().unwrap();
+    assert_eq!((sum, sum.messages), (whole(&fresh), 6));
+    write_raw(&fresh.writer.path(), b"\n");
+    assert_eq!(fresh.writer.totals().unwrap(), sum);
+    // A log that was cut or replaced is counted anew.
+    let bytes = fs::read(fresh.writer.path()).unwrap();
+    let half = bytes.len() / 2;
+    fs::write(fresh.writer.path(), &bytes[..half]).unwrap();
+    assert_eq!(fresh.writer.totals().unwrap(), whole(&fresh));
+    fs::write(fresh.writer.path(), line.repeat(3)).unwrap();
+    assert_eq!(fresh.writer.totals().unwrap().messages, 3);
+}
