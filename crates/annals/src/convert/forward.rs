@@ -183,6 +183,14 @@ impl<'a> Work<'a> {
         }
         let head = self.head.clone();
         let begin = self.plan(&head, &Change::Begin, self.started)?;
+        self.head.words.extend(begin.words);
+        let layout = self.target.root.layout;
+        for edit in &begin.edits {
+            if let Edit::Append { path, .. } = edit {
+                let made = layout.classify(path).filter(|made| *made != self.head.log);
+                self.head.beside.extend(made);
+            }
+        }
         self.write(begin.edits, MADE)?;
         // A session without a single line is still there.
         let main = self.main.clone();
