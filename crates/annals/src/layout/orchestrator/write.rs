@@ -116,7 +116,9 @@ impl Writer for Orchestrator {
             json::quote(graft.id.as_str())
         );
         let session = json::quote(graft.to.as_str());
-        let metadata = [("sessionId", session.as_str()), ("forkedFrom", &origin)];
+        let mut metadata = vec![("sessionId", session.as_str()), ("forkedFrom", &origin)];
+        // That was the other session.
+        metadata.extend(line.metadata.resumed.0.then_some(("resumed", "false")));
         // An id that is a place in a file must be said once the record lies elsewhere.
         let id = json::quote(graft.id.as_str());
         let mut words = vec![("id", id.as_str())];
