@@ -240,6 +240,13 @@ fn splice(
     }
 }
 
+/// The text of an object's member; the last one of that name counts.
+pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let pairs: Pairs<'a> = serde_json::from_str(object).ok()?;
+    let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
+    value.0
+}
+
 /// JSON text with escapes in the place of all characters beyond ASCII.
 fn escape_non_ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
@@ -272,16 +279,35 @@ fn set_in_text(object: &str, members: &[(&str, &str)]) -> Option<String> {
         done = at + old.len();
     }
     let close = object.rfind('}')?;
-    edited.push_str(object.get(done..close)?.trim_end());
-    let mut empty = pairs.0.is_empty();
-    for (name, new) in members {
-        if !pairs.0.iter().any(|(key, _)| key == name) {
+    let rest = object.get(done..close)?;
+    let mut added = members
+        .iter()
+        .filter(|(name, _)| !pairs.0.iter().any(|(key, _)| key == name))
+        .peekable();
+    if added.peek().is_none() {
+        edited.push_str(rest);
+    } else {
+        // In an object of several lines a member gets one of its own.
+        let open = object.find('{').and_then(|at| object.get(at + 1..))?;
+        let indent = open.get(..open.len() - open.trim_start().len())?;
+        let indent = if indent.contains('\n') { indent } else { "" };
+        let colon = if indent.is_empty() { ":" } else { ": " };
+        edited.push_str(rest.trim_end());
+        let mut empty = pairs.0.is_empty();
+        for (name, new) in added {
             edited.push_str(if empty { "" } else { "," });
+            edited.push_str(if empty { "" } else { indent });
             edited.push_str(&quote(name));
-            edited.push(':');
+            edited.push_str(if empty { ":" } else { colon });
             edited.push_str(new);
             empty = false;
         }
+        let after = rest.get(rest.trim_end().len()..)?;
+        edited.push_str(if after.contains('\n') && !pairs.0.is_empty() {
+            after
+        } else {
+            ""
+        });
     }
     edited.push('}');
     Some(edited)
@@ -459,6 +485,14 @@ mod tests {
             Some(r#"{"a":1,"b":2}"#)
         );
         assert_eq!(set("[1]", &[("a", "1")]), None);
+        assert_eq!(
+            set("{ \"a\" : 1 }", &[("a", "2")]).as_deref(),
+            Some("{ \"a\" : 2 }")
+        );
+        assert_eq!(
+            set("{\n  \"a\": 1\n}", &[("a", "2"), ("b", "3")]).as_deref(),
+            Some("{\n  \"a\": 2,\n  \"b\": 3\n}")
+        );
         assert_eq!(
             set_members(b"{\"s\":\"\xff\",\"t\":1}", &[("t", "\"\u{e9}\"")]).as_deref(),
             Some(&b"{\"s\":\"\xff\",\"t\":\"\\u00e9\"}"[..])

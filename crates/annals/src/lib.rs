@@ -89,6 +89,8 @@
 //! | [`model`] | the words: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
 //! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
 //! | [`check`] | what is wrong with which file |
+//! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
+//! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |
 //! | [`jsonl`] | lines in files: scanning, tails, appending, locks, atomic replacement; no JSON |
 //!
@@ -123,11 +125,13 @@
 pub mod check;
 pub mod convert;
 mod error;
+pub mod export;
 mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
 pub mod store;
+pub mod text;
 pub mod tree;
 
 pub use error::{Error, Result};

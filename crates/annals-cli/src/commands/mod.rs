@@ -1,5 +1,6 @@
 //! The verbs, one file each: `XArgs` and `run`.
 
+mod agents;
 mod append;
 mod check;
 mod compact;
@@ -10,10 +11,12 @@ mod delete;
 mod demo;
 mod draft;
 mod entry;
+mod export;
 mod files;
 mod filter;
 mod fork;
 mod history;
+mod import;
 mod input;
 mod new;
 mod note;
@@ -24,12 +27,14 @@ mod projects;
 mod repair;
 mod row;
 mod sessions;
+mod settings;
 mod show;
 mod tag;
 mod title;
 mod todo;
 mod todos;
 mod tree;
+mod workspaces;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -92,6 +97,16 @@ pub(crate) enum Command {
     Repair(repair::RepairArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
+    /// Write sessions as Markdown, HTML, JSON or JSON lines
+    Export(export::ExportArgs),
+    /// Write exported sessions into a root
+    Import(import::ImportArgs),
+    /// List and change the workspaces of Chorus
+    Workspaces(workspaces::WorkspacesArgs),
+    /// List and change the agents of Chorus
+    Agents(agents::AgentsArgs),
+    /// Show and change the settings of Chorus
+    Settings(settings::SettingsArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -124,6 +139,11 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
+        Some(Command::Export(args)) => export::run(&args, context),
+        Some(Command::Import(args)) => import::run(&args, context),
+        Some(Command::Workspaces(args)) => workspaces::run(&args, context),
+        Some(Command::Agents(args)) => agents::run(&args, context),
+        Some(Command::Settings(args)) => settings::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

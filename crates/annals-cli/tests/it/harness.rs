@@ -18,6 +18,7 @@ const SETTLED: Duration = Duration::from_secs(1_794_614_400);
 pub(crate) struct Stage {
     dir: TempDir,
     pub(crate) root: PathBuf,
+    layout: &'static str,
 }
 
 /// How a run of the program ended.
@@ -34,18 +35,23 @@ impl Stage {
         // Some systems keep temporary files behind a link.
         let root = fs::canonicalize(dir.path()).unwrap().join("root");
         fs::create_dir(root.with_file_name("work")).unwrap();
-        Stage { dir, root }
+        let layout = "claude-code";
+        Stage { dir, root, layout }
+    }
+
+    /// A copy of a fixture of another layout.
+    pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
+        let mut stage = Stage::empty();
+        stage.layout = layout;
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+        copy(&fixtures.join(layout).join(fixture), &stage.root);
+        stage.settle();
+        stage
     }
 
     /// A copy of a fixture.
     pub(crate) fn of(fixture: &str) -> Self {
-        let stage = Stage::empty();
-        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures/claude-code")
-            .join(fixture);
-        copy(&from, &stage.root);
-        stage.settle();
-        stage
+        Stage::of_layout("claude-code", fixture)
     }
 
     /// A directory to work in.
@@ -60,7 +66,7 @@ impl Stage {
 
     /// Runs the program on the root with something on its standard input.
     pub(crate) fn with_stdin(&self, args: &[&str], stdin: impl Into<Vec<u8>>) -> Run {
-        let root = format!("claude-code:{}", self.root.display());
+        let root = format!("{}:{}", self.layout, self.root.display());
         let output = self
             .command()
             .args(["--root", &root])

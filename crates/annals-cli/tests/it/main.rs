@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod beside;
+mod chorus;
 mod delete;
 mod demo;
+mod export;
 mod files;
 mod harness;
 mod look;

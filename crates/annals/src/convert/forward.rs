@@ -9,10 +9,12 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
-use crate::layout::{Change, Edit, Head, NewSession, Plan, Record, Sink, Spawn, Stamp, Writer};
+use crate::layout::{
+    Change, Edit, Head, NewSession, Plan, Record, Row, Sink, Spawn, Stamp, Writer, opening,
+};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Key, Kind, Outline, SessionId,
-    Span, TitleSource,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Kind, Outline, Role,
+    SessionId, Span, TitleSource,
 };
 use crate::store::{FoundFile, Root, Session, Sieve, named};
 
@@ -62,6 +64,8 @@ pub(super) fn session(target: &Target<'_>, session: &Session, part: &Part<'_>) -
 /// A log of the target that is being filled.
 struct Pen {
     head: Head,
+    /// A register lists it.
+    listed: bool,
     /// The last entry that a reader takes for the one before, by the sub-agent within the log.
     last: HashMap<Option<AgentId>, EntryId>,
 }
@@ -80,6 +84,8 @@ struct Work<'a> {
     fresh: u64,
     counts: Counts,
     title: Option<String>,
+    /// What each log says to its register.
+    rows: HashMap<Artifact, Row>,
 }
 
 enum Out {
@@ -113,6 +119,7 @@ impl<'a> Work<'a> {
             fresh: 0,
             counts: Counts::default(),
             title: None,
+            rows: HashMap::new(),
         };
         let artifact = work.stamped(started, |stamp| target.writer.session(&new, stamp))?;
         target.root.locate(&artifact)?;
@@ -199,6 +206,7 @@ impl<'a> Work<'a> {
         for (at, file) in session.files.logs().enumerate() {
             let mut pen = Pen {
                 head: self.head.clone(),
+                listed: self.target.writer.register(&self.head.log).is_some(),
                 last: HashMap::new(),
             };
             if file.artifact.is_agent_log() {
@@ -272,9 +280,7 @@ impl<'a> Work<'a> {
         let _ = self.session.each_of(call.log, &[call.entry], |entry| {
             if let Body::Message(message) = &entry.body {
                 found = message.blocks.iter().find_map(|block| match block {
-                    crate::model::Block::ToolUse { id, .. } if Key::of(id) == call.key => {
-                        Some(id.clone())
-                    }
+                    Block::ToolUse { id, .. } if Key::of(id) == call.key => Some(id.clone()),
                     _ => None,
                 });
             }
@@ -372,6 +378,7 @@ impl<'a> Work<'a> {
         head.version = place.version.or(head.version);
         let log = self.stamped_volume(&head, now);
         head.log = log;
+        let told = Told::of(&entry.body);
         let draft = Draft {
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
@@ -396,6 +403,16 @@ impl<'a> Work<'a> {
             self.title = Some(title);
         }
         pen.head.time = pen.head.time.max(time);
+        if chained && pen.listed {
+            let row = self.rows.entry(head.log.clone()).or_default();
+            row.messages += plan.added.len() as u64;
+            row.started = row.started.or(time);
+            row.updated = row.updated.max(time);
+            row.answered |= told.answered;
+            if row.prompt.is_none() {
+                row.prompt = told.prompt;
+            }
+        }
         pen.head.remember(&body);
         self.counts.said(&what);
         let mut lines = Vec::new();
@@ -448,6 +465,7 @@ impl<'a> Work<'a> {
         let number = session.files.logs().flat_map(FoundFile::volumes).count();
         let mut pen = Pen {
             head: self.head.clone(),
+            listed: false,
             last: HashMap::new(),
         };
         let links = Links::of(&[]);
@@ -599,10 +617,19 @@ impl<'a> Work<'a> {
             let path = self.main.clone();
             self.place(&path, out)?;
         }
+        let mut rows = self.rows;
+        let row = rows.entry(self.head.log.clone()).or_default();
+        row.title = self.title;
+        let (cwd, git_branch) = (self.head.cwd, self.head.git_branch);
+        let rows = rows.into_iter().map(|(log, row)| Row {
+            log: Some(log),
+            cwd: cwd.clone(),
+            git_branch: git_branch.clone(),
+            ..row
+        });
         Ok(Settled {
             id: Some(self.head.session.clone()),
-            head: Some(self.head),
-            title: self.title,
+            rows: rows.collect(),
             counts: self.counts,
             ..Settled::default()
         })
@@ -679,6 +706,29 @@ fn git_branch(session: &Session) -> Option<String> {
             _ => None,
         })
     })
+}
+
+/// What a register wants to know of a message.
+#[derive(Default)]
+struct Told {
+    answered: bool,
+    prompt: Option<String>,
+}
+
+impl Told {
+    fn of(body: &Body) -> Self {
+        let Body::Message(message) = body else {
+            return Told::default();
+        };
+        let text = message.blocks.iter().find_map(|block| match block {
+            Block::Text(text) => Some(opening(text).into()),
+            _ => None,
+        });
+        Told {
+            answered: message.role == Role::Assistant,
+            prompt: text.filter(|_| message.human),
+        }
+    }
 }
 
 /// How the entries of a log hang together.

@@ -19,7 +19,7 @@ use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::layout::{Head, Writer};
+use crate::layout::{Row, Writer};
 use crate::model::{Artifact, ArtifactKind, Draft, SessionId};
 use crate::store::{
     FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, Store, WriteOptions, enrol_all,
@@ -114,8 +114,8 @@ struct Settled {
     restored: bool,
     files: usize,
     there: Vec<PathBuf>,
-    head: Option<Head>,
-    title: Option<String>,
+    /// What its logs say to their registers.
+    rows: Vec<Row>,
     counts: Counts,
     /// Entries that were written after the conversion that is being undone.
     fresh: Vec<Draft>,
@@ -231,12 +231,8 @@ impl Plan {
             }
         }
         let sessions = &self.sessions;
-        let comes_back = |files: &&SessionFiles| {
-            let mut beside = files.beside.iter();
-            let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
-            let header = origin.and_then(|file| restore::read_header(&file.path).ok());
-            header.is_some_and(|header| header.layout == self.into.layout.name())
-        };
+        let layout = self.into.layout.name();
+        let comes_back = |files: &&SessionFiles| restore::header_of(layout, files).is_some();
         self.restores = sessions.iter().filter(comes_back).count();
         if let Some(root) = self.source.clone() {
             self.walk(&root, &known)?;
@@ -300,9 +296,7 @@ impl Plan {
         for files in &self.sessions {
             ours.insert(files.id.to_string());
             ours.extend(writer.map(|writer| writer.fitting(files.id.as_str())));
-            let mut beside = files.beside.iter();
-            let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
-            let header = origin.and_then(|file| restore::read_header(&file.path).ok());
+            let header = restore::header_of(self.into.layout.name(), files);
             ours.extend(header.and_then(|header| header.session));
         }
         let is_ours = |files: &&SessionFiles| {
@@ -346,7 +340,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     let mut forward: Vec<&SessionFiles> = Vec::new();
     let mut back: Vec<(&SessionFiles, Header)> = Vec::new();
     for files in &plan.sessions {
-        match restore::header_of(&target, files)? {
+        match restore::header_of(root.layout.name(), files) {
             Some(header) => back.push((files, header)),
             None => forward.push(files),
         }
@@ -378,7 +372,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     };
     let mut rows = Rows::new();
     for (id, settled) in settled {
-        take(&mut report, &mut rows, writer, id, settled);
+        take(&mut report, &mut rows, id, settled);
     }
     let restored: Vec<(String, Result<(Settled, SharedLines)>)> = back
         .par_iter()
@@ -403,7 +397,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
             fresh.extend(settled.id.clone().map(|id| (id, drafts)));
             settled
         });
-        take(&mut report, &mut rows, writer, id, settled);
+        take(&mut report, &mut rows, id, settled);
     }
     if let Some(source) = &plan.source {
         let settled = others(&target, plan, source, &mut shared)?;
@@ -421,21 +415,16 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
             false => report.there.push(root.path.join(path)),
         }
     }
-    stage.close()?;
-    enrol_all(root, writer, rows.into_values())?;
+    report.there.extend(stage.close()?);
+    enrol_all(root, writer, rows, report.already == 0)?;
     resume(root, fresh, &mut report)?;
     Ok(report)
 }
 
-type Rows = BTreeMap<PathBuf, (Head, Option<String>)>;
+/// What the registers of the target must hear.
+type Rows = Vec<Row>;
 
-fn take(
-    report: &mut Report,
-    rows: &mut Rows,
-    writer: &dyn Writer,
-    id: String,
-    settled: Result<Settled>,
-) {
+fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settled>) {
     let settled = match settled {
         Ok(settled) => settled,
         Err(error) => {
@@ -452,12 +441,7 @@ fn take(
     report.there.extend(settled.there);
     add(&mut report.said, settled.counts.said);
     add(&mut report.unsaid, settled.counts.unsaid);
-    if let Some(head) = settled
-        .head
-        .filter(|head| writer.register(&head.log).is_some())
-    {
-        rows.insert(PathBuf::from(head.session.as_str()), (head, settled.title));
-    }
+    rows.extend(settled.rows);
 }
 
 fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
@@ -475,8 +459,8 @@ fn others(
 ) -> Result<Settled> {
     let own = source.path.join(crate::layout::ORIGIN);
     if own.is_file() {
-        let header = restore::read_header(&own)?;
-        if header.layout == target.root.layout.name() {
+        let header = restore::read_header(&own).ok();
+        if let Some(header) = header.filter(|header| header.layout == target.root.layout.name()) {
             return restore::root(target, &own, &header, shared);
         }
     }

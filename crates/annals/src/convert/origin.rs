@@ -160,7 +160,7 @@ pub(super) fn line(spot: Spot, bytes: &[u8], end: End, plain: bool) -> Vec<u8> {
         spot.line,
         end.spelled()
     );
-    // A document may be JSON on several lines, and this is one.
+    // A document may be JSON on several lines, but a record is one.
     let object = bytes.first() == Some(&b'{')
         && bytes.last() == Some(&b'}')
         && memchr::memchr(b'\n', bytes).is_none();
@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn every_line_comes_back() {
-        let lines: [&[u8]; 9] = [
+        let lines: [&[u8]; 10] = [
+            b"{\n\"pretty\": 1\n}",
             br#"{"a":1e5,"b":"\u00e9\/","b":2}"#,
             br#"{"lone":"\ud83d"}"#,
             b"",

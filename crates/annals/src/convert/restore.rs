@@ -19,13 +19,13 @@ use super::stage::Staged;
 /// Lines of shared logs, by path and number: they come from several sessions.
 pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
 
-/// The origins of a session, if it was converted from the target's layout.
-pub(super) fn header_of(target: &Target<'_>, files: &SessionFiles) -> Result<Option<Header>> {
+/// The origins of a session, if it was converted from that layout. A file that is none is carried
+/// along like any other.
+pub(super) fn header_of(layout: &str, files: &SessionFiles) -> Option<Header> {
     let mut beside = files.beside.iter();
-    let found = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
-    let Some(file) = found else { return Ok(None) };
-    let header = read_header(&file.path)?;
-    Ok((header.layout == target.root.layout.name()).then_some(header))
+    let file = beside.find(|file| file.artifact.kind == ArtifactKind::Origin)?;
+    let header = read_header(&file.path).ok()?;
+    (header.layout == layout).then_some(header)
 }
 
 pub(super) fn read_header(path: &Path) -> Result<Header> {

@@ -1,7 +1,8 @@
 //! Where a conversion puts files before they have their names.
 //!
 //! Files are written in a directory of their own within the target and get their names when they are
-//! whole and synced. A conversion that is cut off leaves whole files and that directory, which the
+//! whole and durable, some hundreds at a time: one sync of the file system costs little more than one
+//! of a single file. A conversion that is cut off leaves whole files and that directory, which the
 //! next one clears away.
 
 use std::collections::BTreeSet;
@@ -10,7 +11,9 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
@@ -23,6 +26,9 @@ pub(super) struct Stage {
     root: PathBuf,
     dir: PathBuf,
     next: AtomicU64,
+    waiting: Mutex<Vec<Waiting>>,
+    /// Files that did not get their names, because others have them.
+    taken: Mutex<Vec<PathBuf>>,
     /// Directories that got new names in them and are yet to be synced.
     touched: Mutex<BTreeSet<PathBuf>>,
 }
@@ -43,6 +49,8 @@ impl Stage {
             root: root.to_owned(),
             dir,
             next: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            taken: Mutex::default(),
             touched: Mutex::default(),
         })
     }
@@ -63,7 +71,8 @@ impl Stage {
         })
     }
 
-    /// Gives a file its name. `false` if one of that name is there already.
+    /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
+    /// there already.
     pub(super) fn commit(&self, staged: Staged) -> Result<bool> {
         let Staged {
             temp,
@@ -83,47 +92,82 @@ impl Stage {
         if let Some(mtime) = mtime {
             file.set_modified(mtime).map_err(failed)?;
         }
-        file.sync_all().map_err(failed)?;
-        let parent = to.parent().unwrap_or(&self.root);
-        jsonl::ensure_dir(parent)?;
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        let cwd = rustix::fs::CWD;
-        match rustix::fs::renameat_with(cwd, &temp, cwd, &to, flags) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::EXIST) => {
-                fs::remove_file(&temp).map_err(failed)?;
-                return Ok(false);
-            }
-            // Not every file system can refuse to replace.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                if let Err(error) = fs::hard_link(&temp, &to) {
-                    fs::remove_file(&temp).map_err(failed)?;
-                    return match error.kind() {
-                        io::ErrorKind::AlreadyExists => Ok(false),
-                        _ => Err(failed(error)),
-                    };
-                }
-                fs::remove_file(&temp).map_err(failed)?;
-            }
-            Err(error) => return Err(failed(error.into())),
+        if to.symlink_metadata().is_ok() {
+            fs::remove_file(&temp).map_err(failed)?;
+            return Ok(false);
         }
-        let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-        touched.insert(parent.to_owned());
+        let mut waiting = lock(&self.waiting);
+        waiting.push(Waiting { temp, to });
+        if waiting.len() >= AT_A_TIME {
+            self.name_all(&mut waiting)?;
+        }
         Ok(true)
     }
 
-    /// Makes all names durable and clears the stage away.
-    pub(super) fn close(self) -> Result<()> {
-        let touched = self
-            .touched
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        for dir in &touched {
+    /// Syncs the files that wait for their names, and gives them out in their order.
+    fn name_all(&self, waiting: &mut Vec<Waiting>) -> Result<()> {
+        let failed = |error| Error::io("sync", &self.dir, error);
+        let dir = File::open(&self.dir).map_err(failed)?;
+        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))?;
+        for Waiting { temp, to } in waiting.drain(..) {
+            let parent = to.parent().unwrap_or(&self.root);
+            jsonl::ensure_dir(parent)?;
+            if rename_new(&temp, &to)? {
+                lock(&self.touched).insert(parent.to_owned());
+            } else {
+                lock(&self.taken).push(to);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives out the last names, makes all of them durable and clears the stage away. Gives back the
+    /// files whose names were taken meanwhile.
+    pub(super) fn close(self) -> Result<Vec<PathBuf>> {
+        self.name_all(&mut lock(&self.waiting))?;
+        for dir in lock(&self.touched).iter() {
             let synced = File::open(dir).and_then(|dir| dir.sync_all());
             synced.map_err(|error| Error::io("sync", dir, error))?;
         }
-        fs::remove_dir_all(&self.dir).map_err(|error| Error::io("remove", &self.dir, error))
+        fs::remove_dir_all(&self.dir).map_err(|error| Error::io("remove", &self.dir, error))?;
+        Ok(std::mem::take(&mut lock(&self.taken)))
     }
+}
+
+/// How many files wait for one sync.
+const AT_A_TIME: usize = 512;
+
+/// A whole file that is to get its name.
+#[derive(Debug)]
+struct Waiting {
+    temp: PathBuf,
+    to: PathBuf,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives a file a new name, unless it is taken.
+fn rename_new(temp: &Path, to: &Path) -> Result<bool> {
+    let failed = |error| Error::io("create", to, error);
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, temp, cwd, to, rustix::fs::RenameFlags::NOREPLACE) {
+        Ok(()) => return Ok(true),
+        Err(Errno::EXIST) => {}
+        // Not every file system can refuse to replace.
+        Err(Errno::INVAL | Errno::NOSYS) => match fs::hard_link(temp, to) {
+            Ok(()) => {
+                fs::remove_file(temp).map_err(failed)?;
+                return Ok(true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        },
+        Err(error) => return Err(failed(error.into())),
+    }
+    fs::remove_file(temp).map_err(failed)?;
+    Ok(false)
 }
 
 /// A file that has no name yet.

@@ -109,6 +109,20 @@ impl Content {
     }
 }
 
+/// The work that a call hands to a sub-agent, if that is what it does.
+pub(crate) fn delegation(call: Key, name: &str, input: Raw<'_>) -> Option<Delegation> {
+    if !matches!(name, "Task" | "Agent") {
+        return None;
+    }
+    let task: Task<'_> = input.read();
+    Some(Delegation {
+        call,
+        prompt: task.prompt.filled().map(Key::of),
+        kind: task.kind.filled().map(opening),
+        description: task.description.filled().map(opening),
+    })
+}
+
 impl<'a> Fast<'a> for Content {
     fn fast(walk: &mut Walk<'a>) -> Option<Self> {
         let mut content = Content::default();
@@ -171,20 +185,6 @@ impl<'de> Visitor<'de> for Parts {
     fn visit_unit<E: serde::de::Error>(self) -> std::result::Result<Content, E> {
         Ok(Content::default())
     }
-}
-
-/// What a call hands to a sub-agent, if its tool does that.
-pub(crate) fn delegation(call: Key, tool: &str, input: Raw<'_>) -> Option<Delegation> {
-    if !matches!(tool, "Task" | "Agent") {
-        return None;
-    }
-    let task: Task<'_> = input.read();
-    Some(Delegation {
-        call,
-        prompt: task.prompt.filled().map(Key::of),
-        kind: task.kind.filled().map(opening),
-        description: task.description.filled().map(opening),
-    })
 }
 
 /// Texts that the client itself puts in the user's place.
@@ -258,7 +258,7 @@ fn block(raw: Raw<'_>) -> Block {
 }
 
 /// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.
-fn outputs(content: Raw<'_>) -> Vec<Block> {
+pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
     if let Some(text) = content.text() {
         return vec![Block::Text(text.into_owned())];
     }
@@ -293,11 +293,14 @@ fn block_json(block: &Block) -> Result<String> {
     let quote = |text: &str| json::quote(text);
     Ok(match block {
         Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-        Block::Thinking { text, signature } => format!(
-            r#"{{"type":"thinking","thinking":{},"signature":{}}}"#,
-            quote(text),
-            quote(signature.as_deref().unwrap_or_default())
-        ),
+        Block::Thinking { text, signature } => {
+            let text = quote(text);
+            let seal = match signature {
+                Some(seal) => format!(r#","signature":{}"#, quote(seal)),
+                None => String::new(),
+            };
+            format!(r#"{{"type":"thinking","thinking":{text}{seal}}}"#)
+        }
         Block::ToolUse { id, name, input } => format!(
             r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
             quote(id),
@@ -309,19 +312,7 @@ fn block_json(block: &Block) -> Result<String> {
             output,
             is_error,
         } => {
-            let output = match output.as_slice() {
-                [Block::Text(text)] => quote(text),
-                blocks => {
-                    let mut parts = Vec::new();
-                    for block in blocks {
-                        if matches!(block, Block::ToolResult { .. }) {
-                            return Err(Error::refused("a tool result cannot hold a tool result"));
-                        }
-                        parts.push(block_json(block)?);
-                    }
-                    format!("[{}]", parts.join(","))
-                }
-            };
+            let output = output_json(output)?;
             let error = if *is_error { r#","is_error":true"# } else { "" };
             format!(
                 r#"{{"tool_use_id":{},"type":"tool_result","content":{output}{error}}}"#,
@@ -335,6 +326,20 @@ fn block_json(block: &Block) -> Result<String> {
         ),
         Block::Opaque { json, .. } => one_line(json)?,
     })
+}
+
+/// A result's parts: one text is written as a string.
+pub(crate) fn output_json(output: &[Block]) -> Result<String> {
+    if let [Block::Text(text)] = output {
+        return Ok(json::quote(text));
+    }
+    if output
+        .iter()
+        .any(|block| matches!(block, Block::ToolResult { .. }))
+    {
+        return Err(Error::refused("a tool result cannot hold a tool result"));
+    }
+    blocks_json(output)
 }
 
 /// Given JSON on one line. White space between tokens is all that a line break can be in it.

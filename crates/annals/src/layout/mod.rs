@@ -5,6 +5,7 @@
 //! Adding a layout means one module, one folder of fixtures and one line in [`LAYOUTS`].
 
 mod annex;
+pub mod chorus;
 mod claude_code;
 mod content;
 mod field;
@@ -20,7 +21,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
+pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
+pub(crate) use content::opening;
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use write::{
@@ -29,7 +32,7 @@ pub use write::{
 };
 
 /// Every layout there is. Adding one touches this line and its own module.
-pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Orchestrator];
+pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Orchestrator];
 
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";

@@ -154,7 +154,7 @@ impl<'a> Record<'a> {
 /// Where whole objects lie in bytes that are not JSON, none within another; earliest first.
 ///
 /// The bytes need not be text: a record may be torn within a character.
-fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
+pub(crate) fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
     /// How often the bytes may be gone over. Every object that a torn record left open costs one
     /// pass, and only a line made to be slow leaves more of them open than this.
     const PASSES: usize = 16;

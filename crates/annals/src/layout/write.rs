@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
+use crate::model::{About, AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -40,6 +40,12 @@ pub trait Writer: Sync {
         None
     }
 
+    /// The folder that new sessions of a directory go to, by what the root's register tells.
+    fn home(&self, told: &[About], directory: &str) -> Option<String> {
+        let _ = (told, directory);
+        None
+    }
+
     /// Brings a register up to date with what some logs say.
     ///
     /// With `whole`, the rows are those of all logs that the register should list. A register that is
@@ -53,6 +59,12 @@ pub trait Writer: Sync {
     ) -> Result<Enrolled> {
         let _ = (register, old, rows, whole);
         Ok(Enrolled::Same)
+    }
+
+    /// Whether a register says nothing at all, so that it may go with the last log it listed.
+    fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
+        let _ = (register, bytes);
+        false
     }
 }
 
@@ -72,6 +84,8 @@ pub struct Row {
     pub prompt: Option<String>,
     /// Something answered.
     pub answered: bool,
+    /// What the sub-agent whose log it is was made for.
+    pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
     /// The session's working directory and git branch, where a new one is listed.
@@ -215,6 +229,12 @@ impl NewSession {
     /// Says which git branch is checked out.
     pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
         self.git_branch = Some(branch.into());
+        self
+    }
+
+    /// Says which folder it goes to.
+    pub fn folder(mut self, folder: impl Into<String>) -> Self {
+        self.folder = Some(folder.into());
         self
     }
 }

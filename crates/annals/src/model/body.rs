@@ -147,7 +147,7 @@ pub enum Subject {
 }
 
 /// Who gave a title.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TitleSource {
@@ -330,7 +330,7 @@ pub struct FileChange {
 }
 
 /// One saved version of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileBackup {
     /// The file, as the record spells it: absolute, or relative to `base`.

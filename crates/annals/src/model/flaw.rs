@@ -1,6 +1,6 @@
 //! Damage as data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Span;
 
@@ -20,7 +20,7 @@ pub struct Flaw {
 }
 
 /// The kinds of damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FlawKind {

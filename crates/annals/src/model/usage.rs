@@ -1,9 +1,10 @@
 //! Tokens.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Tokens of one response or of many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// Fresh input.
     pub input: u64,

@@ -87,20 +87,26 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 }
 
 /// Ties entries that hang from the message before them to that message.
+///
+/// Of two entries with one id the later one counts, so nothing hangs from the earlier one: what came
+/// after it would be its own ancestor.
 pub(super) fn link_previous(outlines: &mut [Outline]) {
-    let mut main: Option<(Key, Option<Key>)> = None;
-    let mut agents: HashMap<AgentId, (Key, Option<Key>)> = HashMap::new();
-    for outline in outlines {
+    let unlinked = |outline: &Outline| outline.link == Link::Previous;
+    if !outlines.iter().any(unlinked) {
+        return;
+    }
+    let places = outlines.iter().enumerate();
+    let newest: HashMap<Key, usize> = places
+        .filter_map(|(at, outline)| Some((outline.key?, at)))
+        .collect();
+    let mut main: Option<Key> = None;
+    let mut agents: HashMap<AgentId, Key> = HashMap::new();
+    for (at, outline) in outlines.iter_mut().enumerate() {
         let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
         let before = match aside {
             None => main,
             Some(agent) => agents.get(agent).copied(),
         };
-        // What was written twice hangs from where it hung the first time, not from itself.
-        let before = before.and_then(|(before, above)| match outline.key {
-            Some(key) if key == before => above,
-            _ => Some(before),
-        });
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
@@ -111,12 +117,12 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
                 Some(before) => Link::Parent(before),
             };
         }
-        if let Some(key) = outline.key.filter(|_| says) {
-            let link = (key, outline.link.key());
+        let counts = |key: &Key| says && newest.get(key) == Some(&at);
+        if let Some(key) = outline.key.filter(counts) {
             match aside {
-                None => main = Some(link),
+                None => main = Some(key),
                 Some(agent) => {
-                    agents.insert(agent.clone(), link);
+                    agents.insert(agent.clone(), key);
                 }
             }
         }

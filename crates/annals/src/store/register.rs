@@ -15,7 +15,9 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{Change, Enrolled, Head, Row, Writer};
-use crate::model::{Artifact, ArtifactKind, Body, Entry, FlawKind, Kind, Outline, Role, Subject};
+use crate::model::{
+    About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Outline, Role, Subject,
+};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::log::{self, LogScan};
@@ -166,6 +168,21 @@ impl Drop for SessionWriter {
     }
 }
 
+/// The folder that new sessions of a directory go to, where the root's own register tells.
+pub(super) fn home(root: &Root, writer: &dyn Writer, directory: &str) -> Option<String> {
+    let register = Artifact::of(ArtifactKind::Register);
+    let bytes = read(&root.locate(&register).ok()?).ok()??;
+    let told = log::document_of(root, &register, &bytes).found.into_iter();
+    let told: Vec<About> = told
+        .filter_map(|entry| match entry.body {
+            Body::Register(told) => Some(told),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    writer.home(&told, directory)
+}
+
 /// Lists a log that was made whole.
 pub(super) fn list_new(
     root: &Root,
@@ -187,33 +204,30 @@ pub(super) fn list_new(
     enrol(root, writer, &register, &[row]).map(drop)
 }
 
-/// Lists many logs that were made whole, each register once.
+/// Lists many logs, each register once. With `whole`, a register that is not there lists only them.
 pub(crate) fn enrol_all(
     root: &Root,
     writer: &dyn Writer,
-    made: impl Iterator<Item = (Head, Option<String>)>,
+    rows: Vec<Row>,
+    whole: bool,
 ) -> Result<()> {
-    let mut rows: HashMap<Artifact, Vec<Row>> = HashMap::new();
-    let mut titles: HashMap<Artifact, (Option<String>, Head)> = HashMap::new();
-    for (head, title) in made {
-        let Some(register) = writer.register(&head.log) else {
-            continue;
-        };
-        rows.entry(register).or_default();
-        titles.insert(head.log.clone(), (title, head));
+    let mut registers: HashMap<Artifact, Vec<Row>> = HashMap::new();
+    for row in rows {
+        if let Some(register) = row.log.as_ref().and_then(|log| writer.register(log)) {
+            registers.entry(register).or_default().push(row);
+        }
     }
-    let inventory = Inventory::of(std::slice::from_ref(root));
-    for (register, rows) in &mut rows {
-        *rows = listed(root, writer, &inventory, register)?;
-        for row in rows.iter_mut() {
-            let known = row.log.as_ref().and_then(|log| titles.remove(log));
-            if let Some((title, head)) = known {
-                row.title = title;
-                row.cwd = head.cwd;
-                row.git_branch = head.git_branch;
+    for (register, rows) in registers {
+        let path = root.locate(&register)?;
+        if whole && read(&path)?.is_none() {
+            writer::make_parent(root, &path)?;
+            if let Enrolled::Changed { bytes, .. } = writer.enrol(&register, None, &rows, true)?
+                && put(&path, None, &bytes, false)?
+            {
+                continue;
             }
         }
-        enrol(root, writer, register, rows)?;
+        enrol(root, writer, &register, &rows)?;
     }
     Ok(())
 }
@@ -253,12 +267,8 @@ fn remove_if_empty(
     let Some(old) = read(path)? else {
         return Ok(());
     };
-    let lists = super::log::document_of(root, register, &old);
-    let empty = lists
-        .found
-        .iter()
-        .any(|entry| matches!(&entry.body, Body::Register(rows) if rows.is_empty()));
     let inventory = Inventory::of(std::slice::from_ref(root));
+    let empty = writer.lists_nothing(register, &old);
     if !empty || !listed(root, writer, &inventory, register)?.is_empty() {
         return Ok(());
     }
@@ -313,15 +323,18 @@ fn counts(entry: &Entry) -> bool {
 /// What a log says to its register.
 fn row(root: &Root, file: &FoundFile) -> Result<Row> {
     let scan = log::outline(root, file)?;
-    Ok(row_of(&scan))
+    let mut row = row_of(&scan);
+    if row.started.is_none() {
+        // A log that says nothing yet began when its file was made.
+        let written = Timestamp::from_nanosecond(file.id.mtime_ns).ok();
+        row.started = written.filter(|_| file.id.mtime_ns > 0);
+    }
+    Ok(row)
 }
 
 fn row_of(scan: &LogScan) -> Row {
-    let said = |outline: &&Outline| {
-        let chained = outline.link != crate::model::Link::None;
-        let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
-        outline.key.is_some() && (says || chained)
-    };
+    // Whatever has an id, but for the line that says what a sub-agent is for.
+    let said = |outline: &&Outline| outline.key.is_some() && purpose(outline).is_none();
     let mut row = Row::default();
     for outline in scan.outlines.iter().filter(said) {
         row.messages += 1;
@@ -332,7 +345,19 @@ fn row_of(scan: &LogScan) -> Row {
             row.prompt = outline.prompt().map(str::to_owned);
         }
     }
+    row.purpose = scan.outlines.iter().find_map(purpose);
     row
+}
+
+/// What a line says the agent whose log it is in is for.
+fn purpose(outline: &Outline) -> Option<String> {
+    outline.facts.iter().find_map(|fact| match fact {
+        Fact::Purpose(purpose) => {
+            let said = purpose.description.as_ref().or(purpose.kind.as_ref());
+            Some(said.map(|said| said.to_string()).unwrap_or_default())
+        }
+        _ => None,
+    })
 }
 
 /// Brings a register up to date with some rows; gives back what was taken out of it.

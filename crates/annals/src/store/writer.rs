@@ -22,7 +22,7 @@ use crate::model::{
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::query::Counted;
-use super::register::Listing;
+use super::register::{self, Listing};
 use super::share::{self, Share};
 use super::tail::{self, Tail, decode};
 use super::totals::Tally;
@@ -66,8 +66,11 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
+        let cwd = real_directory(&new.cwd);
+        let home = || register::home(root, writer, &cwd);
         let new = &NewSession {
-            cwd: real_directory(&new.cwd),
+            folder: new.folder.clone().or_else(home),
+            cwd: cwd.clone(),
             ..new.clone()
         };
         let (file, log) = self.make(root, new, options)?;

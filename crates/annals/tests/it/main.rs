@@ -1,6 +1,8 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod chorus;
 mod decode;
+mod export;
 mod find;
 mod jsonl_append;
 mod jsonl_crash;

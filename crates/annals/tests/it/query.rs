@@ -5,7 +5,7 @@ use annals::store::{MessageFilter, ProjectInfo, Session, SessionInfo, Store, Tot
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::support::{case, cases, picture, says};
+use crate::support::{case, cases, picture, says, underived};
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -353,7 +353,7 @@ fn resetting_a_project_touches_nothing_else() {
     for case in cases() {
         let copy = case.copy();
         let store = copy.store();
-        let before = picture(&copy.root.path);
+        let before = underived(case.layout, &copy.root.path);
         let inventory = store.inventory();
         let rows: Vec<SessionInfo> = store
             .sessions(&inventory, &|_, _| {})
@@ -368,7 +368,11 @@ fn resetting_a_project_touches_nothing_else() {
                 continue;
             }
             assert_eq!(plan.len(), project.sessions, "{}", case.name);
-            assert_eq!(picture(&copy.root.path), before, "a plan changes nothing");
+            assert_eq!(
+                underived(case.layout, &copy.root.path),
+                before,
+                "a plan changes nothing"
+            );
             let gone = store.reset(&project.path, now);
             let gone: Vec<Trashed> = gone.into_iter().map(Result::unwrap).collect();
             let planned: Vec<usize> = plan.iter().map(|trashed| trashed.files.len()).collect();
@@ -378,7 +382,7 @@ fn resetting_a_project_touches_nothing_else() {
                     .collect::<Vec<_>>(),
                 planned
             );
-            let after = picture(&copy.root.path);
+            let after = underived(case.layout, &copy.root.path);
             let moved: Vec<_> = gone
                 .iter()
                 .flat_map(|trashed| trashed.files.iter().map(|file| file.path.clone()))
@@ -403,7 +407,12 @@ fn resetting_a_project_touches_nothing_else() {
             for trashed in gone {
                 store.undelete(&trashed.id).unwrap();
             }
-            assert_eq!(picture(&copy.root.path), before, "{}", case.name);
+            assert_eq!(
+                underived(case.layout, &copy.root.path),
+                before,
+                "{}",
+                case.name
+            );
         }
     }
 }

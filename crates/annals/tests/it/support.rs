@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use annals::layout::{LAYOUTS, Layout};
-use annals::model::{Block, Body, Entry};
+use annals::model::{ArtifactKind, Block, Body, Entry};
 use annals::store::{
     FoundFile, Inventory, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
@@ -199,6 +199,20 @@ pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
             picture.insert(within, what);
         }
     }
+    picture
+}
+
+/// The same without what is derived from logs: lists of them, which grow and shrink with them, and
+/// what was set aside of damaged ones.
+pub(crate) fn underived(layout: &dyn Layout, dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut picture = picture(dir);
+    picture.retain(|path, _| {
+        let meaning = layout.classify(path);
+        let listed = meaning.is_some_and(|meaning| {
+            meaning.kind == ArtifactKind::Register && meaning.folder.is_some()
+        });
+        !listed && !path.to_str().is_some_and(|path| path.contains(".damaged-"))
+    });
     picture
 }
 

@@ -28,6 +28,11 @@ fn what_is_opened_for_writing_and_closed_is_as_it_was() {
         .filter(|case| case.layout.writer().is_some())
     {
         let copy = case.copy();
+        let store = copy.store();
+        if !store.stale_registers(&store.inventory()).is_empty() {
+            // What is derived from logs and behind them is healed by opening them.
+            continue;
+        }
         let before = picture(&copy.root.path);
         for files in copy.sessions() {
             if files.log.is_some() {
@@ -79,9 +84,14 @@ fn unlike(original: &[u8], copied: &[u8], last: bool) -> Option<String> {
         br#""metadata""#,
         br#""annals""#,
     ];
+    // A record that was named after its place must be given that name.
+    let named = members(original)
+        .iter()
+        .any(|(key, value)| key == br#""uuid""# && value.len() > 2);
     let own = |object: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
         let all = members(object).into_iter();
-        all.filter(|(key, _)| !MAY.contains(&key.as_slice()))
+        all.filter(|(key, _)| named || key != br#""uuid""#)
+            .filter(|(key, _)| !MAY.contains(&key.as_slice()))
             .filter(|(key, _)| !last || key != br#""timestamp""#)
             .collect()
     };
@@ -147,12 +157,11 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                         let found = all.into_iter().rfind(|(name, _)| name == key);
                         found.map(|(_, value)| String::from_utf8(value).unwrap())
                     };
-                    assert_eq!(
-                        said(br#""sessionId""#),
-                        Some(format!("\"{to}\"")),
-                        "{}",
-                        case.name
-                    );
+                    // In Chorus that is another program's session.
+                    if case.layout.name() != "chorus" {
+                        let session = said(br#""sessionId""#);
+                        assert_eq!(session, Some(format!("\"{to}\"")), "{}", case.name);
+                    }
                     let origin = said(br#""forkedFrom""#).expect(&case.name);
                     assert!(origin.contains(session.files.id.as_str()), "{}", case.name);
                 }

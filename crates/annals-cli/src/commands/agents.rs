@@ -1,0 +1,199 @@
+//! `annals agents`
+
+use annals::layout::chorus::{Agent, ConfigEdit};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::Outcome;
+use super::workspaces::{Removal, only_root, remove, roots};
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{DIM, ID, PATH, TITLE, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists and changes the agents of Chorus.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An agent belongs to a workspace and is described by a file, which annals does not touch. Removing an
+agent moves all its sessions to the trash; without --apply nothing is changed.
+
+Examples:
+  annals agents
+  annals agents add w-app 'Code Reviewer'
+  annals agents rename w-app code-reviewer Critic
+  annals agents remove w-app code-reviewer --apply")]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add an agent to a workspace
+    Add {
+        /// The workspace's id
+        workspace: String,
+        /// The agent's name
+        name: String,
+        /// Its id, which becomes a folder's name [default: made from the name]
+        #[arg(long)]
+        id: Option<String>,
+        /// The file that describes it [default: .claude/agents/ID.md in the workspace]
+        #[arg(long, value_name = "FILE")]
+        file: Option<String>,
+    },
+    /// Give an agent another name
+    Rename {
+        /// The workspace's id
+        workspace: String,
+        /// The agent's id
+        id: String,
+        /// The name
+        name: String,
+    },
+    /// Move all sessions of an agent to the trash and take it out
+    Remove {
+        /// The workspace's id
+        workspace: String,
+        /// The agent's id
+        id: String,
+        #[command(flatten)]
+        how: Removal,
+    },
+}
+
+#[derive(Serialize)]
+struct Document {
+    agents: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    root: std::path::PathBuf,
+    workspace: String,
+    #[serde(flatten)]
+    agent: Agent,
+    sessions: usize,
+}
+
+pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
+    let Some(action) = &args.action else {
+        let rows = rows(context)?;
+        return list(context, rows);
+    };
+    let root = only_root(context)?;
+    let before = context.store.config(&root)?;
+    let (edit, workspace) = match action {
+        Action::Add {
+            workspace,
+            name,
+            id,
+            file,
+        } => (
+            ConfigEdit::AddAgent {
+                workspace: workspace.clone(),
+                id: id.clone(),
+                name: name.clone(),
+                file: file.clone(),
+            },
+            workspace,
+        ),
+        Action::Rename {
+            workspace,
+            id,
+            name,
+        } => (
+            ConfigEdit::RenameAgent {
+                workspace: workspace.clone(),
+                id: id.clone(),
+                name: name.clone(),
+            },
+            workspace,
+        ),
+        Action::Remove { workspace, id, how } => {
+            let folder = format!("{workspace}/{id}");
+            let edit = ConfigEdit::RemoveAgent {
+                workspace: workspace.clone(),
+                id: id.clone(),
+            };
+            let agents = before.workspace(workspace).map(|home| home.agents.iter());
+            let known = agents.and_then(|mut agents| {
+                let known = agents.any(|agent| agent.id == *id);
+                known.then_some(()).ok_or_else(|| annals::Error::NotFound {
+                    what: "agent",
+                    id: folder.clone(),
+                })
+            });
+            return remove(context, &root, "agent", &folder, known, &edit, how);
+        }
+    };
+    context.store.edit_config(&root, &edit)?;
+    let mut changed = rows(context)?;
+    // What was not there before, in the one workspace that the change is about.
+    let old = before.workspace(workspace)?;
+    changed.retain(|row| row.workspace == *workspace && !old.agents.contains(&row.agent));
+    if context.json {
+        context.out.json(&Document { agents: changed })?;
+    } else {
+        for row in &changed {
+            context.out.line(format_args!(
+                "{}  {}  {}",
+                paint(ID, &format!("{} {}", row.workspace, row.agent.id)),
+                paint(TITLE, &row.agent.name),
+                paint(PATH, row.agent.file.as_deref().unwrap_or_default())
+            ))?;
+        }
+    }
+    Ok(Outcome::Fine)
+}
+
+fn rows(context: &mut Context) -> Result<Vec<Row>> {
+    let inventory = context.inventory();
+    let mut rows = Vec::new();
+    for root in roots(context)? {
+        for workspace in context.store.config(&root)?.workspaces {
+            for agent in workspace.agents {
+                let folder = format!("{}/{}", workspace.id, agent.id);
+                rows.push(Row {
+                    root: root.path.clone(),
+                    workspace: workspace.id.clone(),
+                    sessions: context.store.sessions_in(&inventory, &root, &folder).len(),
+                    agent,
+                });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn list(context: &mut Context, rows: Vec<Row>) -> Result<Outcome> {
+    if context.json {
+        context.out.json(&Document { agents: rows })?;
+        return Ok(Outcome::Fine);
+    }
+    if rows.is_empty() {
+        context
+            .out
+            .line("There are no agents; `annals agents add WORKSPACE NAME` adds one.")?;
+        return Ok(Outcome::Nothing);
+    }
+    let mut table = Table::new([
+        Column::new("WORKSPACE").min(8).style(DIM),
+        Column::new("AGENT").min(8).style(ID),
+        Column::new("NAME").min(8).max(32).style(TITLE),
+        Column::new("SESSIONS").right(),
+        Column::new("FILE").min(12).middle().style(PATH),
+    ]);
+    for row in &rows {
+        table.row([
+            Cell::new(&row.workspace),
+            Cell::new(&row.agent.id),
+            Cell::new(&row.agent.name),
+            Cell::new(size::count(row.sessions as u64)),
+            Cell::new(row.agent.file.as_deref().unwrap_or_default()),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    Ok(Outcome::Fine)
+}

@@ -1,0 +1,483 @@
+//! `annals export`
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use annals::export::{Cover, Exporter, Format, Masked, Options, Part};
+use annals::jsonl;
+use annals::store::{Inventory, Neighbours, Session, SessionFiles, SessionInfo};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::Outcome;
+use super::filter::resolve_dir;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{DIM, PLAIN, paint};
+
+/// Writes sessions as documents.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A session is exported with all its branches and sub-agents, SESSION@MESSAGE as one conversation,
+a project with all its sessions. Secrets (keys, tokens, passwords) are masked in Markdown and
+HTML, which people pass on, and kept in JSON, which `annals import` reads back; --redact and
+--no-redact say otherwise.
+
+Examples:
+  annals export 8c549c46 | less
+  annals export 8c549c46 -o talk.html            one file that needs nothing else
+  annals export 8c549c46@1405c20a -o branch.md
+  annals export --project my-app -o my-app/      a file for each session
+  annals export --project . -o all.jsonl         to be imported elsewhere
+  annals export 8c549c46 -o safe.json --redact")]
+pub(crate) struct ExportArgs {
+    /// SESSION, SESSION@MESSAGE, the path of a log, or a project
+    #[arg(value_name = "ID|PROJECT", required_unless_present = "project")]
+    id: Option<String>,
+    /// All sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT", conflicts_with = "id")]
+    project: Option<String>,
+    /// The format [default: what the name after -o ends in, else markdown]
+    #[arg(long, short, value_enum)]
+    format: Option<FormatArg>,
+    /// Write to this file, or into this directory; `-` is standard output
+    #[arg(long, short, value_name = "FILE|DIR")]
+    output: Option<PathBuf>,
+    /// Mask secrets
+    #[arg(long, overrides_with = "no_redact")]
+    redact: bool,
+    /// Keep secrets
+    #[arg(long, overrides_with = "redact")]
+    no_redact: bool,
+    /// Write over a file that is there
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    Markdown,
+    Html,
+    Json,
+    Jsonl,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Self {
+        match format {
+            FormatArg::Markdown => Format::Markdown,
+            FormatArg::Html => Format::Html,
+            FormatArg::Json => Format::Json,
+            FormatArg::Jsonl => Format::Jsonl,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    files: &'a [Written],
+    masked: &'a BTreeMap<&'static str, usize>,
+}
+
+/// A file that was written.
+#[derive(Serialize)]
+struct Written {
+    path: PathBuf,
+    sessions: usize,
+    bytes: u64,
+}
+
+/// What is exported.
+struct Choice {
+    sessions: Vec<SessionFiles>,
+    /// The message after the `@`.
+    message: Option<String>,
+    /// What stands in front of several sessions.
+    cover: Option<Cover>,
+}
+
+/// Where it goes.
+enum Place {
+    Stdout,
+    File(PathBuf),
+    /// A file for each session.
+    Directory(PathBuf),
+}
+
+pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
+    let place = place(args.output.as_deref());
+    let format = format(args, &place, context)?;
+    if let Place::File(path) | Place::Directory(path) = &place {
+        refuse_roots(path, context)?;
+    }
+    let inventory = context.inventory();
+    let choice = choose(args, &inventory, context)?;
+    let options = Options::new(format).zone(context.clock.zone.clone());
+    let redact = match (args.redact, args.no_redact) {
+        (true, _) => true,
+        (_, true) => false,
+        _ => options.redact,
+    };
+    let export = Export {
+        options: options.redact(redact),
+        neighbours: Neighbours::of(&inventory.sessions),
+        message: choice.message.as_deref(),
+    };
+    let mut files = Vec::new();
+    let mut masked = Masked::default();
+    match &place {
+        Place::Stdout => {
+            let mut out = Standard(context);
+            masked = export.write(&choice.sessions, choice.cover.as_ref(), &mut out)?;
+        }
+        Place::File(path) => {
+            let write =
+                |out: &mut dyn Write| export.write(&choice.sessions, choice.cover.as_ref(), out);
+            let (bytes, found) = to_file(path, args.force, write)?;
+            masked = found;
+            files.push(Written {
+                path: path.clone(),
+                sessions: choice.sessions.len(),
+                bytes,
+            });
+        }
+        Place::Directory(dir) => {
+            let paths: Vec<PathBuf> = choice
+                .sessions
+                .iter()
+                .map(|files| dir.join(format!("{}.{}", files.id, format.ending())))
+                .collect();
+            refuse_taken(&paths, args.force)?;
+            jsonl::ensure_dir(dir)?;
+            for (files_of, path) in choice.sessions.iter().zip(paths) {
+                let one = std::slice::from_ref(files_of);
+                let write = |out: &mut dyn Write| export.write(one, None, out);
+                let (bytes, found) = to_file(&path, args.force, write)?;
+                for (rule, count) in found.secrets {
+                    *masked.secrets.entry(rule).or_default() += count;
+                }
+                masked.places += found.places;
+                files.push(Written {
+                    path,
+                    sessions: 1,
+                    bytes,
+                });
+            }
+        }
+    }
+    report(&files, &masked, context)?;
+    Ok(Outcome::Fine)
+}
+
+fn place(output: Option<&Path>) -> Place {
+    match output {
+        None => Place::Stdout,
+        Some(path) if path == Path::new("-") => Place::Stdout,
+        Some(path) if path.is_dir() || ends_in_slash(path) => Place::Directory(path.to_owned()),
+        Some(path) => Place::File(path.to_owned()),
+    }
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format> {
+    let named = match place {
+        Place::File(path) => Format::of(path),
+        Place::Stdout if context.json => Some(Format::Json),
+        Place::Stdout | Place::Directory(_) => None,
+    };
+    let given = args.format.map(Format::from).or(named);
+    let format = match (given, place) {
+        (Some(format), _) => format,
+        (None, Place::File(path)) if path.extension().is_some() => bail!(
+            "{} ends like no format that is known; say which with --format",
+            path.display()
+        ),
+        (None, _) => Format::Markdown,
+    };
+    if matches!(place, Place::Stdout) && context.out.is_terminal() && format != Format::Markdown {
+        bail!(
+            "{format} is not for a terminal; write it to a file with -o NAME.{}, or into a pipe",
+            format.ending()
+        );
+    }
+    Ok(format)
+}
+
+/// Finds what is meant: a session first, then a project.
+fn choose(args: &ExportArgs, inventory: &Inventory, context: &mut Context) -> Result<Choice> {
+    let Some(id) = &args.id else {
+        let project = args.project.as_deref().unwrap_or_default();
+        let found = project_of(project, inventory, context)?;
+        return found.with_context(|| format!("no session is of the project `{project}`"));
+    };
+    if Path::new(id).is_dir() || id == "." {
+        let found = project_of(id, inventory, context)?;
+        return found.with_context(|| format!("no session is of the project `{id}`"));
+    }
+    match context.store.find(inventory, id) {
+        Ok(target) => {
+            target.refuse_agent()?;
+            Ok(Choice {
+                sessions: vec![target.files],
+                message: target.message,
+                cover: None,
+            })
+        }
+        Err(error) if is_missing(&error) => match project_of(id, inventory, context)? {
+            Some(choice) => Ok(choice),
+            None => Err(error.into()),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// No session and no file is called so.
+fn is_missing(error: &annals::Error) -> bool {
+    match error {
+        annals::Error::NotFound { what, .. } => *what == "session",
+        annals::Error::BadId { .. } => true,
+        annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// The sessions of a project, oldest first.
+fn project_of(
+    project: &str,
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<Option<Choice>> {
+    let wanted = match Path::new(project).is_dir() {
+        true => super::input::directory(Some(Path::new(project)))?
+            .to_string_lossy()
+            .into_owned(),
+        false => resolve_dir(project),
+    };
+    let mut found: Vec<SessionInfo> = context.sessions(inventory);
+    found.retain(|info| info.in_project(&wanted));
+    found.reverse();
+    let files_of = |info: &SessionInfo| {
+        let is_it = |files: &&SessionFiles| {
+            files.id == info.id && files.root.path == info.root && files.main_path() == info.file
+        };
+        inventory.sessions.iter().find(is_it).cloned()
+    };
+    let (sessions, titles): (Vec<SessionFiles>, Vec<String>) = found
+        .iter()
+        .filter_map(|info| {
+            let title = info.title.as_ref().map(|title| title.text.clone());
+            Some((
+                files_of(info)?,
+                title.unwrap_or_else(|| info.id.to_string()),
+            ))
+        })
+        .unzip();
+    let Some(first) = found.first() else {
+        return Ok(None);
+    };
+    let cover = Cover {
+        title: first.project.name().to_owned(),
+        sessions: titles,
+    };
+    Ok(Some(Choice {
+        cover: Some(cover).filter(|_| sessions.len() > 1),
+        sessions,
+        message: None,
+    }))
+}
+
+/// Nothing of ours belongs into a tree that another program owns.
+fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
+    let real = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let known = absolute
+            .ancestors()
+            .find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+        match known {
+            Some((above, real)) => match absolute.strip_prefix(above) {
+                Ok(rest) => real.join(rest),
+                Err(_) => absolute,
+            },
+            None => absolute,
+        }
+    };
+    let path = real(path);
+    let named = context.store.roots().iter().map(|root| root.path.clone());
+    let defaults = context.default_places().into_iter().map(PathBuf::from);
+    for root in named.chain(defaults) {
+        if path.starts_with(real(&root)) {
+            bail!(
+                "{} lies inside of the root {}, where exports do not belong",
+                path.display(),
+                root.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn refuse_taken(paths: &[PathBuf], force: bool) -> Result<()> {
+    let taken = paths
+        .iter()
+        .find(|path| !force && path.symlink_metadata().is_ok());
+    match taken {
+        Some(path) => bail!("{} exists already; --force writes over it", path.display()),
+        None => Ok(()),
+    }
+}
+
+/// How sessions are written.
+struct Export<'a> {
+    options: Options,
+    neighbours: Neighbours<'a>,
+    message: Option<&'a str>,
+}
+
+impl Export<'_> {
+    /// Writes sessions into one document, one in memory at a time.
+    fn write(
+        &self,
+        sessions: &[SessionFiles],
+        cover: Option<&Cover>,
+        out: &mut dyn Write,
+    ) -> annals::Result<Masked> {
+        let mut exporter = Exporter::begin(self.options.clone(), cover, out)?;
+        for files in sessions {
+            let mut session = Session::read(files.clone())?;
+            session.find_summaries(&self.neighbours);
+            let part = match self.message {
+                Some(message) => Part::at(&session, message)?,
+                None => Part::Whole,
+            };
+            exporter.session(&session, &part)?;
+        }
+        exporter.finish()
+    }
+}
+
+/// Makes a file that appears whole or not at all, and gives its size.
+fn to_file(
+    path: &Path,
+    force: bool,
+    write: impl FnOnce(&mut dyn Write) -> annals::Result<Masked>,
+) -> Result<(u64, Masked)> {
+    refuse_taken(std::slice::from_ref(&path.to_owned()), force)?;
+    // Made beside it under a name of its own; the rename then takes the place of the old one.
+    let over = path.symlink_metadata().is_ok();
+    let name = path.file_name().context("the file needs a name")?;
+    let target = match over {
+        true => path.with_file_name(format!(
+            ".{}.{}",
+            name.to_string_lossy(),
+            uuid::Uuid::new_v4().simple()
+        )),
+        false => path.to_owned(),
+    };
+    let mut masked = Masked::default();
+    let mut bytes = 0;
+    jsonl::create_with(&target, |put| {
+        let mut file = Piece {
+            put,
+            bytes: 0,
+            failed: None,
+        };
+        let written = write(&mut io::BufWriter::with_capacity(1 << 16, &mut file));
+        bytes = file.bytes;
+        // What the disk said is told rather than what became of it on the way.
+        match file.failed {
+            Some(error) => Err(error),
+            None => written.map(|found| masked = found),
+        }
+    })?;
+    if over && let Err(error) = std::fs::rename(&target, path) {
+        _ = std::fs::remove_file(&target);
+        return Err(annals::Error::io("replace", path, error).into());
+    }
+    Ok((bytes, masked))
+}
+
+/// A file that is handed over piece by piece.
+struct Piece<'a> {
+    put: &'a mut dyn FnMut(&[u8]) -> annals::Result<()>,
+    bytes: u64,
+    failed: Option<annals::Error>,
+}
+
+impl Write for Piece<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match (self.put)(bytes) {
+            Ok(()) => {
+                self.bytes += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+            Err(error) => {
+                let told = io::Error::other(error.to_string());
+                self.failed = Some(error);
+                Err(told)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Standard output, where an export goes as it is. Markdown holds nothing that a terminal would obey.
+struct Standard<'a>(&'a mut Context);
+
+impl Write for Standard<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.out.raw(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn report(files: &[Written], masked: &Masked, context: &mut Context) -> Result<()> {
+    if masked.total() > 0 {
+        let rules: Vec<String> = masked
+            .secrets
+            .iter()
+            .map(|(rule, count)| format!("{count} {rule}"))
+            .collect();
+        let places = match masked.places {
+            places if places == masked.total() => String::new(),
+            places => format!(" in {}", plural(places as u64, "place")),
+        };
+        let text = format!(
+            "masked {}{places}: {}",
+            plural(masked.total() as u64, "secret"),
+            rules.join(", ")
+        );
+        anstream::eprintln!("{}", paint(PLAIN, &text));
+    }
+    if files.is_empty() {
+        return Ok(());
+    }
+    if context.json {
+        let masked = &masked.secrets;
+        return Ok(context.out.json(&Document { files, masked })?);
+    }
+    for file in files {
+        let what = format!(
+            "{}, {}",
+            plural(file.sessions as u64, "session"),
+            size::bytes(file.bytes)
+        );
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(PLAIN, &file.path.display().to_string()),
+            paint(DIM, &what)
+        ))?;
+    }
+    Ok(())
+}

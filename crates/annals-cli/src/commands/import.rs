@@ -1,0 +1,161 @@
+//! `annals import`
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use annals::export::{Archive, ImportOptions, Imported, Importer};
+use annals::store::Root;
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::size::plural;
+use crate::render::style::{DIM, ID, paint};
+
+/// Writes exported sessions into a root.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Takes what `annals export` wrote as JSON or JSON lines. Everything is read and checked before
+the first session is written, and a session that is there already is never touched. Ids, times
+and branches are kept; what the layout has no place for is left out and told.
+
+Examples:
+  annals import all.jsonl
+  annals import all.jsonl --into claude-code:/tmp/copy
+  annals export 8c549c46 --format jsonl | annals import - --fresh-ids")]
+pub(crate) struct ImportArgs {
+    /// The file; `-` is standard input
+    file: PathBuf,
+    /// The root to write to [default: the first one that can be written]
+    #[arg(long, value_name = "[LAYOUT:]ROOT")]
+    into: Option<String>,
+    /// Give every session a fresh id
+    #[arg(long)]
+    fresh_ids: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sessions: Vec<SessionRow<'a>>,
+    entries: u64,
+    left_out: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct SessionRow<'a> {
+    from: &'a str,
+    session: &'a str,
+    file: &'a Path,
+    entries: u64,
+    agents: u64,
+    left_out: &'a BTreeMap<&'static str, u64>,
+}
+
+pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
+    let archive = open(&args.file)?;
+    let root = match &args.into {
+        Some(text) => into(text)?,
+        None => context.writable_root()?,
+    };
+    let contents = archive.check().context("nothing was imported")?;
+    let options = ImportOptions {
+        fresh_ids: args.fresh_ids,
+        write: context.writing(),
+    };
+    let mut importer = Importer::new(&context.store, root, options)?;
+    if let Err(error) = importer.check(&contents) {
+        bail!("{error}; nothing was imported, and --fresh-ids would give every session a fresh id");
+    }
+    let mut imported: Vec<Imported> = Vec::new();
+    archive
+        .each(|kept| {
+            imported.push(importer.session(kept)?);
+            Ok(())
+        })
+        .with_context(|| stopped(&imported, contents.sessions.len()))?;
+    report(&imported, context)?;
+    Ok(if imported.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn open(path: &Path) -> Result<Archive> {
+    if path != Path::new("-") {
+        return Ok(Archive::open(path)?);
+    }
+    let stdin = std::io::stdin().lock();
+    if stdin.is_terminal() {
+        bail!("the sessions should come from standard input, which is a terminal; pipe them in");
+    }
+    Ok(Archive::read(stdin, "standard input")?)
+}
+
+fn into(text: &str) -> Result<Root> {
+    let mut roots = Root::parse(text)?;
+    let mut root = match roots.len() {
+        1 => roots.remove(0),
+        _ => anyhow::bail!("{text} holds several layouts; say which one: LAYOUT:{text}"),
+    };
+    if let Ok(path) = std::path::absolute(&root.path) {
+        root.path = path;
+    }
+    Ok(root)
+}
+
+fn stopped(imported: &[Imported], all: usize) -> String {
+    format!(
+        "the import ended early: {} of {all} sessions are there, and the next one may be there in part",
+        imported.len()
+    )
+}
+
+fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
+    let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (kind, count) in imported.iter().flat_map(|one| &one.left_out) {
+        *left_out.entry(kind).or_default() += count;
+    }
+    let entries = imported.iter().map(|one| one.entries).sum();
+    if context.json {
+        let rows = imported.iter().map(|one| SessionRow {
+            from: &one.from,
+            session: one.session.as_str(),
+            file: &one.path,
+            entries: one.entries,
+            agents: one.agents,
+            left_out: &one.left_out,
+        });
+        return Ok(context.out.json(&Document {
+            sessions: rows.collect(),
+            entries,
+            left_out,
+        })?);
+    }
+    for one in imported {
+        let mut facts = vec![plural(one.entries, "entry")];
+        if one.agents > 0 {
+            facts.push(plural(one.agents, "sub-agent"));
+        }
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(ID, one.session.as_str()),
+            paint(DIM, &facts.join(", "))
+        ))?;
+    }
+    let sessions = plural(imported.len() as u64, "session");
+    let entries = plural(entries, "entry");
+    context.out.line(format_args!("{sessions}, {entries}"))?;
+    if !left_out.is_empty() {
+        let kinds: Vec<String> = left_out
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        let text = format!("left out: {}", kinds.join(", "));
+        context.out.line(paint(DIM, &text))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `annals settings`
+
+use annals::layout::chorus::{ConfigEdit, Settings};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use super::workspaces::only_root;
+use crate::context::Context;
+use crate::render::style::{DIM, paint};
+
+/// Shows and changes the settings of Chorus.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The settings are rootWorkspaceDir, theme (dark or light), chatSidebarCollapsed (true or false) and
+chatSidebarWidth (a whole number). An empty value forgets rootWorkspaceDir.
+
+Examples:
+  annals settings
+  annals settings theme
+  annals settings theme light
+  annals settings chatSidebarWidth 320")]
+pub(crate) struct SettingsArgs {
+    /// The setting; without one, all are shown
+    key: Option<String>,
+    /// Its new value; without one, the present value is shown
+    #[arg(requires = "key", allow_hyphen_values = true)]
+    value: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    root: &'a std::path::Path,
+    settings: &'a Settings,
+}
+
+pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome> {
+    let root = only_root(context)?;
+    if let (Some(key), Some(value)) = (&args.key, &args.value) {
+        let edit = ConfigEdit::Set {
+            key: key.clone(),
+            value: value.clone(),
+        };
+        context.store.edit_config(&root, &edit)?;
+    }
+    let settings = context.store.config(&root)?.settings;
+    let shown = match &args.key {
+        Some(key) => vec![(key.as_str(), settings.get(key)?)],
+        None => Settings::KEYS
+            .iter()
+            .map(|key| Ok((*key, settings.get(key)?)))
+            .collect::<annals::Result<_>>()?,
+    };
+    if context.json {
+        context.out.json(&Document {
+            root: &root.path,
+            settings: &settings,
+        })?;
+        return Ok(Outcome::Fine);
+    }
+    for (key, value) in &shown {
+        if args.key.is_some() {
+            context.out.line(plain(value))?;
+        } else {
+            let key = format!("{key:<20}");
+            context
+                .out
+                .line(format_args!("{} {}", paint(DIM, &key), plain(value)))?;
+        }
+    }
+    Ok(Outcome::Fine)
+}
+
+/// A value as people write it.
+fn plain(value: &str) -> impl std::fmt::Display {
+    let text = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
+    paint(crate::render::style::PLAIN, &text).to_string()
+}

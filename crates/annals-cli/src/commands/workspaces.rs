@@ -1,0 +1,348 @@
+//! `annals workspaces`
+
+use annals::layout::chorus::{Config, ConfigEdit, Workspace};
+use annals::store::{Inventory, Root, SessionFiles, Trashed};
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::{Outcome, input};
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists and changes the workspaces of Chorus.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A workspace is a directory that agents work in. Removing one moves all its sessions to the trash and
+takes it out of the configuration; the directory itself is not touched. Without --apply nothing is.
+
+Examples:
+  annals workspaces
+  annals workspaces add ~/src/my-app --name 'My app'
+  annals workspaces rename w-app 'The app'
+  annals workspaces remove w-app               what would be removed
+  annals workspaces remove w-app --apply
+  annals --root chorus:~/src/my-app/.chorus workspaces")]
+pub(crate) struct WorkspacesArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add a directory
+    Add {
+        /// The directory
+        path: std::path::PathBuf,
+        /// What to call it [default: the directory's name]
+        #[arg(long)]
+        name: Option<String>,
+        /// Its id, which becomes a folder's name [default: made from the path]
+        #[arg(long)]
+        id: Option<String>,
+    },
+    /// Give a workspace another name
+    Rename {
+        /// The workspace's id
+        id: String,
+        /// The name
+        name: String,
+    },
+    /// Move all sessions of a workspace to the trash and take it out
+    Remove {
+        /// The workspace's id
+        id: String,
+        #[command(flatten)]
+        how: Removal,
+    },
+}
+
+/// How something is removed.
+#[derive(Debug, Args)]
+pub(crate) struct Removal {
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Also if another program is writing to one of the sessions right now
+    #[arg(long)]
+    live: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    workspaces: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    root: std::path::PathBuf,
+    #[serde(flatten)]
+    workspace: Workspace,
+    /// The configuration knows it.
+    configured: bool,
+    sessions: usize,
+}
+
+#[derive(Serialize)]
+struct Changed {
+    root: std::path::PathBuf,
+    workspace: Workspace,
+}
+
+pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcome> {
+    let Some(action) = &args.action else {
+        return list(context);
+    };
+    let root = only_root(context)?;
+    let (edit, id) = match action {
+        Action::Add { path, name, id } => {
+            let path = input::directory(Some(path))?.to_string_lossy().into_owned();
+            let edit = ConfigEdit::AddWorkspace {
+                id: id.clone(),
+                name: name.clone(),
+                path: path.clone(),
+            };
+            (edit, Err(path))
+        }
+        Action::Rename { id, name } => (
+            ConfigEdit::RenameWorkspace {
+                id: id.clone(),
+                name: name.clone(),
+            },
+            Ok(id.clone()),
+        ),
+        Action::Remove { id, how } => {
+            let edit = ConfigEdit::RemoveWorkspace { id: id.clone() };
+            let known = context.store.config(&root)?.workspace(id).map(drop);
+            return remove(context, &root, "workspace", id, known, &edit, how);
+        }
+    };
+    context.store.edit_config(&root, &edit)?;
+    let config = context.store.config(&root)?;
+    let workspace = match &id {
+        Ok(id) => config.workspace(id)?,
+        Err(path) => match config.at(path) {
+            Some(workspace) => workspace,
+            None => bail!("the workspace is gone again; another program changed the configuration"),
+        },
+    };
+    if context.json {
+        context.out.json(&Changed {
+            root: root.path.clone(),
+            workspace: workspace.clone(),
+        })?;
+    } else {
+        context.out.line(format_args!(
+            "{}  {}  {}",
+            paint(ID, &workspace.id),
+            paint(TITLE, &workspace.name),
+            paint(PATH, workspace.path.as_deref().unwrap_or_default())
+        ))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn list(context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let mut rows = Vec::new();
+    for root in roots(context)? {
+        let config = context.store.config(&root)?;
+        rows.extend(rows_of(context, &inventory, &root, config));
+    }
+    if context.json {
+        context.out.json(&Document { workspaces: rows })?;
+        return Ok(Outcome::Fine);
+    }
+    if rows.is_empty() {
+        context
+            .out
+            .line("There are no workspaces; `annals workspaces add PATH` adds one.")?;
+        return Ok(Outcome::Nothing);
+    }
+    let mut table = Table::new([
+        Column::new("WORKSPACE").min(8).style(ID),
+        Column::new("NAME").min(8).max(32).style(TITLE),
+        Column::new("AGENTS").right(),
+        Column::new("SESSIONS").right(),
+        Column::new("PATH").min(12).middle().style(PATH),
+    ]);
+    for row in &rows {
+        table.row([
+            Cell::new(&row.workspace.id),
+            Cell::new(&row.workspace.name),
+            Cell::new(size::count(row.workspace.agents.len() as u64)),
+            Cell::new(size::count(row.sessions as u64)),
+            match &row.workspace.path {
+                Some(path) => Cell::new(path),
+                None if row.configured => Cell::new(""),
+                None => Cell::styled("not in the configuration", DIM),
+            },
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    Ok(Outcome::Fine)
+}
+
+/// What the configuration knows, and what lies there without it.
+fn rows_of(context: &Context, inventory: &Inventory, root: &Root, config: Config) -> Vec<Row> {
+    let count = |id: &str| context.store.sessions_in(inventory, root, id).len();
+    let mut rows: Vec<Row> = config
+        .workspaces
+        .into_iter()
+        .map(|workspace| Row {
+            root: root.path.clone(),
+            sessions: count(&workspace.id),
+            workspace,
+            configured: true,
+        })
+        .collect();
+    let here = inventory
+        .sessions
+        .iter()
+        .filter(|files| files.root.path == root.path);
+    for files in here {
+        let Some((id, _)) = files.folder().and_then(|folder| folder.split_once('/')) else {
+            continue;
+        };
+        if rows.iter().all(|row| row.workspace.id != id) {
+            let mut workspace = Workspace::default();
+            workspace.id = id.to_owned();
+            rows.push(Row {
+                root: root.path.clone(),
+                sessions: count(id),
+                workspace,
+                configured: false,
+            });
+        }
+    }
+    rows
+}
+
+#[derive(Serialize)]
+struct Removed<'a> {
+    applied: bool,
+    root: &'a std::path::Path,
+    #[serde(rename = "kind")]
+    what: &'a str,
+    id: &'a str,
+    configured: bool,
+    sessions: &'a [Trashed],
+    files: usize,
+    bytes: u64,
+}
+
+/// Removes a workspace or an agent: its sessions go to the trash, then the configuration forgets it.
+/// `known` says whether the configuration has it; sessions may lie there all the same.
+pub(super) fn remove(
+    context: &mut Context,
+    root: &Root,
+    what: &str,
+    id: &str,
+    known: annals::Result<()>,
+    edit: &ConfigEdit,
+    how: &Removal,
+) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let sessions: Vec<&SessionFiles> = context.store.sessions_in(&inventory, root, id);
+    let edit = match known {
+        Ok(()) => Some(edit),
+        Err(annals::Error::NotFound { .. }) if !sessions.is_empty() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let now = context.clock.now;
+    let done = if how.apply {
+        if !how.live {
+            for files in &sessions {
+                context.store.is_free(files)?;
+            }
+        }
+        context.store.clear(root, &sessions, edit, now)?
+    } else {
+        let plans = sessions
+            .iter()
+            .map(|files| context.store.deletion(files, now));
+        plans.collect::<annals::Result<Vec<Trashed>>>()?
+    };
+    let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
+    let bytes = done.iter().flat_map(|trashed| &trashed.files);
+    let bytes: u64 = bytes.map(|file| file.bytes).sum();
+    if context.json {
+        context.out.json(&Removed {
+            applied: how.apply,
+            root: &root.path,
+            what,
+            id,
+            configured: edit.is_some(),
+            sessions: &done,
+            files,
+            bytes,
+        })?;
+        return Ok(Outcome::Fine);
+    }
+    for trashed in &done {
+        context.out.line(paint(ID, &trashed.session))?;
+    }
+    if !done.is_empty() {
+        context.out.blank()?;
+    }
+    let sum = format!(
+        "{what} {id}: {}, {}, {}",
+        plural(done.len() as u64, "session"),
+        plural(files as u64, "file"),
+        size::bytes(bytes)
+    );
+    if !how.apply {
+        context
+            .out
+            .line(format_args!("{} {sum}", paint(BOLD, "Would be removed:")))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it.")?;
+        return Ok(Outcome::Fine);
+    }
+    context
+        .out
+        .line(format_args!("{} removed {sum}", paint(SUCCESS, "✓")))?;
+    if !done.is_empty() {
+        context.out.line(
+            "`annals delete --list` shows the sessions in the trash, `--undo ID` puts one back",
+        )?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The roots of Chorus.
+pub(super) fn roots(context: &Context) -> Result<Vec<Root>> {
+    let roots = context.store.roots().iter();
+    let found: Vec<Root> = roots
+        .filter(|root| root.layout.name() == "chorus")
+        .cloned()
+        .collect();
+    if found.is_empty() {
+        bail!(
+            "there is no root of Chorus here; go to a project with a .chorus directory, or name one with --root chorus:PATH"
+        );
+    }
+    Ok(found)
+}
+
+/// The root that a change is about.
+pub(super) fn only_root(context: &Context) -> Result<Root> {
+    let mut found = roots(context)?;
+    match found.as_slice() {
+        [_] => Ok(found.remove(0)),
+        many => {
+            let paths: Vec<String> = many
+                .iter()
+                .map(|root| format!("  chorus:{}", root.path.display()))
+                .collect();
+            bail!(
+                "there are {} roots of Chorus; name one with --root:\n{}",
+                many.len(),
+                paths.join("\n")
+            )
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! workspaces, agents, settings; and the other verbs on a root of Chorus.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+fn plain() -> Stage {
+    Stage::of_layout("chorus", "chorus-plain")
+}
+
+fn config(stage: &Stage) -> String {
+    fs::read_to_string(stage.root.join("config.json")).unwrap()
+}
+
+#[test]
+fn what_a_configuration_says() {
+    let stage = plain();
+    assert_snapshot!("chorus_workspaces", stage.annals(&["workspaces"]));
+    assert_snapshot!(
+        "chorus_workspaces_json",
+        stage.annals(&["workspaces", "--json"])
+    );
+    assert_snapshot!("chorus_agents", stage.annals(&["agents"]));
+    assert_snapshot!("chorus_agents_json", stage.annals(&["agents", "--json"]));
+    assert_snapshot!("chorus_settings", stage.annals(&["settings"]));
+    assert_snapshot!(
+        "chorus_settings_json",
+        stage.annals(&["settings", "--json"])
+    );
+    assert_snapshot!("chorus_setting", stage.annals(&["settings", "theme"]));
+}
+
+#[test]
+fn sessions_of_a_workspace_that_nobody_configured_are_shown() {
+    let stage = Stage::of_layout("chorus", "chorus-no-config");
+    assert_snapshot!("chorus_workspaces_bare", stage.annals(&["workspaces"]));
+    assert_snapshot!("chorus_agents_none", stage.annals(&["agents"]));
+    // They can be removed all the same.
+    stage
+        .annals(&["workspaces", "remove", "w-gone", "--apply"])
+        .fine();
+    assert!(!stage.root.join("sessions/w-gone").exists());
+    assert_snapshot!(
+        "chorus_remove_unknown",
+        stage.refused(&["workspaces", "remove", "w-gone", "--apply"], "")
+    );
+}
+
+#[test]
+fn changes_touch_nothing_else() {
+    let stage = plain();
+    let before = config(&stage);
+    stage
+        .annals(&["workspaces", "rename", "w-app", "The app"])
+        .fine();
+    stage
+        .annals(&["agents", "rename", "w-app", "a-review", "Critic"])
+        .fine();
+    stage.annals(&["settings", "theme", "light"]).fine();
+    assert_eq!(
+        config(&stage),
+        before
+            .replace("\"name\": \"app\"", "\"name\": \"The app\"")
+            .replace("\"Reviewer\"", "\"Critic\"")
+            .replace("\"dark\"", "\"light\"")
+    );
+}
+
+#[test]
+fn a_workspace_with_an_agent_is_added_and_used() {
+    let stage = plain();
+    let work = stage.work();
+    let path = work.to_str().unwrap();
+    let added = stage.annals(&[
+        "workspaces",
+        "add",
+        path,
+        "--id",
+        "w-new",
+        "--name",
+        "New",
+        "--json",
+    ]);
+    assert_snapshot!("chorus_workspace_added", added);
+    assert_snapshot!(
+        "chorus_agent_added",
+        stage.annals(&["agents", "add", "w-new", "Code Reviewer"])
+    );
+    // A new session of that directory is one of that agent's.
+    let new = stage.annals(&["new", "--cwd", path, "-m", "hello", "--json"]);
+    let file = new.json()["file"].as_str().unwrap().to_owned();
+    assert!(file.contains("sessions/w-new/code-reviewer/"), "{file}");
+    assert_snapshot!(
+        "chorus_workspace_twice",
+        stage.refused(&["workspaces", "add", path], "")
+    );
+}
+
+#[test]
+fn a_workspace_goes_with_all_its_sessions_or_not_at_all() {
+    let stage = plain();
+    let before = stage.tree();
+    assert_snapshot!(
+        "chorus_remove_plan",
+        stage.annals(&["workspaces", "remove", "w-app"])
+    );
+    assert!(stage.tree() == before, "a plan changes nothing");
+    let plan = stage
+        .annals(&["workspaces", "remove", "w-app", "--json"])
+        .json();
+    let done = stage
+        .annals(&["workspaces", "remove", "w-app", "--apply", "--json"])
+        .json();
+    assert_eq!(plan["sessions"], done["sessions"]);
+    assert_eq!(done["applied"], true);
+    assert!(!stage.root.join("sessions/w-app").exists());
+    assert!(!config(&stage).contains("w-app"));
+    let trashed = stage.annals(&["delete", "--list", "--json"]).json();
+    assert_eq!(trashed["trashed"].as_array().unwrap().len(), 3);
+    // Each session can be put back with its row in the index.
+    for id in ["2a489c69", "794a5c36", "fd7a4cec"] {
+        stage.annals(&["delete", "--undo", id]).fine();
+    }
+    let sessions = stage.annals(&["sessions", "--json"]).json();
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_keeps_its_sessions() {
+    let stage = Stage::of_layout("chorus", "chorus-config-damaged");
+    for args in [
+        &["workspaces", "remove", "w-app", "--apply"][..],
+        &["workspaces", "add", "/x"],
+        &["agents"],
+        &["settings", "theme", "light"],
+    ] {
+        let run = stage.refused(args, "");
+        assert!(run.err.contains("config.json cannot be read"), "{run}");
+    }
+}
+
+#[test]
+fn an_agent_goes_with_its_sessions() {
+    let stage = plain();
+    assert_snapshot!(
+        "chorus_agent_removed",
+        stage.annals(&["agents", "remove", "w-app", "a-review", "--apply"])
+    );
+    assert!(!stage.root.join("sessions/w-app/a-review").exists());
+    assert!(stage.root.join("sessions/w-app/a-main").exists());
+    assert!(!config(&stage).contains("a-review"));
+    assert_snapshot!(
+        "chorus_agent_unknown",
+        stage.refused(&["agents", "remove", "w-app", "a-review", "--apply"], "")
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let stage = plain();
+    for (name, args) in [
+        ("theme", &["settings", "theme", "purple"][..]),
+        ("width", &["settings", "chatSidebarWidth", "wide"]),
+        ("key", &["settings", "colour", "red"]),
+        ("id", &["workspaces", "add", "/x", "--id", "../up"]),
+        ("agent_id", &["agents", "add", "w-app", "会話"]),
+        ("name", &["workspaces", "rename", "w-app", " "]),
+        ("workspace", &["agents", "add", "w-none", "x"]),
+    ] {
+        assert_snapshot!(format!("chorus_bad_{name}"), stage.refused(args, ""));
+    }
+    // Two workspaces of one id: which one is meant?
+    let odd = Stage::of_layout("chorus", "chorus-config-odd");
+    assert_snapshot!(
+        "chorus_two_of_one_id",
+        odd.refused(&["workspaces", "remove", "w-app", "--apply"], "")
+    );
+    let other = Stage::of("todos");
+    assert_snapshot!("chorus_no_root", other.refused(&["workspaces"], ""));
+}
+
+/// Everything else works on a root of Chorus as on any other.
+#[test]
+fn the_other_verbs() {
+    let stage = plain();
+    assert_snapshot!("chorus_sessions", stage.annals(&["sessions"]));
+    assert_snapshot!("chorus_show", stage.annals(&["show", "fd7a4cec"]));
+    stage.annals(&["note", "fd7a4cec", "remember"]).fine();
+    stage
+        .annals(&["title", "fd7a4cec", "A better title"])
+        .fine();
+    stage
+        .with_stdin(&["append", "fd7a4cec", "-m", "and now?"], "")
+        .fine();
+    let listed = stage.annals(&["sessions", "--json"]).json();
+    let titles: Vec<&str> = listed["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["title"].as_str().unwrap())
+        .collect();
+    assert!(titles.contains(&"A better title"), "{titles:?}");
+    let notes = stage.annals(&["notes", "--json"]).fine();
+    assert!(notes.out.contains("remember"));
+    // A log can be named by its path, without its root.
+    let log = stage
+        .tree()
+        .into_keys()
+        .find(|path| {
+            path.to_str().unwrap().contains("fd7a4cec")
+                && path.to_str().unwrap().contains("-messages")
+        })
+        .unwrap();
+    stage.bare(&["show", log.to_str().unwrap()]).fine();
+    // In a project the directory is found by its name.
+    let project = stage.work();
+    fs::rename(&stage.root, project.join(".chorus")).unwrap();
+    let found = stage.bare(&["sessions", "--json"]).json();
+    assert_eq!(found["sessions"].as_array().unwrap().len(), 3);
+    assert_eq!(found["sessions"][0]["layout"], "chorus");
+}

@@ -1,0 +1,303 @@
+//! `export` and `import`: what is printed, what is written, what is refused.
+
+use std::fs;
+
+use insta::{assert_snapshot, with_settings};
+use serde_json::Value;
+
+use crate::harness::{Run, Stage};
+
+fn snapshot(name: &str, run: &Run) {
+    with_settings!({ omit_expression => true }, { assert_snapshot!(name, run.to_string()) });
+}
+
+/// Looks like a token of GitHub and is none.
+fn token() -> String {
+    format!("ghp_{}", "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeU1234")
+}
+
+/// A session with secrets in it.
+fn leaky() -> (Stage, &'static str) {
+    let stage = Stage::empty();
+    let id = "00000000-0000-4000-8000-000000000001";
+    let key = "-----BEGIN PRIVATE KEY-----\nq7Xb2LmZ9kTf4RwY\n-----END PRIVATE KEY-----";
+    let prompt = format!("Use {} and {}2.\n{key}", token(), token());
+    let new = ["new", "--id", id, "--cwd", "/home/dev/leaky", "-m", &prompt];
+    stage.annals(&new).fine();
+    let title = format!("About {}", token());
+    stage.annals(&["title", id, &title]).fine();
+    stage.settle();
+    (stage, id)
+}
+
+#[test]
+fn a_session_as_markdown() {
+    let stage = Stage::of("branch-nested");
+    snapshot("markdown-branches", &stage.annals(&["export", "4549b9f6"]));
+    let stage = Stage::of("2.1.325-s04-agent");
+    snapshot("markdown-agent", &stage.annals(&["export", "3dfa1268"]));
+    let stage = Stage::of("compaction");
+    snapshot(
+        "markdown-compaction",
+        &stage.annals(&["export", "--project", "compaction"]),
+    );
+}
+
+#[test]
+fn one_conversation_of_a_session() {
+    let stage = Stage::of("branch-nested");
+    let rows = stage.annals(&["conversations", "--json"]).json();
+    let leaf = rows["conversations"][0]["leaf"].as_str().unwrap();
+    let run = stage.annals(&["export", &format!("4549b9f6@{leaf}")]);
+    snapshot("markdown-conversation", &run);
+    snapshot(
+        "conversation-unknown",
+        &stage.annals(&["export", "4549b9f6@ffff"]),
+    );
+}
+
+#[test]
+fn a_session_as_html_is_one_file() {
+    let stage = Stage::of("branch-edited-prompt");
+    let run = stage
+        .annals(&["export", "branch-edited-prompt", "--format", "html"])
+        .fine();
+    let style = run.out.find("<style>").unwrap()..run.out.find("</style>").unwrap();
+    let script = run.out.find("<script>").unwrap()..run.out.find("</script>").unwrap();
+    let mut page = run.out.clone();
+    page.replace_range(script, "<script>");
+    page.replace_range(style, "<style>");
+    let digests = vec![("sha256-[^']+", "[digest]")];
+    with_settings!({ omit_expression => true, filters => digests }, { assert_snapshot!("html", page) });
+}
+
+#[test]
+fn a_session_as_json_lines_and_as_a_document() {
+    let stage = Stage::of("branch-edited-prompt");
+    let lines = ["export", "branch-edited-prompt", "--format", "jsonl"];
+    snapshot("jsonl", &stage.annals(&lines));
+    let document = stage
+        .annals(&["export", "branch-edited-prompt", "--json"])
+        .json();
+    assert_eq!(document["annals"], 1);
+    let session = &document["sessions"][0];
+    assert_eq!(session["layout"], "claude-code");
+    let entries = session["logs"][0]["entries"].as_array().unwrap();
+    let of_lines: Vec<Value> = stage
+        .annals(&lines)
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["type"] == "entry")
+        .collect();
+    assert_eq!(entries.len(), of_lines.len());
+    for (entry, line) in entries.iter().zip(of_lines) {
+        let mut line = line;
+        line.as_object_mut().unwrap().remove("type");
+        assert_eq!(*entry, line);
+    }
+}
+
+#[test]
+fn secrets_are_masked_and_counted() {
+    let (stage, id) = leaky();
+    snapshot("redacted", &stage.annals(&["export", id]));
+    let kept = stage.annals(&["export", id, "--no-redact"]).fine();
+    assert!(kept.out.contains(&token()) && kept.err.is_empty(), "{kept}");
+    let json = stage.annals(&["export", id, "--format", "json"]).fine();
+    assert!(json.out.contains(&token()) && json.err.is_empty(), "{json}");
+    let masked = stage
+        .annals(&["export", id, "--format", "json", "--redact"])
+        .fine();
+    assert!(!masked.out.contains(&token()), "{masked}");
+    assert!(masked.err.starts_with("masked 3 secrets in "), "{masked}");
+    // The last one counts.
+    let last = ["export", id, "--redact", "--no-redact"];
+    assert!(stage.annals(&last).out.contains(&token()));
+}
+
+#[test]
+fn files_appear_whole_and_are_not_written_over() {
+    let stage = Stage::of("2.1.325-s04-agent");
+    let work = stage.work();
+    snapshot(
+        "file",
+        &stage.annals(&["export", "3dfa", "-o", "talk.html"]),
+    );
+    let page = fs::read_to_string(work.join("talk.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    snapshot(
+        "file-taken",
+        &stage.refused(&["export", "3dfa", "-o", "talk.html"], ""),
+    );
+    let again = [
+        "export",
+        "3dfa",
+        "-o",
+        "talk.html",
+        "--force",
+        "--json",
+        "--format",
+        "markdown",
+    ];
+    let document = stage.annals(&again).json();
+    let bytes = fs::read(work.join("talk.html")).unwrap();
+    assert!(bytes.starts_with(b"# "));
+    assert_eq!(document["files"][0]["bytes"], bytes.len());
+    let left: Vec<_> = fs::read_dir(&work).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_project_goes_into_one_file_or_into_a_directory() {
+    let stage = Stage::of("2.1.325-s01-multiturn");
+    let rows = stage.annals(&["sessions", "--json"]).json();
+    let sessions = rows["sessions"].as_array().unwrap().len();
+    let path = rows["sessions"][0]["project"].as_str().unwrap().to_owned();
+    let run = stage
+        .annals(&[
+            "export",
+            "--project",
+            &path,
+            "-o",
+            "all/",
+            "--format",
+            "json",
+        ])
+        .fine();
+    assert_eq!(run.out.lines().count(), sessions, "{run}");
+    let made = fs::read_dir(stage.work().join("all")).unwrap().count();
+    assert_eq!(made, sessions);
+    stage.refused(&["export", &path, "-o", "all/", "--format", "json"], "");
+    let run = stage.annals(&["export", &path, "-o", "all.html"]).fine();
+    assert!(run.out.contains(&format!("{sessions} sessions")), "{run}");
+    let page = fs::read_to_string(stage.work().join("all.html")).unwrap();
+    assert_eq!(page.matches("<header id=\"s").count(), sessions);
+    assert_eq!(page.matches("<!doctype").count(), 1);
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused() {
+    let stage = Stage::of("branch-nested");
+    let inside = stage.root.join("x.md").display().to_string();
+    snapshot(
+        "refused-root",
+        &stage.refused(&["export", "4549", "-o", &inside], ""),
+    );
+    let home = "../home/.claude/x.md";
+    stage.refused(&["export", "4549", "-o", home], "");
+    snapshot(
+        "refused-ending",
+        &stage.refused(&["export", "4549", "-o", "x.docx"], ""),
+    );
+    snapshot(
+        "refused-nothing",
+        &stage.refused(&["export", "no-such-thing"], ""),
+    );
+    snapshot(
+        "refused-project",
+        &stage.refused(&["export", "--project", "nowhere"], ""),
+    );
+    stage.refused(&["export", "4549", "-o", "missing/x.md"], "");
+    // The control: beside the root is fine.
+    stage.annals(&["export", "4549", "-o", "x.md"]).fine();
+}
+
+/// A session as it is exported, unmasked.
+fn exported(stage: &Stage, id: &str, format: &str) -> String {
+    let name = format!("exported.{format}");
+    stage.annals(&["export", id, "-o", &name, "--force"]).fine();
+    fs::read_to_string(stage.work().join(name)).unwrap()
+}
+
+/// Everything that the messages of each conversation of a root say.
+fn messages(stage: &Stage) -> Vec<Value> {
+    // Unmasked, because ids are compared.
+    let json = |args: &[&str]| -> Value {
+        let mut command = stage.command();
+        command
+            .arg("--root")
+            .arg(&stage.root)
+            .arg("--json")
+            .args(args);
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+    };
+    let rows = json(&["conversations"]);
+    let mut read: Vec<Value> = Vec::new();
+    for row in rows["conversations"].as_array().unwrap() {
+        let mut shown = json(&["show", row["id"].as_str().unwrap()]);
+        let entries = shown["entries"].as_array_mut().unwrap();
+        for entry in entries.iter_mut() {
+            let entry = entry.as_object_mut().unwrap();
+            entry.retain(|name, _| !["line", "offset"].contains(&name.as_str()));
+        }
+        read.push(shown["entries"].take());
+    }
+    read
+}
+
+#[test]
+fn an_export_can_be_imported_elsewhere() {
+    let stage = Stage::of("branch-nested");
+    for format in ["json", "jsonl"] {
+        let text = exported(&stage, "4549", format);
+        let other = Stage::empty();
+        let run = other.with_stdin(&["import", "-"], text);
+        snapshot(&format!("import-{format}"), &run);
+        assert_eq!(messages(&other), messages(&stage), "{format}");
+    }
+}
+
+#[test]
+fn an_import_says_what_was_left_out() {
+    let stage = Stage::of("2.1.325-s04-agent");
+    stage.annals(&["export", "3dfa", "-o", "all.jsonl"]).fine();
+    let file = stage.work().join("all.jsonl").display().to_string();
+    let other = Stage::empty();
+    snapshot("import-report", &other.annals(&["import", &file]));
+    let third = Stage::empty();
+    snapshot(
+        "import-report-json",
+        &third.annals(&["import", &file, "--json"]),
+    );
+}
+
+#[test]
+fn a_session_that_is_there_is_never_touched() {
+    let stage = Stage::of("branch-nested");
+    stage.annals(&["export", "4549", "-o", "one.jsonl"]).fine();
+    snapshot("import-taken", &stage.refused(&["import", "one.jsonl"], ""));
+    let run = stage
+        .annals(&["import", "one.jsonl", "--fresh-ids", "--json"])
+        .fine();
+    assert_ne!(
+        run.json()["sessions"][0]["session"],
+        run.json()["sessions"][0]["from"]
+    );
+    let rows = stage.annals(&["sessions", "--json"]).json();
+    assert_eq!(rows["sessions"].as_array().unwrap().len(), 2);
+    // Into another root, which need not be there yet.
+    let into = format!("claude-code:{}", stage.work().join("new").display());
+    let run = stage
+        .annals(&["import", "one.jsonl", "--into", &into, "--fresh-ids"])
+        .fine();
+    assert!(stage.work().join("new/projects").is_dir(), "{run}");
+}
+
+#[test]
+fn a_bad_line_is_told_and_nothing_is_written() {
+    let stage = Stage::of("branch-nested");
+    let mut text = exported(&stage, "4549", "jsonl");
+    let other = Stage::empty();
+    text.push_str("{\"type\":\"entry\",\"kind\":\"message\"}\n");
+    snapshot("import-bad-line", &other.refused(&["import", "-"], &text));
+    snapshot(
+        "import-not-ours",
+        &other.refused(&["import", "-"], "{\"role\":\"user\"}\n"),
+    );
+    snapshot(
+        "import-missing",
+        &other.refused(&["import", "none.jsonl"], ""),
+    );
+    other.refused(&["import", "-"], "");
+}

@@ -1,0 +1,601 @@
+//! One entry as JSON, whole: what is written here reads back as an equal entry, its span aside.
+//!
+//! Members are named as `annals show --json` names them. A member that says nothing is left out. JSON
+//! that an entry carries (a tool's arguments, an opaque block) stands in the document as it is
+//! spelled; where that cannot be, because it is broken or runs over lines, its text stands in
+//! `input_text` or `json_text`.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::model::{
+    AgentId, Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role,
+    Span, TitleSource, Todo, Usage,
+};
+
+/// Writes an entry as one line of JSON, without its ending.
+pub fn write_entry(entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+    put(&Row::of(entry), out)
+}
+
+/// Reads an entry that [`write_entry`] wrote.
+pub fn read_entry(json: &str) -> Result<Entry> {
+    let row: Row<'_> =
+        serde_json::from_str(json).map_err(|error| Error::refused(error.to_string()))?;
+    row.entry().map_err(Error::Refused)
+}
+
+/// An entry's kind, as `annals show --json` spells it.
+pub(super) fn kind(body: &Body) -> &'static str {
+    match body {
+        Body::Message(_) => "message",
+        Body::Summary { .. } => "summary",
+        Body::Compaction { .. } => "compaction",
+        Body::System { .. } => "system",
+        Body::Attachment { .. } => "attachment",
+        Body::Title { .. } => "title",
+        Body::Tag { .. } => "tag",
+        Body::Note { .. } => "note",
+        Body::Resume { .. } => "resume",
+        Body::Todos(_) => "todos",
+        Body::Files(_) => "files",
+        Body::Typed { .. } => "typed",
+        Body::Settings { .. } => "settings",
+        Body::Agent { .. } => "agent",
+        Body::Register(_) => "register",
+        Body::Opaque { .. } => "opaque",
+    }
+}
+
+/// Writes a value as JSON on one line.
+pub(super) fn put(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(out, value).map_err(io::Error::from)
+}
+
+type Text<'a> = Cow<'a, str>;
+
+/// A struct of members that may all be missing.
+macro_rules! members {
+    ($(#[$doc:meta])* struct $name:ident<$life:lifetime> { $($(#[$attr:meta])* $member:ident: $kind:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Serialize, Deserialize, Default)]
+        #[serde(default)]
+        pub(super) struct $name<$life> {
+            $($(#[$attr])* #[serde(skip_serializing_if = "Option::is_none")] $member: Option<$kind>,)*
+        }
+    };
+}
+
+members! {
+    /// The members of an entry, whatever its kind.
+    struct Row<'a> {
+        #[serde(rename = "type")]
+        line: Text<'a>,
+        id: Text<'a>,
+        parent: Text<'a>,
+        time: Timestamp,
+        agent: Text<'a>,
+        sidechain: bool,
+        program: Text<'a>,
+        copied: bool,
+        cwd: Text<'a>,
+        git_branch: Text<'a>,
+        version: Text<'a>,
+        channel: Text<'a>,
+        named_session: Text<'a>,
+        kind: Text<'a>,
+        subtype: Text<'a>,
+        text: Text<'a>,
+        role: Role,
+        model: Text<'a>,
+        blocks: Vec<BlockRow<'a>>,
+        human: bool,
+        meta: bool,
+        compact_summary: bool,
+        response: Text<'a>,
+        request: Text<'a>,
+        stop_reason: Text<'a>,
+        usage: Usage,
+        spawned: Text<'a>,
+        stored: Text<'a>,
+        leaf: Text<'a>,
+        source: TitleSource,
+        author: Text<'a>,
+        todos: Cow<'a, [Todo]>,
+        message: Text<'a>,
+        backups: Cow<'a, [FileBackup]>,
+        project: Text<'a>,
+        session: Text<'a>,
+        pasted: bool,
+        keep_days: u64,
+        description: Text<'a>,
+        call: Text<'a>,
+        flaw: FlawKind,
+    }
+}
+
+members! {
+    /// The members of a block, whatever its kind.
+    struct BlockRow<'a> {
+        kind: Text<'a>,
+        text: Text<'a>,
+        signature: Text<'a>,
+        id: Text<'a>,
+        name: Text<'a>,
+        input: Cow<'a, RawValue>,
+        input_text: Text<'a>,
+        call: Text<'a>,
+        output: Vec<BlockRow<'a>>,
+        is_error: bool,
+        media_type: Text<'a>,
+        data: Text<'a>,
+        json: Cow<'a, RawValue>,
+        json_text: Text<'a>,
+    }
+}
+
+/// Why a row is no entry.
+type Fault = String;
+
+impl<'a> Row<'a> {
+    /// Takes an entry apart. Nothing is left out: a new member of the model does not compile here.
+    pub(super) fn of(entry: &'a Entry) -> Self {
+        let Entry {
+            span: _,
+            id,
+            parent,
+            time,
+            session,
+            agent,
+            sidechain,
+            program,
+            copied,
+            place,
+            body,
+        } = entry;
+        let Place {
+            cwd,
+            git_branch,
+            version,
+            channel,
+        } = place;
+        let mut row = Row {
+            id: id.as_ref().map(|id| id.as_str().into()),
+            parent: parent.as_ref().map(|id| id.as_str().into()),
+            time: *time,
+            agent: agent.as_ref().map(|id| id.as_str().into()),
+            sidechain: set(*sidechain),
+            program: text(program),
+            copied: set(*copied),
+            cwd: text(cwd),
+            git_branch: text(git_branch),
+            version: text(version),
+            channel: text(channel),
+            named_session: text(session),
+            ..Row::default()
+        };
+        row.say(body);
+        row
+    }
+
+    /// Says that it is a line of a stream.
+    pub(super) fn line(mut self) -> Self {
+        self.line = Some("entry".into());
+        self
+    }
+
+    fn say(&mut self, body: &'a Body) {
+        self.kind = Some(kind(body).into());
+        match body {
+            Body::Message(message) => {
+                self.speak(message);
+            }
+            Body::Summary { text, leaf } => {
+                self.text = Some(text.into());
+                self.leaf = leaf.as_ref().map(|id| id.as_str().into());
+            }
+            Body::Compaction { text } => {
+                self.text = Some(text.into());
+            }
+            Body::System { subtype, text } => {
+                self.subtype = Some(subtype.into());
+                self.text = Some(text.into());
+            }
+            Body::Attachment { kind, text } => {
+                self.subtype = Some(kind.into());
+                self.text = Some(text.into());
+            }
+            Body::Title { text, source } => {
+                self.text = Some(text.into());
+                self.source = Some(*source);
+            }
+            Body::Tag { text } => {
+                self.text = Some(text.into());
+            }
+            Body::Note { author, text } => {
+                self.author = self::text(author);
+                self.text = Some(text.into());
+            }
+            Body::Resume { leaf } => {
+                self.leaf = Some(leaf.as_str().into());
+            }
+            Body::Todos(todos) => {
+                self.todos = Some(todos.into());
+            }
+            Body::Files(FileChange { message, backups }) => {
+                self.message = message.as_ref().map(|id| id.as_str().into());
+                self.backups = Some(backups.into());
+            }
+            Body::Typed {
+                text,
+                project,
+                session,
+                pasted,
+            } => {
+                self.text = Some(text.into());
+                self.project = self::text(project);
+                self.session = self::text(session);
+                self.pasted = set(*pasted);
+            }
+            Body::Settings { keep_days } => {
+                self.keep_days = *keep_days;
+            }
+            Body::Agent {
+                kind,
+                description,
+                call,
+            } => {
+                self.subtype = text(kind);
+                self.description = text(description);
+                self.call = text(call);
+            }
+            // It lies in documents, and no log holds one.
+            Body::Register(_) => {}
+            Body::Opaque { kind, flaw } => {
+                self.subtype = text(kind);
+                self.flaw = *flaw;
+            }
+        }
+    }
+
+    fn speak(&mut self, message: &'a Message) {
+        let Message {
+            role,
+            blocks,
+            human,
+            meta,
+            compact_summary,
+            model,
+            response,
+            request,
+            stop_reason,
+            usage,
+            spawned,
+            stored,
+        } = message;
+        self.role = Some(*role);
+        self.blocks = Some(blocks.iter().map(BlockRow::of).collect());
+        self.human = set(*human);
+        self.meta = set(*meta);
+        self.compact_summary = set(*compact_summary);
+        self.model = text(model);
+        self.response = text(response);
+        self.request = text(request);
+        self.stop_reason = text(stop_reason);
+        self.usage = *usage;
+        self.spawned = spawned.as_ref().map(|id| id.as_str().into());
+        self.stored = text(stored);
+    }
+
+    /// Puts the entry together again.
+    pub(super) fn entry(mut self) -> Result<Entry, Fault> {
+        let body = self.body()?;
+        Ok(Entry {
+            span: Span::default(),
+            id: self.id.map(|id| EntryId::new(&id)),
+            parent: self.parent.map(|id| EntryId::new(&id)),
+            time: self.time,
+            session: owned(self.named_session),
+            agent: agent(self.agent)?,
+            sidechain: self.sidechain.unwrap_or_default(),
+            program: owned(self.program),
+            copied: self.copied.unwrap_or_default(),
+            place: Place {
+                cwd: owned(self.cwd),
+                git_branch: owned(self.git_branch),
+                version: owned(self.version),
+                channel: owned(self.channel),
+            },
+            body,
+        })
+    }
+
+    fn body(&mut self) -> Result<Body, Fault> {
+        let kind = need(self.kind.take(), "an entry", "kind")?;
+        let what = || format!("an entry of the kind {kind}");
+        let mut text = || need(self.text.take(), &what(), "text");
+        Ok(match &*kind {
+            "message" => Body::Message(self.message()?),
+            "summary" => Body::Summary {
+                text: text()?,
+                leaf: self.leaf.take().map(|id| EntryId::new(&id)),
+            },
+            "compaction" => Body::Compaction { text: text()? },
+            "system" => Body::System {
+                text: text()?,
+                subtype: need(self.subtype.take(), &what(), "subtype")?,
+            },
+            "attachment" => Body::Attachment {
+                text: text()?,
+                kind: need(self.subtype.take(), &what(), "subtype")?,
+            },
+            "title" => Body::Title {
+                text: text()?,
+                source: self.source.ok_or_else(|| missing(&what(), "source"))?,
+            },
+            "tag" => Body::Tag { text: text()? },
+            "note" => Body::Note {
+                text: text()?,
+                author: owned(self.author.take()),
+            },
+            "resume" => Body::Resume {
+                leaf: EntryId::new(&need(self.leaf.take(), &what(), "leaf")?),
+            },
+            "todos" => Body::Todos(
+                self.todos
+                    .take()
+                    .ok_or_else(|| missing(&what(), "todos"))?
+                    .into_owned(),
+            ),
+            "files" => Body::Files(FileChange {
+                message: self.message.take().map(|id| EntryId::new(&id)),
+                backups: self.backups.take().unwrap_or_default().into_owned(),
+            }),
+            "typed" => Body::Typed {
+                text: text()?,
+                project: owned(self.project.take()),
+                session: owned(self.session.take()),
+                pasted: self.pasted.unwrap_or_default(),
+            },
+            "settings" => Body::Settings {
+                keep_days: self.keep_days,
+            },
+            "register" => Body::Register(Vec::new()),
+            "agent" => Body::Agent {
+                kind: owned(self.subtype.take()),
+                description: owned(self.description.take()),
+                call: owned(self.call.take()),
+            },
+            "opaque" => Body::Opaque {
+                kind: owned(self.subtype.take()),
+                flaw: self.flaw,
+            },
+            _ => return Err(format!("there is no kind of entry called `{kind}`")),
+        })
+    }
+
+    fn message(&mut self) -> Result<Message, Fault> {
+        let blocks = self.blocks.take();
+        let blocks = blocks.ok_or_else(|| missing("a message", "blocks"))?;
+        Ok(Message {
+            role: self.role.ok_or_else(|| missing("a message", "role"))?,
+            blocks: blocks
+                .into_iter()
+                .map(BlockRow::block)
+                .collect::<Result<_, _>>()?,
+            human: self.human.unwrap_or_default(),
+            meta: self.meta.unwrap_or_default(),
+            compact_summary: self.compact_summary.unwrap_or_default(),
+            model: owned(self.model.take()),
+            response: owned(self.response.take()),
+            request: owned(self.request.take()),
+            stop_reason: owned(self.stop_reason.take()),
+            usage: self.usage,
+            spawned: agent(self.spawned.take())?,
+            stored: owned(self.stored.take()),
+        })
+    }
+}
+
+impl<'a> BlockRow<'a> {
+    fn of(block: &'a Block) -> Self {
+        let mut row = BlockRow {
+            kind: Some(block.kind().into()),
+            ..BlockRow::default()
+        };
+        match block {
+            Block::Text(text) => row.text = Some(text.into()),
+            Block::Thinking { text, signature } => {
+                row.text = Some(text.into());
+                row.signature = self::text(signature);
+            }
+            Block::ToolUse { id, name, input } => {
+                row.id = Some(id.into());
+                row.name = Some(name.into());
+                (row.input, row.input_text) = raw(input);
+            }
+            Block::ToolResult {
+                call,
+                output,
+                is_error,
+            } => {
+                row.call = Some(call.into());
+                row.output = Some(output.iter().map(BlockRow::of).collect());
+                row.is_error = set(*is_error);
+            }
+            Block::Image { media_type, data } => {
+                row.media_type = Some(media_type.into());
+                row.data = Some(data.into());
+            }
+            Block::Opaque { kind, json } => {
+                row.name = Some(kind.into());
+                (row.json, row.json_text) = raw(json);
+            }
+        }
+        row
+    }
+
+    fn block(self) -> Result<Block, Fault> {
+        let kind = need(self.kind, "a block", "kind")?;
+        let what = format!("a block of the kind {kind}");
+        Ok(match &*kind {
+            "text" => Block::Text(need(self.text, &what, "text")?),
+            "thinking" => Block::Thinking {
+                text: need(self.text, &what, "text")?,
+                signature: owned(self.signature),
+            },
+            "tool_use" => Block::ToolUse {
+                id: need(self.id, &what, "id")?,
+                name: need(self.name, &what, "name")?,
+                input: spelled(self.input, self.input_text, &what, "input")?,
+            },
+            "tool_result" => Block::ToolResult {
+                call: need(self.call, &what, "call")?,
+                output: self
+                    .output
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(BlockRow::block)
+                    .collect::<Result<_, _>>()?,
+                is_error: self.is_error.unwrap_or_default(),
+            },
+            "image" => Block::Image {
+                media_type: need(self.media_type, &what, "media_type")?,
+                data: need(self.data, &what, "data")?,
+            },
+            "opaque" => Block::Opaque {
+                kind: need(self.name, &what, "name")?,
+                json: spelled(self.json, self.json_text, &what, "json")?,
+            },
+            _ => return Err(format!("there is no kind of block called `{kind}`")),
+        })
+    }
+}
+
+fn text(text: &Option<String>) -> Option<Text<'_>> {
+    text.as_deref().map(Cow::Borrowed)
+}
+
+fn owned(text: Option<Text<'_>>) -> Option<String> {
+    text.map(Cow::into_owned)
+}
+
+/// A flag that is not set is left out.
+fn set(flag: bool) -> Option<bool> {
+    flag.then_some(true)
+}
+
+/// JSON as it is spelled, or its text where it cannot stand in a line. `null` would read back as
+/// nothing.
+fn raw(json: &str) -> (Option<Cow<'_, RawValue>>, Option<Text<'_>>) {
+    match serde_json::from_str::<&RawValue>(json) {
+        Ok(raw) if raw.get() == json && json != "null" && !json.contains(['\n', '\r']) => {
+            (Some(Cow::Borrowed(raw)), None)
+        }
+        _ => (None, Some(json.into())),
+    }
+}
+
+fn spelled(
+    raw: Option<Cow<'_, RawValue>>,
+    text: Option<Text<'_>>,
+    what: &str,
+    name: &str,
+) -> Result<String, Fault> {
+    match (raw, text) {
+        (Some(raw), _) => Ok(raw.get().to_owned()),
+        (None, text) => need(text, what, name),
+    }
+}
+
+fn need(text: Option<Text<'_>>, what: &str, name: &str) -> Result<String, Fault> {
+    owned(text).ok_or_else(|| missing(what, name))
+}
+
+fn missing(what: &str, name: &str) -> Fault {
+    format!("{what} needs `{name}`")
+}
+
+fn agent(id: Option<Text<'_>>) -> Result<Option<AgentId>, Fault> {
+    id.map(|id| AgentId::new(&id))
+        .transpose()
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again(body: Body) -> Body {
+        let entry = Entry {
+            span: Span::default(),
+            id: Some(EntryId::new("e1")),
+            parent: None,
+            time: "2026-01-02T03:04:05.123456789Z".parse().ok(),
+            session: None,
+            agent: None,
+            sidechain: true,
+            program: Some("cli".to_owned()),
+            copied: true,
+            place: Place::default(),
+            body,
+        };
+        let mut json = Vec::new();
+        write_entry(&entry, &mut json).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        assert!(!json.contains('\n'), "{json}");
+        let read = read_entry(&json).unwrap();
+        assert_eq!(read, entry, "{json}");
+        read.body
+    }
+
+    #[test]
+    fn json_that_cannot_stand_in_a_line_keeps_its_spelling() {
+        for input in [
+            "{\"a\": 1e5, \"a\":\"\\u00e9\\/\"}",
+            "null",
+            "",
+            "not json",
+            "{\n\"a\":1}",
+            " {}",
+            "\"\\ud800\"",
+        ] {
+            let call = Block::ToolUse {
+                id: "t".to_owned(),
+                name: "T".to_owned(),
+                input: input.to_owned(),
+            };
+            let opaque = Block::Opaque {
+                kind: "k".to_owned(),
+                json: input.to_owned(),
+            };
+            again(Body::Message(Message::new(
+                Role::Assistant,
+                vec![call, opaque],
+            )));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (json, why) in [
+            ("{}", "an entry needs `kind`"),
+            (r#"{"kind":"song"}"#, "no kind of entry called `song`"),
+            (r#"{"kind":"message"}"#, "a message needs `blocks`"),
+            (
+                r#"{"kind":"message","role":"user","blocks":[{"kind":"text"}]}"#,
+                "a block of the kind text needs `text`",
+            ),
+            (r#"{"kind":"tag"}"#, "an entry of the kind tag needs `text`"),
+            (r#"{"kind":"tag","text":"a","agent":"../x"}"#, "an agent id"),
+        ] {
+            let error = read_entry(json).unwrap_err().to_string();
+            assert!(error.contains(why), "{json}: {error}");
+        }
+    }
+}

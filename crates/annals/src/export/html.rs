@@ -1,0 +1,518 @@
+//! Sessions as one HTML file that needs nothing else.
+//!
+//! The file asks for nothing from outside, and its policy forbids it: no address is fetched, and only
+//! the style and the script of this module run, known by their digests. It can be read without the
+//! script, which only opens and closes what is folded.
+//!
+//! All text goes through [`escape`], and anchors are made of numbers, so nothing from a log can become
+//! markup, an attribute or an anchor.
+
+mod prose;
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use sha2::Digest as _;
+
+use crate::model::{Block, Body, Message, TodoStatus};
+use crate::text::{Breaks, visible};
+
+use super::Cover;
+use super::shown::{
+    arguments, decoded_len, entry_anchor, grouped, moment, plural, section_anchor, tokens,
+};
+use super::walk::{self, About, Heading, Said, Section, What};
+
+use prose::prose;
+pub(super) use prose::safe_address;
+
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPT: &str = include_str!("html/script.js");
+
+/// Begins the file, with what stands in front of several sessions.
+pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(cover) = cover else { return Ok(()) };
+    open(&cover.title, out)?;
+    writeln!(out, "<header><h1>{}</h1></header>", escape(&cover.title))?;
+    writeln!(out, "<nav class=\"outline\"><ol>")?;
+    for (at, title) in cover.sessions.iter().enumerate() {
+        let number = at + 1;
+        writeln!(out, "<li><a href=\"#s{number}\">{}</a></li>", escape(title))?;
+    }
+    writeln!(out, "</ol></nav>\n<main>")
+}
+
+/// Ends the file.
+pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "</main>\n<script>{SCRIPT}</script>\n</body>\n</html>")
+}
+
+fn open(title: &str, out: &mut dyn Write) -> io::Result<()> {
+    let policy = format!(
+        "default-src 'none'; img-src data:; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
+        digest(STYLE),
+        digest(SCRIPT)
+    );
+    writeln!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta name=\"generator\" content=\"annals\">\n\
+         <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <p id=\"folds\" hidden><button type=\"button\">Unfold all</button></p>",
+        escape(title)
+    )
+}
+
+/// Writes one session.
+pub(super) struct Page<'a> {
+    out: &'a mut dyn Write,
+    zone: &'a TimeZone,
+    /// Other sessions may stand around it, and the file was begun.
+    covered: bool,
+    divided: bool,
+    /// A message is open.
+    open: bool,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(out: &'a mut dyn Write, zone: &'a TimeZone, covered: bool) -> Self {
+        Page {
+            out,
+            zone,
+            covered,
+            divided: false,
+            open: false,
+        }
+    }
+
+    fn time(&self, time: Timestamp) -> String {
+        format!(
+            "<time datetime=\"{time:.0}\">{}</time>",
+            moment(time, self.zone)
+        )
+    }
+
+    fn close_message(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.open) {
+            true => writeln!(self.out, "</article>"),
+            false => Ok(()),
+        }
+    }
+
+    fn heading(&mut self, heading: &Heading<'_>) -> io::Result<()> {
+        self.close_message()?;
+        self.open = true;
+        let speaker = heading.speaker;
+        let class = speaker.to_ascii_lowercase();
+        write!(self.out, "<article class=\"{class}\"><h3>{speaker}")?;
+        if let Some(model) = heading.model {
+            write!(self.out, " <small>{}</small>", escape(model))?;
+        }
+        if let Some(time) = heading.time {
+            let time = self.time(time);
+            write!(self.out, " <small>{time}</small>")?;
+        }
+        writeln!(self.out, "</h3>")
+    }
+
+    fn block(&mut self, block: &Block, said: &Said<'_>) -> io::Result<()> {
+        match block {
+            Block::Text(text) if text.trim().is_empty() => Ok(()),
+            Block::Text(text) => writeln!(self.out, "<div class=\"text\">{}</div>", prose(text)),
+            Block::Thinking { text, .. } if text.trim().is_empty() => Ok(()),
+            Block::Thinking { text, .. } => writeln!(
+                self.out,
+                "<details class=\"thinking\"><summary>Thinking</summary><div class=\"text\">{}</div></details>",
+                prose(text)
+            ),
+            Block::ToolUse { name, input, .. } => self.call(name, input),
+            Block::ToolResult {
+                call,
+                output,
+                is_error,
+            } => self.result(said.tools.get(call), output, *is_error, said),
+            Block::Image { media_type, data } => self.image(media_type, data),
+            Block::Opaque { kind, json } => writeln!(
+                self.out,
+                "<details class=\"tool\"><summary><b>{}</b></summary>{}</details>",
+                escape(kind),
+                code(json)
+            ),
+        }
+    }
+
+    fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
+        let arguments = arguments(input);
+        let hint = arguments.first().map(|(_, text)| first_line(text));
+        write!(
+            self.out,
+            "<details class=\"tool\"><summary><b>{}</b> <code>{}</code></summary>",
+            escape(name),
+            escape(&hint.unwrap_or_default())
+        )?;
+        for (name, text) in arguments {
+            if !name.is_empty() {
+                write!(self.out, "<h4>{}</h4>", escape(&name))?;
+            }
+            write!(self.out, "{}", code(&text))?;
+        }
+        writeln!(self.out, "</details>")
+    }
+
+    fn result(
+        &mut self,
+        tool: Option<&String>,
+        output: &[Block],
+        is_error: bool,
+        said: &Said<'_>,
+    ) -> io::Result<()> {
+        let class = if is_error { "result failed" } else { "result" };
+        let what = if is_error { "Error" } else { "Result" };
+        let text = output.iter().find_map(|block| match block {
+            Block::Text(text) => Some(first_line(text)),
+            _ => None,
+        });
+        let of = tool.map(|tool| format!(" of {}", escape(tool)));
+        writeln!(
+            self.out,
+            "<details class=\"{class}\"><summary><b>{what}</b>{} <code>{}</code></summary>",
+            of.unwrap_or_default(),
+            escape(&text.unwrap_or_default())
+        )?;
+        let mut pictures = Vec::new();
+        for block in output {
+            match block {
+                Block::Text(text) => writeln!(self.out, "{}", code(text))?,
+                // A picture says more unfolded.
+                Block::Image { .. } => pictures.push(block),
+                other => self.block(other, said)?,
+            }
+        }
+        writeln!(self.out, "</details>")?;
+        pictures
+            .into_iter()
+            .try_for_each(|picture| self.block(picture, said))
+    }
+
+    fn image(&mut self, media_type: &str, data: &str) -> io::Result<()> {
+        let size = grouped(decoded_len(data));
+        if is_picture(media_type, data) {
+            return writeln!(
+                self.out,
+                "<p><img alt=\"A picture, {size} bytes\" src=\"data:{media_type};base64,{data}\"></p>"
+            );
+        }
+        let media_type = escape(media_type);
+        writeln!(
+            self.out,
+            "<p class=\"aside\">A picture that is not shown: {media_type}, {size} bytes</p>"
+        )
+    }
+
+    fn facts(&mut self, about: &About) -> io::Result<()> {
+        write!(self.out, "<ul class=\"facts\">")?;
+        write!(self.out, "<li><code>{}</code></li>", escape(&about.project))?;
+        for model in &about.models {
+            write!(self.out, "<li>{}</li>", escape(model))?;
+        }
+        let times = [about.started, about.updated].into_iter().flatten();
+        let mut times: Vec<Timestamp> = times.collect();
+        times.dedup_by_key(|time| moment(*time, self.zone));
+        let times: Vec<String> = times.into_iter().map(|time| self.time(time)).collect();
+        if !times.is_empty() {
+            write!(self.out, "<li>{}</li>", times.join(" – "))?;
+        }
+        write!(self.out, "<li>{}</li>", plural(about.messages, "message"))?;
+        if let Some(tokens) = tokens(about) {
+            write!(self.out, "<li>{tokens}</li>")?;
+        }
+        if let Some(tag) = &about.tag {
+            write!(self.out, "<li class=\"tag\">{}</li>", escape(tag))?;
+        }
+        if about.flaws > 0 {
+            let flaws = plural(about.flaws as u64, "flaw");
+            write!(self.out, "<li class=\"failed\">{flaws} in its logs</li>")?;
+        }
+        let id = about.leaf.iter().map(|leaf| format!("@{leaf}"));
+        let id: String = std::iter::once(about.id.clone()).chain(id).collect();
+        writeln!(self.out, "<li><code>{}</code></li></ul>", escape(&id))?;
+        for note in &about.notes {
+            writeln!(self.out, "<p class=\"note\">{}</p>", escape_block(note))?;
+        }
+        for (_, todos) in &about.todos {
+            writeln!(self.out, "<ul class=\"todos\">")?;
+            for todo in todos {
+                let mark = match todo.status {
+                    TodoStatus::Completed => "☑",
+                    TodoStatus::InProgress => "◐",
+                    _ => "☐",
+                };
+                writeln!(self.out, "<li>{mark} {}</li>", escape(&todo.content))?;
+            }
+            writeln!(self.out, "</ul>")?;
+        }
+        Ok(())
+    }
+
+    /// The conversations and sub-agents of a session; a branch stands below what it parts from.
+    fn outline(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+        writeln!(self.out, "<nav class=\"outline\"><ol>")?;
+        for section in sections {
+            let class = match section.what {
+                What::Conversation { .. } if section.from.is_none() => "",
+                What::Conversation { .. } | What::AgentBranch => " class=\"branch\"",
+                What::Agent => " class=\"agent\"",
+            };
+            write!(self.out, "<li{class}>")?;
+            self.link(about, section)?;
+            writeln!(self.out, "</li>")?;
+        }
+        writeln!(self.out, "</ol></nav>")
+    }
+
+    fn link(&mut self, about: &About, section: &Section) -> io::Result<()> {
+        let anchor = section_anchor(about, section);
+        let messages = plural(section.messages as u64, "message");
+        let resumes = matches!(section.what, What::Conversation { resumes: true });
+        let mark = if resumes { " · goes on here" } else { "" };
+        write!(
+            self.out,
+            "<a href=\"#{anchor}\">{}</a> <small>{messages}{mark}</small>",
+            escape(&section.title)
+        )
+    }
+}
+
+impl walk::Page for Page<'_> {
+    fn begin(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+        self.divided = sections.len() > 1;
+        let title = escape(&about.title);
+        let number = about.number + 1;
+        if self.covered {
+            writeln!(self.out, "<header id=\"s{number}\"><h1>{title}</h1>")?;
+        } else {
+            open(&about.title, self.out)?;
+            writeln!(self.out, "<header><h1>{title}</h1>")?;
+        }
+        self.facts(about)?;
+        writeln!(self.out, "</header>")?;
+        if self.divided {
+            self.outline(about, sections)?;
+        }
+        match self.covered {
+            true => Ok(()),
+            false => writeln!(self.out, "<main>"),
+        }
+    }
+
+    fn section(
+        &mut self,
+        about: &About,
+        section: &Section,
+        sections: &[Section],
+    ) -> io::Result<()> {
+        let anchor = section_anchor(about, section);
+        let class = match section.what {
+            What::Conversation { .. } => "conversation",
+            What::Agent | What::AgentBranch => "conversation agent",
+        };
+        writeln!(self.out, "<section id=\"{anchor}\" class=\"{class}\">")?;
+        if !self.divided {
+            return Ok(());
+        }
+        let what = match &section.what {
+            What::Conversation { .. } if section.from.is_none() => "Conversation",
+            What::Conversation { .. } => "Branch",
+            What::Agent => "Sub-agent",
+            What::AgentBranch => "Branch of a sub-agent",
+        };
+        let title = escape(&section.title);
+        writeln!(self.out, "<h2><small>{what}</small> {title}</h2>")?;
+        if let Some(from) = section.from
+            && let Some(before) = sections.get(from.section)
+        {
+            let place = from.entry.map(|entry| entry_anchor(about, entry));
+            let place = place.unwrap_or_else(|| section_anchor(about, before));
+            writeln!(
+                self.out,
+                "<p class=\"aside\">Parts from <a href=\"#{place}\">here</a> in “{}”</p>",
+                escape(&before.title)
+            )?;
+        }
+        if let Some(caller) = section.caller {
+            let place = entry_anchor(about, caller);
+            writeln!(
+                self.out,
+                "<p class=\"aside\">Called <a href=\"#{place}\">here</a></p>"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, about: &About, said: &Said<'_>) -> io::Result<()> {
+        if let Some(heading) = &said.heading {
+            self.heading(heading)?;
+        }
+        let anchor = entry_anchor(about, said.anchor);
+        writeln!(self.out, "<div id=\"{anchor}\">")?;
+        match &said.entry.body {
+            Body::Message(Message { blocks, stored, .. }) => {
+                for block in blocks {
+                    self.block(block, said)?;
+                }
+                if let Some(path) = stored {
+                    writeln!(
+                        self.out,
+                        "<p class=\"aside\">The whole output was kept in <code>{}</code></p>",
+                        escape(path)
+                    )?;
+                }
+            }
+            _ => writeln!(
+                self.out,
+                "<p class=\"aside\">From here on the agent saw the summary below instead of what came before.</p>"
+            )?,
+        }
+        for agent in &said.agents {
+            write!(self.out, "<p class=\"called\">↳ sub-agent ")?;
+            self.link(about, agent)?;
+            writeln!(self.out, "</p>")?;
+        }
+        writeln!(self.out, "</div>")
+    }
+
+    fn forks(&mut self, about: &About, forks: &[&Section]) -> io::Result<()> {
+        self.close_message()?;
+        writeln!(
+            self.out,
+            "<nav class=\"fork\"><p>Here the conversation parts. It goes on below, and in</p><ul>"
+        )?;
+        for fork in forks {
+            write!(self.out, "<li>")?;
+            self.link(about, fork)?;
+            writeln!(self.out, "</li>")?;
+        }
+        writeln!(self.out, "</ul></nav>")
+    }
+
+    fn end_section(&mut self) -> io::Result<()> {
+        self.close_message()?;
+        writeln!(self.out, "</section>")
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A text on one line in which no character means anything to HTML, in attributes too.
+fn escape(text: &str) -> String {
+    marked(&visible(text.trim(), Breaks::Spaces))
+}
+
+/// The same for several lines.
+fn escape_block(text: &str) -> String {
+    marked(&visible(text, Breaks::Kept))
+}
+
+fn marked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn code(text: &str) -> String {
+    // The first line break after the tag would be swallowed.
+    format!("<pre>\n{}</pre>", escape_block(text.trim_end_matches('\n')))
+}
+
+/// The beginning of a text, for what is folded.
+fn first_line(text: &str) -> String {
+    const LONGEST: usize = 120;
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars().take(LONGEST).collect()
+}
+
+/// A picture that browsers show without running anything.
+fn is_picture(media_type: &str, data: &str) -> bool {
+    let known = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+    let body = data.trim_end_matches('=');
+    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    known.contains(&media_type)
+        && !body.is_empty()
+        && data.len().is_multiple_of(4)
+        && data.len() - body.len() <= 2
+        && body.bytes().all(base64)
+}
+
+/// The digest by which a policy knows a style or a script.
+fn digest(text: &str) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digest = sha2::Sha256::digest(text.as_bytes());
+    let mut out = String::from("sha256-");
+    for three in digest.chunks(3) {
+        let bytes = [0, 1, 2].map(|at| u32::from(three.get(at).copied().unwrap_or(0)));
+        let bits = bytes.iter().fold(0, |bits, byte| bits << 8 | byte);
+        for at in 0..4 {
+            let letter = ALPHABET.get((bits >> (18 - 6 * at)) as usize & 63);
+            match letter.filter(|_| at <= three.len()) {
+                Some(letter) => out.push(char::from(*letter)),
+                None => out.push('='),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_spelled_as_policies_spell_them() {
+        // printf '' | openssl dgst -sha256 -binary | base64
+        assert_eq!(
+            digest(""),
+            "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+        );
+    }
+
+    #[test]
+    fn only_sound_pictures_are_shown() {
+        for (media_type, data, shown) in [
+            ("image/png", "iVBORw0KGgo=", true),
+            ("image/webp", "AAAA", true),
+            ("image/svg+xml", "AAAA", false),
+            ("image/png", "", false),
+            ("image/png", "AAA", false),
+            ("image/png", "AA\"onerror", false),
+            ("image/png", "https://evil.example/x.png", false),
+            ("image/png\"", "AAAA", false),
+        ] {
+            assert_eq!(is_picture(media_type, data), shown, "{media_type} {data}");
+        }
+    }
+
+    #[test]
+    fn nothing_leaves_an_attribute_or_an_element() {
+        let shown = escape("\"><img src=x onerror='x'></title>&\u{202e}\u{7}\n");
+        assert_eq!(
+            shown,
+            "&quot;&gt;&lt;img src=x onerror=&#39;x&#39;&gt;&lt;/title&gt;&amp;⟨U+202E⟩␇"
+        );
+    }
+}

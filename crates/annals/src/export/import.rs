@@ -1,0 +1,539 @@
+//! What was exported as JSON, back into a root.
+//!
+//! [`Archive`] reads, [`Importer`] writes. An archive is read whole and checked before anything is
+//! written, and then once more, one session at a time: a bad line costs nothing but a message, and a
+//! long file no more memory than its longest session.
+
+mod archive;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::layout::{NewSession, Spawn};
+use crate::model::{
+    AgentId, Block, Body, Draft, Entry, EntryId, Message, SessionId, TitleSource, Todo,
+};
+use crate::store::{Root, SessionWriter, Store, WriteOptions};
+
+use super::entry::kind;
+
+pub use archive::{Archive, Contents, Kept, KeptAgent, KeptLog};
+
+/// Entries that are written at once.
+const BATCH: usize = 256;
+
+/// How sessions are imported.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportOptions {
+    /// Give every session a fresh id.
+    pub fresh_ids: bool,
+    /// How they are written.
+    pub write: WriteOptions,
+}
+
+/// What became of a session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// The session it was.
+    pub from: String,
+    /// The session it is now.
+    pub session: SessionId,
+    /// Its log.
+    pub path: PathBuf,
+    /// Entries that were taken over.
+    pub entries: u64,
+    /// Sub-agents that were taken over.
+    pub agents: u64,
+    /// What the layout has no place for, by kind: an entry's, or `agent`, `root` (an entry that began
+    /// anew and now follows the one before it), `project` (no entry told it).
+    pub left_out: BTreeMap<&'static str, u64>,
+}
+
+/// Writes sessions of an archive into a root.
+#[derive(Debug)]
+pub struct Importer<'a> {
+    store: &'a Store,
+    root: Root,
+    options: ImportOptions,
+    taken: HashMap<SessionId, PathBuf>,
+}
+
+impl<'a> Importer<'a> {
+    /// Looks which sessions are there already, in any root of the store and in `root`.
+    pub fn new(store: &'a Store, root: Root, options: ImportOptions) -> Result<Self> {
+        if root.layout.writer().is_none() {
+            return Err(Error::refused(format!(
+                "annals reads the layout {} but does not write it",
+                root.layout.name()
+            )));
+        }
+        let own = Store::new(vec![root.clone()]).inventory().sessions;
+        let found = store.inventory().sessions.into_iter().chain(own);
+        let taken = found.map(|files| (files.id.clone(), files.main_path().to_owned()));
+        Ok(Importer {
+            store,
+            root,
+            options,
+            taken: taken.collect(),
+        })
+    }
+
+    /// Refuses sessions that cannot all be imported, before the first one is.
+    pub fn check(&self, contents: &Contents) -> Result<()> {
+        let mut seen = HashSet::new();
+        for id in contents.sessions.iter().filter(|_| !self.options.fresh_ids) {
+            let id = SessionId::new(id)?;
+            if let Some(path) = self.taken.get(&id) {
+                return Err(Error::refused(format!(
+                    "there is a session {id} already: {}",
+                    path.display()
+                )));
+            }
+            if !seen.insert(id.clone()) {
+                return Err(Error::refused(format!(
+                    "there are two sessions {id} in the archive"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one session.
+    pub fn session(&mut self, kept: Kept) -> Result<Imported> {
+        let id = match self.options.fresh_ids {
+            true => SessionId::new(&Uuid::new_v4().to_string())?,
+            false => SessionId::new(&kept.id)?,
+        };
+        if self.taken.contains_key(&id) {
+            return Err(Error::refused(format!("there is a session {id} already")));
+        }
+        let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
+        let cwd = kept.project.clone();
+        let cwd = cwd.or_else(|| entries.clone().find_map(|entry| entry.place.cwd.clone()));
+        let mut new = NewSession::new(id.clone(), cwd.clone().unwrap_or_else(|| "/".to_owned()));
+        new.git_branch = entries
+            .clone()
+            .find_map(|entry| entry.place.git_branch.clone());
+        // The session begins when its first entry was written, not now.
+        let first = entries.find_map(|entry| entry.time).or(kept.started);
+        let write = WriteOptions {
+            now: first.or(self.options.write.now),
+            ..self.options.write
+        };
+        let writer = self.store.create(&self.root, &new, write)?;
+        self.taken.insert(id.clone(), writer.path().to_owned());
+        let mut imported = Imported {
+            from: kept.id.clone(),
+            session: id,
+            path: writer.path().to_owned(),
+            entries: 0,
+            agents: 0,
+            left_out: BTreeMap::new(),
+        };
+        if cwd.is_none() {
+            *imported.left_out.entry("project").or_default() += 1;
+        }
+        write_session(&writer, kept, &mut imported)?;
+        Ok(imported)
+    }
+}
+
+/// What a session is called.
+struct Named {
+    title: Option<String>,
+    source: Option<TitleSource>,
+    tag: Option<String>,
+}
+
+fn write_session(writer: &SessionWriter, kept: Kept, imported: &mut Imported) -> Result<()> {
+    let named = Named {
+        title: kept.title,
+        source: kept.title_source,
+        tag: kept.tag,
+    };
+    let mut todos: HashMap<String, Vec<Todo>> = kept.todos.into_iter().collect();
+    for log in kept.logs {
+        let own = todos.remove(log.agent.as_ref().map_or(kept.id.as_str(), |agent| {
+            agent.id.as_deref().unwrap_or_default()
+        }));
+        match log.agent {
+            None => {
+                let mut pen = Pen::new(writer, imported);
+                let given = pen.entries(&log.entries)?;
+                pen.head(&given, &named)?;
+                pen.todos(own.or(given.todos))?;
+            }
+            Some(agent) => {
+                let Some(helper) = spawn(writer, &agent)? else {
+                    *imported.left_out.entry("agent").or_default() += 1;
+                    continue;
+                };
+                imported.agents += 1;
+                let mut pen = Pen::new(&helper, imported);
+                let given = pen.entries(&log.entries)?;
+                pen.todos(own.or(given.todos))?;
+            }
+        }
+    }
+    if !todos.is_empty() {
+        *imported.left_out.entry("todos").or_default() += todos.len() as u64;
+    }
+    Ok(())
+}
+
+/// Begins a sub-agent's log; `None` where the layout has no place for it.
+fn spawn(writer: &SessionWriter, agent: &KeptAgent) -> Result<Option<SessionWriter>> {
+    let fresh = Uuid::new_v4().simple().to_string();
+    let fresh = format!("a{}", fresh.get(..16).unwrap_or(&fresh));
+    let id = AgentId::new(agent.id.as_deref().unwrap_or(&fresh))?;
+    let kind = agent.kind.as_deref().unwrap_or("agent");
+    let mut spawn = Spawn::new(id, kind, agent.description.as_deref().unwrap_or_default());
+    spawn.call.clone_from(&agent.call);
+    match writer.spawn(&spawn) {
+        Ok(helper) => Ok(Some(helper)),
+        Err(error) if is_refusal(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a log said about its session.
+#[derive(Default)]
+struct Given {
+    title: bool,
+    tag: bool,
+    todos: Option<Vec<Todo>>,
+}
+
+/// Writes the entries of one log.
+struct Pen<'a> {
+    writer: &'a SessionWriter,
+    imported: &'a mut Imported,
+    /// The ids that entries have now, by those they had.
+    placed: HashMap<EntryId, EntryId>,
+    /// The parents of entries that were left out: what hung from one hangs from its parent.
+    skipped: HashMap<EntryId, Option<EntryId>>,
+    /// What the next entry hangs from if it does not say; `None` where that is not known.
+    leaf: Option<EntryId>,
+    /// Something was said.
+    begun: bool,
+    /// The time of the last entry, for those that have none.
+    time: Option<Timestamp>,
+    /// Kinds that the layout does not write.
+    refused: HashSet<&'static str>,
+}
+
+impl<'a> Pen<'a> {
+    fn new(writer: &'a SessionWriter, imported: &'a mut Imported) -> Self {
+        Pen {
+            writer,
+            imported,
+            placed: HashMap::new(),
+            skipped: HashMap::new(),
+            leaf: None,
+            begun: false,
+            time: None,
+            refused: HashSet::new(),
+        }
+    }
+
+    fn entries(&mut self, entries: &[Entry]) -> Result<Given> {
+        let mut given = Given::default();
+        let mut seen: HashSet<&EntryId> = HashSet::new();
+        let summaries = summaries(entries);
+        let mut batch: Vec<&Entry> = Vec::new();
+        for entry in in_order(entries) {
+            // Of two entries with one id, the first is kept: a log cannot hold both.
+            if entry.id.as_ref().is_some_and(|id| !seen.insert(id)) {
+                self.leave(kind(&entry.body));
+                continue;
+            }
+            // An id that is not written must be known before something hangs from the entry.
+            let odd = entry.id.as_ref().is_some_and(|id| id.check().is_err());
+            match &entry.body {
+                Body::Todos(todos) => {
+                    given.todos = Some(todos.clone());
+                    self.skip(entry);
+                }
+                Body::Compaction { .. } => {
+                    self.write(&batch)?;
+                    batch.clear();
+                    self.compact(entry, &summaries)?;
+                }
+                // Written with the compaction before it.
+                Body::Message(message) if message.compact_summary && self.is_placed(entry) => {}
+                _ if odd => {
+                    self.write(&batch)?;
+                    batch.clear();
+                    self.write(&[entry])?;
+                }
+                body => {
+                    given.title |= matches!(body, Body::Title { .. });
+                    given.tag |= matches!(body, Body::Tag { .. });
+                    batch.push(entry);
+                }
+            }
+            if batch.len() == BATCH {
+                self.write(&batch)?;
+                batch.clear();
+            }
+        }
+        self.write(&batch)?;
+        Ok(given)
+    }
+
+    /// Gives the session what its log did not.
+    fn head(&mut self, given: &Given, kept: &Named) -> Result<()> {
+        let source = kept.source.filter(|source| *source > TitleSource::Summary);
+        if let (Some(text), Some(source), false) = (kept.title.clone(), source, given.title) {
+            self.aside(Body::Title { text, source })?;
+        }
+        if let (Some(text), false) = (kept.tag.clone(), given.tag) {
+            self.aside(Body::Tag { text })?;
+        }
+        Ok(())
+    }
+
+    fn aside(&mut self, body: Body) -> Result<()> {
+        let kind = kind(&body);
+        match self.writer.append_all(vec![Draft::new(body)]) {
+            Err(error) if is_refusal(&error) => {
+                self.leave(kind);
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    fn todos(&mut self, todos: Option<Vec<Todo>>) -> Result<()> {
+        let Some(todos) = todos else { return Ok(()) };
+        match self.writer.set_todos(&todos) {
+            Err(error) if is_refusal(&error) => {
+                self.leave("todos");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Writes entries at once; where the layout refuses, looks for the one that it means.
+    fn write(&mut self, batch: &[&Entry]) -> Result<()> {
+        let mut wanted: Vec<&Entry> = Vec::with_capacity(batch.len());
+        for entry in batch {
+            match self.refused.contains(kind(&entry.body)) {
+                true => self.leave_entry(entry),
+                false => wanted.push(entry),
+            }
+        }
+        let Some(first) = wanted.first().copied() else {
+            return Ok(());
+        };
+        let before = (self.leaf.clone(), self.begun, self.time);
+        let roots = self.imported.left_out.get("root").copied();
+        let drafts: Vec<Draft> = wanted.iter().map(|entry| self.draft(entry)).collect();
+        match self.writer.append_all(drafts) {
+            Ok(written) => {
+                self.imported.entries += wanted.len() as u64;
+                if let (1, Some(last)) = (wanted.len(), written.last()) {
+                    self.settle(first, last);
+                }
+                Ok(())
+            }
+            Err(error) if is_refusal(&error) => {
+                (self.leaf, self.begun, self.time) = before;
+                match roots {
+                    Some(roots) => _ = self.imported.left_out.insert("root", roots),
+                    None => _ = self.imported.left_out.remove("root"),
+                }
+                let ids = wanted.iter().filter_map(|entry| entry.id.as_ref());
+                for id in ids {
+                    self.placed.remove(id);
+                }
+                if wanted.len() == 1 {
+                    if !matches!(first.body, Body::Message(_)) {
+                        self.refused.insert(kind(&first.body));
+                    }
+                    self.leave_entry(first);
+                    return Ok(());
+                }
+                let (first, second) = wanted.split_at(wanted.len() / 2);
+                self.write(first)?;
+                self.write(second)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An entry as it will be written, as if it was: what hangs from it may be in the same batch.
+    fn draft(&mut self, entry: &Entry) -> Draft {
+        let mut draft = Draft::new(entry.body.clone());
+        draft.id = entry.id.clone().filter(|id| id.check().is_ok());
+        draft.time = entry.time.or(self.time);
+        self.time = draft.time;
+        if let Body::Summary { leaf, .. } = &mut draft.body {
+            let there = leaf.as_ref().and_then(|leaf| self.resolve(leaf));
+            *leaf = there.or(leaf.take());
+        }
+        let parent = entry.parent.as_ref().and_then(|id| self.resolve(id));
+        let said = matches!(entry.body, Body::Message(_));
+        if said && parent.is_none() && self.begun {
+            self.leave("root");
+        }
+        if said || parent.is_some() {
+            draft.parent = parent.filter(|parent| self.leaf.as_ref() != Some(parent));
+            self.leaf.clone_from(&draft.id);
+            self.begun = true;
+        }
+        if let (Some(id), Some(now)) = (&entry.id, &draft.id) {
+            self.placed.insert(id.clone(), now.clone());
+        }
+        draft
+    }
+
+    /// Takes note of the id that an entry was given.
+    fn settle(&mut self, entry: &Entry, written: &Entry) {
+        let Some(now) = &written.id else { return };
+        if let Some(id) = &entry.id {
+            self.placed.insert(id.clone(), now.clone());
+        }
+        if matches!(entry.body, Body::Message(_)) {
+            self.leaf = Some(now.clone());
+        }
+    }
+
+    /// Writes a compaction and the summary that follows it, if they stand at the end of what was
+    /// written: nowhere else can a session be compacted.
+    fn compact(&mut self, entry: &Entry, summaries: &HashMap<&EntryId, &Entry>) -> Result<()> {
+        let parent = entry.parent.as_ref().and_then(|id| self.resolve(id));
+        let at_end = parent.is_some() && parent == self.leaf;
+        let summary = entry.id.as_ref().and_then(|id| summaries.get(id)).copied();
+        let text = summary.and_then(text_of);
+        let (Some(id), Some(summary), Some(text), true) = (&entry.id, summary, text, at_end) else {
+            self.leave_entry(entry);
+            return Ok(());
+        };
+        match self.writer.compact(&text, None) {
+            Ok(written) => {
+                self.imported.entries += 2;
+                let mut ids = written.into_iter().filter_map(|entry| entry.id);
+                if let (Some(boundary), Some(said)) = (ids.next(), ids.next_back()) {
+                    self.placed.insert(id.clone(), boundary);
+                    let old = summary.id.iter().cloned();
+                    self.placed.extend(old.map(|id| (id, said.clone())));
+                    self.leaf = Some(said);
+                }
+                Ok(())
+            }
+            Err(error) if is_refusal(&error) => {
+                self.leave_entry(entry);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where an entry is now, or the nearest of its ancestors that was not left out.
+    fn resolve(&self, id: &EntryId) -> Option<EntryId> {
+        let mut id = id;
+        // Links may run in a ring.
+        for _ in 0..=self.skipped.len() {
+            if let Some(now) = self.placed.get(id) {
+                return Some(now.clone());
+            }
+            id = self.skipped.get(id)?.as_ref()?;
+        }
+        None
+    }
+
+    fn is_placed(&self, entry: &Entry) -> bool {
+        let id = entry.id.as_ref();
+        id.is_some_and(|id| self.placed.contains_key(id))
+    }
+
+    fn leave_entry(&mut self, entry: &Entry) {
+        self.leave(kind(&entry.body));
+        self.skip(entry);
+    }
+
+    fn skip(&mut self, entry: &Entry) {
+        if let Some(id) = &entry.id {
+            self.skipped.insert(id.clone(), entry.parent.clone());
+        }
+    }
+
+    fn leave(&mut self, kind: &'static str) {
+        *self.imported.left_out.entry(kind).or_default() += 1;
+    }
+}
+
+/// The entries, each after the one it hangs from; else in their order.
+fn in_order(entries: &[Entry]) -> Vec<&Entry> {
+    let mut index: HashMap<&EntryId, usize> = HashMap::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if let Some(id) = &entry.id {
+            index.entry(id).or_insert(at);
+        }
+    }
+    let mut done = vec![false; entries.len()];
+    let mut ordered = Vec::with_capacity(entries.len());
+    let mut above: Vec<usize> = Vec::new();
+    for at in 0..entries.len() {
+        let mut next = Some(at);
+        while let Some(at) = next {
+            match done.get_mut(at) {
+                Some(done) if !*done => *done = true,
+                _ => break,
+            }
+            above.push(at);
+            let parent = entries.get(at).and_then(|entry| entry.parent.as_ref());
+            next = parent.and_then(|id| index.get(id).copied());
+        }
+        // A ring is cut above its first entry, as the tree cuts it.
+        if let Some(start) = above.iter().position(|&at| Some(at) == next) {
+            let first = above.remove(start);
+            above.push(first);
+        }
+        while let Some(at) = above.pop() {
+            ordered.extend(entries.get(at));
+        }
+    }
+    ordered
+}
+
+/// The summaries that follow compactions, by the compaction.
+fn summaries(entries: &[Entry]) -> HashMap<&EntryId, &Entry> {
+    let summary = |entry: &&Entry| {
+        matches!(&entry.body, Body::Message(message) if message.compact_summary)
+            && entry.id.is_some()
+    };
+    let found = entries.iter().filter(summary);
+    found
+        .filter_map(|entry| Some((entry.parent.as_ref()?, entry)))
+        .collect()
+}
+
+fn text_of(entry: &Entry) -> Option<String> {
+    let Body::Message(Message { blocks, .. }) = &entry.body else {
+        return None;
+    };
+    let texts: Option<Vec<&str>> = blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    texts.map(|texts| texts.join("\n\n"))
+}
+
+/// The layout has no place for it, as opposed to a failure.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Refused(_) | Error::BadId { .. } | Error::NotFound { .. }
+    )
+}

@@ -1,0 +1,311 @@
+//! Sessions as JSON and as JSON lines.
+//!
+//! ```text
+//! JSON    {"annals":1,"sessions":[{…,"logs":[{…,"entries":[{…},…]},…]},…]}
+//! lines   {"type":"session","annals":1,…}      a session; its main agent's entries follow
+//!         {"type":"entry",…}
+//!         {"type":"agent",…}                   a sub-agent; its entries follow
+//!         {"type":"entry",…}
+//! ```
+//!
+//! The first log of a session is its main agent's and has no `agent`. Sub-agents that stand in
+//! another agent's log get a log of their own here, with `strand`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::model::{Block, Body, Key, TitleSource, Todo, Usage};
+use crate::store::{Agent, Call, Session};
+
+use super::entry::{Row, put};
+use super::redact::Redactor;
+use super::unwritten;
+use super::walk::{Part, agents_of};
+
+/// The version of the document's shape. A reader refuses a later one.
+pub(super) const VERSION: u32 = 1;
+
+/// What is known about a session beside its entries.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct SessionHead {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) annals: Option<u32>,
+    pub(super) layout: String,
+    pub(super) id: String,
+    /// The directory it is about; missing where no entry tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) title_source: Option<TitleSource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) started: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) updated: Option<Timestamp>,
+    pub(super) messages: u64,
+    pub(super) models: Vec<String>,
+    pub(super) usage: Usage,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) todos: Vec<TodoList>,
+}
+
+/// What one agent has to do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TodoList {
+    /// The agent, or the session for its main agent.
+    pub(super) agent: String,
+    pub(super) todos: Vec<Todo>,
+}
+
+/// What is known about an agent beside its entries. The main agent has no members.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct AgentHead {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
+    /// The tool call that spawned it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call: Option<String>,
+    /// Its entries stood in another agent's log.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) strand: bool,
+}
+
+/// Begins a document.
+pub(super) fn begin(out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{{\"annals\":{VERSION},\"sessions\":[")
+}
+
+/// Ends a document.
+pub(super) fn end(out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(b"\n]}\n")
+}
+
+/// Writes sessions.
+pub(super) struct Pen<'a> {
+    out: &'a mut dyn Write,
+    /// JSON lines instead of one document.
+    lines: bool,
+    /// The session's place in the document.
+    number: usize,
+}
+
+impl<'a> Pen<'a> {
+    pub(super) fn new(out: &'a mut dyn Write, lines: bool, number: usize) -> Self {
+        Pen { out, lines, number }
+    }
+
+    pub(super) fn session(
+        &mut self,
+        session: &Session,
+        part: &Part,
+        mut redactor: Option<&mut Redactor>,
+    ) -> Result<()> {
+        let head = self.head(session, redactor.as_deref_mut())?;
+        self.open_session(&head).map_err(unwritten)?;
+        let mut logs = 0;
+        if session.main().is_some() {
+            let entries = main_entries(session, part);
+            self.log(session, 0, &entries, None, logs, redactor.as_deref_mut())?;
+            logs += 1;
+        }
+        for at in agents_of(session, part) {
+            let Some(agent) = session.agents.get(at) else {
+                continue;
+            };
+            let mut head = agent_head(session, agent)?;
+            if let (Some(redactor), Some(text)) = (&mut redactor, &mut head.description) {
+                *text = redactor.text(text).into_owned();
+            }
+            let entries = agent_entries(session, agent);
+            self.log(
+                session,
+                agent.log,
+                &entries,
+                Some(head),
+                logs,
+                redactor.as_deref_mut(),
+            )?;
+            logs += 1;
+        }
+        if self.lines {
+            return Ok(());
+        }
+        self.out.write_all(b"]}").map_err(unwritten)
+    }
+
+    fn head(&self, session: &Session, redactor: Option<&mut Redactor>) -> Result<SessionHead> {
+        let info = session.info(None);
+        let lists = session.todos()?.into_iter();
+        let mut head = SessionHead {
+            line: self.lines.then_some(Cow::Borrowed("session")),
+            annals: self.lines.then_some(VERSION),
+            layout: info.layout.to_owned(),
+            id: info.id.to_string(),
+            project: Some(info.project.path).filter(|_| !info.project.guessed),
+            title_source: info.title.as_ref().map(|title| title.source),
+            title: info.title.map(|title| title.text),
+            tag: info.tag,
+            started: info.started,
+            updated: info.updated,
+            messages: info.messages,
+            models: info.models.into_iter().collect(),
+            usage: info.usage,
+            todos: lists
+                .map(|(agent, todos)| TodoList { agent, todos })
+                .collect(),
+        };
+        if let Some(redactor) = redactor {
+            let texts = [&mut head.project, &mut head.title, &mut head.tag];
+            for text in texts.into_iter().flatten() {
+                *text = redactor.text(text).into_owned();
+            }
+            for list in &mut head.todos {
+                redactor.todos(&mut list.todos);
+            }
+        }
+        Ok(head)
+    }
+
+    fn open_session(&mut self, head: &SessionHead) -> io::Result<()> {
+        if self.lines {
+            put(head, self.out)?;
+            return self.out.write_all(b"\n");
+        }
+        let comma = if self.number > 0 { ",\n" } else { "\n" };
+        self.out.write_all(comma.as_bytes())?;
+        self.open(head, "logs")
+    }
+
+    /// Writes an object whose last member is a list that is still open.
+    fn open(&mut self, head: &impl Serialize, list: &str) -> io::Result<()> {
+        let object = serde_json::to_string(head)?;
+        let members = object.strip_suffix('}').unwrap_or(&object);
+        let comma = if members == "{" { "" } else { "," };
+        write!(self.out, "{members}{comma}\"{list}\":[")
+    }
+
+    fn log(
+        &mut self,
+        session: &Session,
+        log: usize,
+        entries: &[usize],
+        agent: Option<AgentHead>,
+        number: usize,
+        redactor: Option<&mut Redactor>,
+    ) -> Result<()> {
+        self.open_log(agent, number).map_err(unwritten)?;
+        let mut redactor = redactor;
+        let mut first = true;
+        session.each_of(log, entries, |mut entry| {
+            if let Some(redactor) = redactor.as_deref_mut() {
+                redactor.entry(&mut entry);
+            }
+            self.entry(Row::of(&entry), first).map_err(unwritten)?;
+            first = false;
+            Ok(true)
+        })?;
+        match self.lines {
+            true => Ok(()),
+            false => self.out.write_all(b"]}").map_err(unwritten),
+        }
+    }
+
+    fn open_log(&mut self, agent: Option<AgentHead>, number: usize) -> io::Result<()> {
+        match (self.lines, agent) {
+            (true, None) => Ok(()),
+            (true, Some(agent)) => {
+                let line = Some(Cow::Borrowed("agent"));
+                put(&AgentHead { line, ..agent }, self.out)?;
+                self.out.write_all(b"\n")
+            }
+            (false, agent) => {
+                let comma = if number > 0 { ",\n" } else { "\n" };
+                self.out.write_all(comma.as_bytes())?;
+                self.open(&agent.unwrap_or_default(), "entries")
+            }
+        }
+    }
+
+    fn entry(&mut self, row: Row<'_>, first: bool) -> io::Result<()> {
+        if self.lines {
+            put(&row.line(), self.out)?;
+            return self.out.write_all(b"\n");
+        }
+        self.out.write_all(if first { b"\n" } else { b",\n" })?;
+        put(&row, self.out)
+    }
+}
+
+fn main_entries(session: &Session, part: &Part) -> Vec<usize> {
+    match part {
+        Part::Path(path) => path.clone(),
+        Part::Whole => own_entries(session, 0),
+    }
+}
+
+fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
+    let strands = session.log(agent.log).map(|(_, _, tree)| &tree.strands);
+    let strand = agent.strand.and_then(|at| strands?.get(at));
+    match strand {
+        Some(strand) => strand.entries.clone(),
+        None => own_entries(session, agent.log),
+    }
+}
+
+/// The entries of a log that belong to no sub-agent beside its own, in file order.
+fn own_entries(session: &Session, log: usize) -> Vec<usize> {
+    let Some((_, scan, tree)) = session.log(log) else {
+        return Vec::new();
+    };
+    let strands = tree.strands.iter().flat_map(|strand| &strand.entries);
+    let others: HashSet<usize> = strands.copied().collect();
+    (0..scan.outlines.len())
+        .filter(|at| !others.contains(at))
+        .collect()
+}
+
+fn agent_head(session: &Session, agent: &Agent) -> Result<AgentHead> {
+    let call = agent.call.map(|call| spelled(session, call)).transpose()?;
+    Ok(AgentHead {
+        line: None,
+        agent: agent.id.as_ref().map(ToString::to_string),
+        kind: agent.kind.clone(),
+        description: agent.description.clone(),
+        call: call.flatten(),
+        strand: agent.strand.is_some(),
+    })
+}
+
+/// The id of a call, which trees know by its key only.
+fn spelled(session: &Session, call: Call) -> Result<Option<String>> {
+    let mut found = None;
+    session.each_of(call.log, &[call.entry], |entry| {
+        if let Body::Message(message) = entry.body {
+            found = message.blocks.into_iter().find_map(|block| match block {
+                Block::ToolUse { id, .. } if Key::of(&id) == call.key => Some(id),
+                _ => None,
+            });
+        }
+        Ok(false)
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,375 @@
+//! Sessions as Markdown.
+//!
+//! What people and models said stays Markdown, tamed: its headings stand below ours, and raw HTML,
+//! pictures from elsewhere, odd links and open fences lose their force. Everything else stands in
+//! fences and code spans that are longer than any run of backticks inside.
+
+mod tame;
+
+use std::io::{self, Write};
+
+use jiff::tz::TimeZone;
+
+use crate::model::{Block, Body, Message, TodoStatus};
+use crate::text::{Breaks, visible};
+
+use super::Cover;
+use super::shown::{
+    arguments, decoded_len, entry_anchor, grouped, moment, plural, section_anchor, tokens,
+};
+use super::walk::{self, About, Heading, Said, Section, What};
+
+use tame::tame;
+
+/// Writes what stands in front of several sessions.
+pub(super) fn begin(cover: Option<&Cover>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(cover) = cover else { return Ok(()) };
+    writeln!(out, "# {}\n", line(&cover.title))?;
+    for (at, title) in cover.sessions.iter().enumerate() {
+        writeln!(out, "{}. [{}](#s{})", at + 1, line(title), at + 1)?;
+    }
+    Ok(())
+}
+
+/// Writes one session.
+pub(super) struct Page<'a> {
+    out: &'a mut dyn Write,
+    zone: &'a TimeZone,
+    /// Other sessions may stand around it.
+    covered: bool,
+    /// It has more than one section.
+    divided: bool,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(out: &'a mut dyn Write, zone: &'a TimeZone, covered: bool) -> Self {
+        Page {
+            out,
+            zone,
+            covered,
+            divided: false,
+        }
+    }
+
+    fn heading(&mut self, heading: &Heading<'_>) -> io::Result<()> {
+        let mut parts = vec![heading.speaker.to_owned()];
+        parts.extend(heading.model.map(line));
+        parts.extend(heading.time.map(|time| moment(time, self.zone)));
+        writeln!(self.out, "\n### {}", parts.join(" · "))
+    }
+
+    fn block(&mut self, block: &Block, said: &Said<'_>) -> io::Result<()> {
+        match block {
+            Block::Text(text) if text.trim().is_empty() => Ok(()),
+            Block::Text(text) => writeln!(self.out, "\n{}", tame(text).trim_end()),
+            Block::Thinking { text, .. } if text.trim().is_empty() => Ok(()),
+            Block::Thinking { text, .. } => {
+                writeln!(self.out, "\n> **Thinking**\n>")?;
+                for text in tame(text).trim_end().lines() {
+                    writeln!(self.out, "> {text}")?;
+                }
+                Ok(())
+            }
+            Block::ToolUse { name, input, .. } => self.call(name, input),
+            Block::ToolResult {
+                call,
+                output,
+                is_error,
+            } => {
+                let what = if *is_error { "Error" } else { "Result" };
+                match said.tools.get(call) {
+                    Some(tool) => writeln!(self.out, "\n**{what}** of {}", span(tool))?,
+                    None => writeln!(self.out, "\n**{what}**")?,
+                }
+                for block in output {
+                    match block {
+                        Block::Text(text) => self.fenced(text, "")?,
+                        other => self.block(other, said)?,
+                    }
+                }
+                Ok(())
+            }
+            Block::Image { media_type, data } => writeln!(
+                self.out,
+                "\n*A picture: {}, {} bytes*",
+                line(media_type),
+                grouped(decoded_len(data))
+            ),
+            Block::Opaque { kind, json } => {
+                writeln!(self.out, "\n**{}**", line(kind))?;
+                self.fenced(json, "json")
+            }
+        }
+    }
+
+    fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
+        const SHORT: usize = 100;
+        writeln!(self.out, "\n**Call** of {}", span(name))?;
+        let short = |text: &str| text.len() <= SHORT && !text.contains('\n');
+        let (inline, blocks): (Vec<_>, Vec<_>) = arguments(input)
+            .into_iter()
+            .partition(|(name, text)| short(text) && !name.is_empty());
+        if !inline.is_empty() {
+            writeln!(self.out)?;
+        }
+        for (name, text) in inline {
+            writeln!(self.out, "- {}: {}", line(&name), span(&text))?;
+        }
+        for (name, text) in blocks {
+            if !name.is_empty() {
+                writeln!(self.out, "\n{}:", line(&name))?;
+            }
+            self.fenced(&text, "")?;
+        }
+        Ok(())
+    }
+
+    fn fenced(&mut self, text: &str, language: &str) -> io::Result<()> {
+        let text = visible(text, Breaks::Kept);
+        let fence = "`".repeat(longest_run(&text).max(2) + 1);
+        let text = text.trim_end_matches('\n');
+        writeln!(self.out, "\n{fence}{language}\n{text}\n{fence}")
+    }
+
+    fn contents(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+        writeln!(self.out)?;
+        for section in sections {
+            writeln!(
+                self.out,
+                "{}. [{}](#{}) · {}{}",
+                section.number + 1,
+                line(&label(section)),
+                section_anchor(about, section),
+                plural(section.messages as u64, "message"),
+                mark(section)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl walk::Page for Page<'_> {
+    fn begin(&mut self, about: &About, sections: &[Section]) -> io::Result<()> {
+        self.divided = sections.len() > 1;
+        if self.covered {
+            writeln!(self.out, "\n<a id=\"s{}\"></a>\n", about.number + 1)?;
+        }
+        writeln!(self.out, "# {}\n", line(&about.title))?;
+        writeln!(self.out, "- Project: {}", span(&about.project))?;
+        writeln!(self.out, "- Session: {}", span(&about.id))?;
+        if let Some(leaf) = &about.leaf {
+            writeln!(self.out, "- Conversation: up to {}", span(leaf))?;
+        }
+        if let Some(tag) = &about.tag {
+            writeln!(self.out, "- Tag: {}", span(tag))?;
+        }
+        if !about.models.is_empty() {
+            let models: Vec<String> = about.models.iter().map(|model| span(model)).collect();
+            writeln!(self.out, "- Models: {}", models.join(", "))?;
+        }
+        let times = [about.started, about.updated].into_iter().flatten();
+        let mut times: Vec<String> = times.map(|time| moment(time, self.zone)).collect();
+        times.dedup();
+        if !times.is_empty() {
+            writeln!(self.out, "- Time: {}", times.join(" to "))?;
+        }
+        let mut size = vec![plural(about.messages, "message")];
+        size.extend(tokens(about));
+        writeln!(self.out, "- Size: {}", size.join(", "))?;
+        if about.flaws > 0 {
+            let flaws = plural(about.flaws as u64, "flaw");
+            writeln!(self.out, "- Damage: {flaws} in its logs")?;
+        }
+        for note in &about.notes {
+            writeln!(self.out, "- Note: {}", line(note))?;
+        }
+        for (_, todos) in &about.todos {
+            writeln!(self.out, "\n**Todos**\n")?;
+            for todo in todos {
+                let done = todo.status == TodoStatus::Completed;
+                let mark = if done { 'x' } else { ' ' };
+                writeln!(self.out, "- [{mark}] {}", line(&todo.content))?;
+            }
+        }
+        match self.divided {
+            true => self.contents(about, sections),
+            false => Ok(()),
+        }
+    }
+
+    fn section(
+        &mut self,
+        about: &About,
+        section: &Section,
+        sections: &[Section],
+    ) -> io::Result<()> {
+        if !self.divided {
+            return Ok(());
+        }
+        let anchor = section_anchor(about, section);
+        writeln!(self.out, "\n<a id=\"{anchor}\"></a>\n")?;
+        let number = section.number + 1;
+        let title = line(&label(section));
+        writeln!(self.out, "## {number}. {title}{}", mark(section))?;
+        if let Some(from) = section.from
+            && let Some(before) = sections.get(from.section)
+        {
+            let anchor = section_anchor(about, before);
+            let place = from.entry.map(|entry| entry_anchor(about, entry));
+            writeln!(
+                self.out,
+                "\n*Parts from [{}](#{anchor}) [after this](#{}).*",
+                before.number + 1,
+                place.unwrap_or(anchor.clone())
+            )?;
+        }
+        if let Some(caller) = section.caller {
+            let place = entry_anchor(about, caller);
+            writeln!(self.out, "\n*Called [here](#{place}).*")?;
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, about: &About, said: &Said<'_>) -> io::Result<()> {
+        if let Some(heading) = &said.heading {
+            self.heading(heading)?;
+        }
+        if said.linked {
+            let anchor = entry_anchor(about, said.anchor);
+            writeln!(self.out, "\n<a id=\"{anchor}\"></a>")?;
+        }
+        match &said.entry.body {
+            Body::Message(Message { blocks, stored, .. }) => {
+                for block in blocks {
+                    self.block(block, said)?;
+                }
+                if let Some(path) = stored {
+                    writeln!(self.out, "\n*The whole output was kept in {}.*", span(path))?;
+                }
+            }
+            _ => writeln!(
+                self.out,
+                "\n*From here on the agent saw the summary below instead of what came before.*"
+            )?,
+        }
+        for agent in &said.agents {
+            let anchor = section_anchor(about, agent);
+            let title = line(&agent.title);
+            let messages = plural(agent.messages as u64, "message");
+            writeln!(self.out, "\n↳ sub-agent [{title}](#{anchor}) · {messages}")?;
+        }
+        Ok(())
+    }
+
+    fn forks(&mut self, about: &About, forks: &[&Section]) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "\n> **Here the conversation parts.** It goes on below, and in"
+        )?;
+        for fork in forks {
+            let anchor = section_anchor(about, fork);
+            let number = fork.number + 1;
+            writeln!(self.out, "> - [{number}. {}](#{anchor})", line(&fork.title))?;
+        }
+        Ok(())
+    }
+
+    fn end_section(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn label(section: &Section) -> String {
+    match &section.what {
+        What::Conversation { .. } => section.title.clone(),
+        What::Agent => format!("Sub-agent {}", section.title),
+        What::AgentBranch => format!("Branch of a sub-agent: {}", section.title),
+    }
+}
+
+fn mark(section: &Section) -> &'static str {
+    match section.what {
+        What::Conversation { resumes: true } => " · goes on here",
+        _ => "",
+    }
+}
+
+/// A text on one line in which no character means anything to Markdown.
+fn line(text: &str) -> String {
+    let text = visible(text.trim(), Breaks::Spaces);
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut chars = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let inside = before.is_alphanumeric() && chars.peek().is_some_and(|c| c.is_alphanumeric());
+        let means = match c {
+            // Between letters it is a letter.
+            '_' => !inside,
+            '\\' | '`' | '*' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '!' | '&' => true,
+            _ => false,
+        };
+        if means {
+            out.push('\\');
+        }
+        out.push(c);
+        before = c;
+    }
+    out
+}
+
+/// A text on one line as code.
+fn span(text: &str) -> String {
+    let text = visible(text, Breaks::Spaces);
+    let ticks = "`".repeat(longest_run(&text) + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') || text.trim().is_empty() {
+        " "
+    } else {
+        ""
+    };
+    format!("{ticks}{pad}{text}{pad}{ticks}")
+}
+
+/// The longest run of backticks.
+fn longest_run(text: &str) -> usize {
+    let runs = text.split(|c| c != '`');
+    runs.map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fenced(text: &str) -> String {
+        let mut out = Vec::new();
+        let zone = TimeZone::UTC;
+        Page::new(&mut out, &zone, false).fenced(text, "").unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn fences_are_longer_than_what_they_hold() {
+        for (text, fence) in [
+            ("plain", "```"),
+            ("```\ncode\n```", "````"),
+            ("a ````` b", "``````"),
+            ("``", "```"),
+        ] {
+            let block = fenced(text);
+            assert!(block.starts_with(&format!("\n{fence}\n")), "{block}");
+            assert!(block.ends_with(&format!("\n{fence}\n")), "{block}");
+        }
+    }
+
+    #[test]
+    fn spans_and_lines_hold_anything() {
+        assert_eq!(span("a"), "`a`");
+        assert_eq!(span("a`b"), "``a`b``");
+        assert_eq!(span("`"), "`` ` ``");
+        assert_eq!(span("one\ntwo"), "`one two`");
+        assert_eq!(line("# <b>[x](y)\u{202e}"), r"\# \<b\>\[x\](y)⟨U+202E⟩");
+    }
+}

@@ -1,0 +1,237 @@
+//! Sessions for other places: Markdown and HTML to read, JSON and JSON lines to keep and to import.
+//!
+//! Markdown and HTML follow the tree: one section per conversation, which begins where it parts from
+//! another, and one per sub-agent. JSON follows the logs: every entry with everything the model knows
+//! of it, so that [`Archive`] reads back what was exported and [`Importer`] writes it into any root
+//! whose layout can be written.
+//!
+//! Everything here goes to a writer, piece by piece. No file is made and nothing is printed. Text
+//! from logs is hostile until shown otherwise: in Markdown and HTML it can neither become markup of
+//! the document nor hide, and nothing in them makes a reader's program talk to a network.
+
+mod entry;
+mod html;
+mod import;
+mod json;
+mod markdown;
+mod redact;
+mod shown;
+mod walk;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+
+use jiff::tz::TimeZone;
+
+use crate::error::{Error, Result};
+use crate::store::Session;
+
+pub use entry::{read_entry, write_entry};
+pub use import::{Archive, Contents, ImportOptions, Imported, Importer, Kept, KeptAgent, KeptLog};
+pub use redact::{Masked, Redactor};
+pub use walk::Part;
+
+/// What an export is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Markdown, for people.
+    Markdown,
+    /// One HTML file that needs nothing else, for people.
+    Html,
+    /// One JSON document.
+    Json,
+    /// JSON lines: the same, one object a line.
+    Jsonl,
+}
+
+impl Format {
+    /// The format that a file's name stands for.
+    pub fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        match ending.as_str() {
+            "md" | "markdown" => Some(Format::Markdown),
+            "html" | "htm" => Some(Format::Html),
+            "json" => Some(Format::Json),
+            "jsonl" | "ndjson" => Some(Format::Jsonl),
+            _ => None,
+        }
+    }
+
+    /// How the names of its files end.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Format::Markdown => "md",
+            Format::Html => "html",
+            Format::Json => "json",
+            Format::Jsonl => "jsonl",
+        }
+    }
+
+    /// It is made for people, who pass it on.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Format::Markdown | Format::Html)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Markdown => "Markdown",
+            Format::Html => "HTML",
+            Format::Json => "JSON",
+            Format::Jsonl => "JSON lines",
+        })
+    }
+}
+
+/// How an export is written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The format.
+    pub format: Format,
+    /// Mask secrets.
+    pub redact: bool,
+    /// The zone in which people read times; JSON has them in UTC.
+    pub zone: TimeZone,
+}
+
+impl Options {
+    /// Times in UTC, and secrets masked in what people pass on.
+    pub fn new(format: Format) -> Self {
+        Options {
+            format,
+            redact: format.is_for_people(),
+            zone: TimeZone::UTC,
+        }
+    }
+
+    /// Says whether secrets are masked.
+    pub fn redact(mut self, redact: bool) -> Self {
+        self.redact = redact;
+        self
+    }
+
+    /// Says in which zone people read times.
+    pub fn zone(mut self, zone: TimeZone) -> Self {
+        self.zone = zone;
+        self
+    }
+}
+
+/// What stands in front of several sessions; of one, its own title does.
+#[derive(Clone, Debug, Default)]
+pub struct Cover {
+    /// What they have in common.
+    pub title: String,
+    /// What each is called, in the order in which they will come.
+    pub sessions: Vec<String>,
+}
+
+/// Writes sessions one after the other into one document.
+///
+/// ```
+/// use annals::export::{Exporter, Format, Options, Part};
+/// # use annals::{model::Draft, store::{Root, Store}};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = Store::new(vec![Root::claude_code(dir.path())]);
+/// # let writer = store.begin("/home/me/app")?;
+/// # writer.append(Draft::user("Why does the build fail?"))?;
+/// let session = store.session(writer.session().as_str())?;
+/// let mut page = Vec::new();
+/// let mut exporter = Exporter::begin(Options::new(Format::Markdown), None, &mut page)?;
+/// exporter.session(&session, &Part::Whole)?;
+/// exporter.finish()?;
+/// assert!(String::from_utf8(page)?.contains("Why does the build fail?"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Exporter<'a> {
+    out: &'a mut dyn Write,
+    options: Options,
+    redactor: Option<Redactor>,
+    /// A cover was written.
+    covered: bool,
+    /// Sessions written so far.
+    sessions: usize,
+}
+
+impl<'a> Exporter<'a> {
+    /// Begins the document.
+    pub fn begin(options: Options, cover: Option<&Cover>, out: &'a mut dyn Write) -> Result<Self> {
+        let redactor = options.redact.then(Redactor::new).transpose()?;
+        let mut exporter = Exporter {
+            out,
+            options,
+            redactor,
+            covered: cover.is_some(),
+            sessions: 0,
+        };
+        let cover = cover.map(|cover| exporter.masked_cover(cover));
+        let begun = match exporter.options.format {
+            Format::Markdown => markdown::begin(cover.as_ref(), exporter.out),
+            Format::Html => html::begin(cover.as_ref(), exporter.out),
+            Format::Json => json::begin(exporter.out),
+            Format::Jsonl => Ok(()),
+        };
+        begun.map_err(unwritten)?;
+        Ok(exporter)
+    }
+
+    /// Writes one session, or a part of it.
+    pub fn session(&mut self, session: &Session, part: &Part) -> Result<()> {
+        let number = self.sessions;
+        self.sessions += 1;
+        match self.options.format {
+            Format::Json | Format::Jsonl => {
+                let lines = self.options.format == Format::Jsonl;
+                let mut pen = json::Pen::new(self.out, lines, number);
+                pen.session(session, part, self.redactor.as_mut())
+            }
+            Format::Markdown => {
+                let mut page = markdown::Page::new(self.out, &self.options.zone, self.covered);
+                walk::read(session, part, number, self.redactor.as_mut(), &mut page)
+            }
+            Format::Html => {
+                let mut page = html::Page::new(self.out, &self.options.zone, self.covered);
+                walk::read(session, part, number, self.redactor.as_mut(), &mut page)
+            }
+        }
+    }
+
+    /// Ends the document, and tells what was masked.
+    pub fn finish(self) -> Result<Masked> {
+        let ended = match self.options.format {
+            Format::Html => html::end(self.out),
+            Format::Json => json::end(self.out),
+            Format::Markdown | Format::Jsonl => Ok(()),
+        };
+        ended.and_then(|()| self.out.flush()).map_err(unwritten)?;
+        let masked = self.redactor.map(|redactor| redactor.masked().clone());
+        Ok(masked.unwrap_or_default())
+    }
+
+    fn masked_cover(&mut self, cover: &Cover) -> Cover {
+        let mut mask = |text: &str| match &mut self.redactor {
+            Some(redactor) => redactor.text(text).into_owned(),
+            None => text.to_owned(),
+        };
+        Cover {
+            title: mask(&cover.title),
+            sessions: cover.sessions.iter().map(|title| mask(title)).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Exporter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter")
+            .field("options", &self.options)
+            .field("sessions", &self.sessions)
+            .finish_non_exhaustive()
+    }
+}
+
+fn unwritten(error: io::Error) -> Error {
+    Error::io("write", "the export", error)
+}

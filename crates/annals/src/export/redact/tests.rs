@@ -1,0 +1,270 @@
+//! Every rule with texts that it must mask and texts that it must leave.
+//!
+//! Nothing here is a secret. Tokens are put together from parts, so that no scanner takes this file
+//! for a leak.
+
+use super::*;
+
+fn redactor() -> Redactor {
+    Redactor::new().unwrap()
+}
+
+/// Letters and digits that look random, `len` of them.
+fn random(len: usize) -> String {
+    let alphabet = "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeU";
+    alphabet.chars().cycle().take(len).collect()
+}
+
+fn hex(len: usize) -> String {
+    "9f86d081884c7d65".chars().cycle().take(len).collect()
+}
+
+/// What each rule must find. The secret stands between two bars.
+fn positives() -> Vec<(&'static str, String)> {
+    let aws = "Q7XBLMZ2KTFRWYHN";
+    let key = format!(
+        "-----BEGIN RSA {}-----\n{}\n{}\n-----END RSA {}-----",
+        "PRIVATE KEY",
+        random(64),
+        random(30),
+        "PRIVATE KEY"
+    );
+    let cut = format!("-----BEGIN {}-----\n{}", "PRIVATE KEY", random(64));
+    let escaped = key.replace('\n', "\\n");
+    vec![
+        ("private-key", format!("see |{key}| end")),
+        ("private-key", format!("see |{escaped}| end")),
+        ("private-key", format!("|{cut}|")),
+        ("aws-access-key", format!("id |AKIA{aws}| end")),
+        ("aws-access-key", format!("id=|ASIA{aws}|;")),
+        ("github-token", format!("use |ghp_{}| now", random(36))),
+        ("github-token", format!("|github_pat_{}|", random(40))),
+        ("gitlab-token", format!("|glpat-{}|", random(20))),
+        ("slack-token", format!("|xoxb-1234567890-{}|", random(24))),
+        ("slack-token", format!("|xapp-1-A0{}|", random(20))),
+        (
+            "slack-webhook",
+            format!("https://hooks.slack.com/services/|T0/B0/{}|", random(24)),
+        ),
+        ("stripe-key", format!("|sk_live_{}|", random(24))),
+        ("stripe-key", format!("|whsec_{}|", random(32))),
+        ("google-api-key", format!("|AIza{}|", random(35))),
+        ("google-oauth", format!("|ya29.{}|", random(40))),
+        ("google-oauth", format!("|GOCSPX-{}|", random(28))),
+        ("anthropic-key", format!("|sk-ant-api03-{}|", random(80))),
+        ("openai-key", format!("|sk-proj-{}|", random(60))),
+        ("openai-key", format!("|sk-{}|", random(48))),
+        ("npm-token", format!("|npm_{}|", random(36))),
+        (
+            "npm-token",
+            format!("//registry.npmjs.org/:_authToken=|{}|", random(20)),
+        ),
+        ("pypi-token", format!("|pypi-AgEI{}|", random(60))),
+        ("huggingface-token", format!("|hf_{}|", random(34))),
+        (
+            "sendgrid-key",
+            format!("|SG.{}.{}|", random(22), random(43)),
+        ),
+        ("twilio-key", format!("|SK{}|", hex(32))),
+        ("digitalocean-token", format!("|dop_v1_{}|", hex(64))),
+        ("azure-key", format!("AccountKey=|{}==|;", random(86))),
+        ("azure-key", format!("?sv=1&sig=|{}%3D|", random(43))),
+        ("azure-key", format!("|abc8Q~{}|", random(34))),
+        (
+            "jwt",
+            format!("|eyJ{}.eyJ{}.{}|", random(20), random(40), random(43)),
+        ),
+        (
+            "basic-auth-url",
+            "postgres://admin:|hunter2|@db.internal/app".to_owned(),
+        ),
+        (
+            "authorization",
+            format!("Authorization: Bearer |{}|", random(24)),
+        ),
+        (
+            "authorization",
+            format!("\\\"authorization\\\":\\\"Basic |{}|\\\"", random(24)),
+        ),
+        ("authorization", format!("curl -H bearer |{}|", random(24))),
+        (
+            "generic-secret",
+            r#"password = "|hunter2!secret|""#.to_owned(),
+        ),
+        (
+            "generic-secret",
+            format!(r#""api_key": "|{}|","#, random(20)),
+        ),
+        (
+            "generic-secret",
+            format!(r#"\"clientSecret\": \"|{}|\","#, random(20)),
+        ),
+        ("generic-secret", format!("DB_PASSWORD=|{}|\n", random(12))),
+        (
+            "generic-secret",
+            format!("export APP_TOKEN=|{}|", random(12)),
+        ),
+        (
+            "generic-secret",
+            format!("a\\nAPP_SECRET=|{}|\\nB=1", random(12)),
+        ),
+        ("generic-secret", format!("  password: |{}|\n", random(12))),
+    ]
+}
+
+/// What looks alike and is none.
+const NEGATIVES: &[(&str, &str)] = &[
+    (
+        "private-key",
+        "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----",
+    ),
+    (
+        "private-key",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    ),
+    ("aws-access-key", "AKIAIOSFODNN7EXAMPLE"),
+    ("aws-access-key", "XAKIAQ7XBLMZ2KTFRWYHNQQ"),
+    ("github-token", "ghp_short"),
+    ("github-token", "the prefix ghp_ is public"),
+    ("gitlab-token", "glpat-short"),
+    ("slack-token", "xoxb-"),
+    ("slack-webhook", "https://hooks.slack.com/services/"),
+    ("stripe-key", "pk_live_q7Xb2LmZ9kTf4RwY6hNc8VdJ"),
+    ("google-api-key", "AIzaShort"),
+    ("google-oauth", "ya29."),
+    ("anthropic-key", "sk-ant-api03-short"),
+    ("openai-key", "sk-proj-short and a task-force-of-people"),
+    ("npm-token", "npm_config_registry"),
+    ("npm-token", "//registry.npmjs.org/:_authToken=${NPM_TOKEN}"),
+    ("pypi-token", "pypi-server is a package"),
+    ("huggingface-token", "hf_hub_download"),
+    ("sendgrid-key", "SG.short.short"),
+    ("twilio-key", "SKILLS"),
+    ("digitalocean-token", "dop_v1_short"),
+    ("azure-key", "AccountKey=short=="),
+    ("jwt", "eyJhbGciOiJIUzI1NiJ9 alone"),
+    (
+        "basic-auth-url",
+        "https://user@host/path and http://host:8080/x@y",
+    ),
+    ("basic-auth-url", "postgres://user:${PASSWORD}@host/db"),
+    ("basic-auth-url", "https://user:<password>@host"),
+    ("authorization", "Authorization: Bearer $TOKEN"),
+    ("authorization", "Authorization: Bearer <token>"),
+    ("authorization", "the bearer of this long-standing-message"),
+    ("generic-secret", r#"password = "correct""#),
+    ("generic-secret", r#"token = "EXAMPLE_TOKEN_123""#),
+    ("generic-secret", r#"secret: "xxxxxxxxxxxx1""#),
+    ("generic-secret", r#"api_key = "<your-key-1234>""#),
+    ("generic-secret", r#"api_key = "${API_KEY_2}""#),
+    ("generic-secret", r#"password = "aaaaaaaa1111""#),
+    ("generic-secret", "let token = self.next_token(12345);"),
+    ("generic-secret", "token: String,"),
+    ("generic-secret", "API_TOKEN=$OTHER_TOKEN_1"),
+    ("generic-secret", "max_tokens: 4096"),
+    ("generic-secret", "tokens: 1,234,567 of 200000"),
+];
+
+#[test]
+fn every_rule_masks_what_it_must() {
+    for (rule, marked) in positives() {
+        let mut parts = marked.split('|');
+        let (before, secret, after) = (
+            parts.next().unwrap(),
+            parts.next().unwrap(),
+            parts.next().unwrap(),
+        );
+        let text = format!("{before}{secret}{after}");
+        let mut redactor = redactor();
+        let masked = redactor.text(&text).into_owned();
+        let mask = format!("[redacted:{rule}]");
+        assert!(masked.contains(&mask), "{text:?} became {masked:?}");
+        assert!(masked.starts_with(before), "{masked:?}");
+        assert!(masked.ends_with(after), "{masked:?}");
+        let kept = masked.len() - before.len() - after.len() - mask.len();
+        assert!(kept <= 4, "{masked:?} shows too much");
+        assert_eq!(redactor.masked().total(), 1, "{masked:?}");
+        // A mask is no secret.
+        assert_eq!(redactor.text(&masked), masked);
+    }
+}
+
+#[test]
+fn every_rule_leaves_what_it_must() {
+    for (rule, text) in NEGATIVES {
+        assert_eq!(redactor().text(text), *text, "{rule}");
+    }
+}
+
+#[test]
+fn the_tables_know_every_rule() {
+    for rule in RULES {
+        let name = |(other, _): &(&str, String)| *other == rule.name;
+        assert!(positives().iter().any(name), "{}", rule.name);
+        let negative = NEGATIVES.iter().any(|(other, _)| *other == rule.name);
+        assert!(negative, "{}", rule.name);
+    }
+}
+
+#[test]
+fn mail_addresses_ids_and_words_stay() {
+    for text in [
+        "write to mira@example.org",
+        "8c549c46-16ca-47dd-b731-f4c264becc53",
+        "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+        "toolu_01A09q90qw90lq917835lq9",
+        "msg_01XFDUDYJgAACzvnptvVoYEL",
+        "The token budget is large; the password was changed.",
+    ] {
+        assert_eq!(redactor().text(text), text);
+    }
+}
+
+#[test]
+fn secrets_inside_of_json_are_found_whatever_their_escapes() {
+    let key = format!(
+        "-----BEGIN {0}-----\nabcd\n-----END {0}-----",
+        "PRIVATE KEY"
+    );
+    let token = format!("ghp_{}", random(36));
+    let input = serde_json::json!({
+        "content": format!("one\n\"{key}\"\n"),
+        "list": [token, 1.5],
+        "password": "hunter2!secret",
+        "n": 7,
+    })
+    .to_string();
+    let mut redactor = redactor();
+    let masked = redactor.json(&input).into_owned();
+    let value: serde_json::Value = serde_json::from_str(&masked).unwrap();
+    assert_eq!(value["content"], "one\n\"[redacted:private-key]\"\n");
+    assert_eq!(value["list"][0], "ghp_[redacted:github-token]");
+    assert_eq!(value["password"], "[redacted:generic-secret]");
+    assert_eq!(value["n"], 7);
+    assert_eq!(redactor.masked().total(), 3);
+}
+
+#[test]
+fn json_without_secrets_keeps_its_spelling() {
+    for input in [
+        r#"{"a" : "\u00e9\/", "b":1e5,"a":null}"#,
+        r#"{"password": "${PASSWORD}", "max_tokens": 12345678}"#,
+        r#"{"token": ["not", "a", "member"]}"#,
+        "{broken",
+        "",
+    ] {
+        assert!(
+            matches!(redactor().json(input), Cow::Borrowed(_)),
+            "{input}"
+        );
+    }
+}
+
+#[test]
+fn one_secret_in_two_places_is_one_secret() {
+    let text = format!("ghp_{0} and again ghp_{0}", random(36));
+    let mut redactor = redactor();
+    redactor.text(&text);
+    assert_eq!(redactor.masked().places, 2);
+    assert_eq!(redactor.masked().secrets["github-token"], 1);
+}

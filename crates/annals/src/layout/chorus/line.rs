@@ -1,0 +1,209 @@
+//! The members of a message line that we read, and what both depths of decoding share.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+
+use crate::json::{self, Flag, Raw, Text, object};
+use crate::layout::annex::Annex;
+use crate::layout::content::Content;
+use crate::layout::field::timestamp;
+use crate::model::{AgentId, Artifact, Role, Span, Usage};
+
+object! {
+    struct Line<'a> {
+        "uuid" => uuid: Text<'a>,
+        "type" => kind: Text<'a>,
+        "content" => content: Content,
+        "timestamp" => timestamp: Raw<'a>,
+        "sessionId" => session: Text<'a>,
+        "toolName" => tool: Text<'a>,
+        "toolInput" => input: Raw<'a>,
+        "toolUseId" => call: Text<'a>,
+        "isToolError" => failed: Flag,
+        "claudeMessage" => claude: Claude<'a>,
+        "inputTokens" => input_tokens: Raw<'a>,
+        "outputTokens" => output_tokens: Raw<'a>,
+        "cacheReadTokens" => cache_read: Raw<'a>,
+        "cacheCreationTokens" => cache_write: Raw<'a>,
+        "forkedFrom" => forked_from: Raw<'a>,
+        "annals" => annex: Annex<'a>,
+    }
+}
+
+object! {
+    struct Claude<'a> {
+        "message" => message: Said<'a>,
+        "id" => id: Text<'a>,
+        "model" => model: Text<'a>,
+        "stop_reason" => stop_reason: Text<'a>,
+        "cwd" => cwd: Text<'a>,
+    }
+}
+
+object! {
+    struct Said<'a> {
+        "id" => id: Text<'a>,
+        "model" => model: Text<'a>,
+        "stop_reason" => stop_reason: Text<'a>,
+    }
+}
+
+/// Reads message lines.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// The sub-agent whose log this is.
+    pub(super) owner: Option<AgentId>,
+}
+
+impl Lines {
+    pub(super) fn of(artifact: &Artifact) -> Self {
+        Lines {
+            owner: artifact.agent.clone(),
+        }
+    }
+}
+
+/// What a line is, by its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// Something said, with the content as it stands.
+    Said(Role),
+    /// A call of a tool.
+    Call,
+    /// What a tool gave back.
+    Result,
+    /// Something the program noted.
+    Noted,
+    /// A type that we do not know.
+    Unknown,
+}
+
+impl Sort {
+    pub(super) fn role(self) -> Option<Role> {
+        match self {
+            Sort::Said(role) => Some(role),
+            Sort::Call => Some(Role::Assistant),
+            Sort::Result => Some(Role::User),
+            Sort::Noted | Sort::Unknown => None,
+        }
+    }
+}
+
+/// The types of lines that are no messages, and yet say something.
+pub(super) fn is_noted(kind: &str) -> bool {
+    matches!(kind, "error" | "research_progress" | "research_result")
+}
+
+impl Line<'_> {
+    pub(super) fn sort(&self) -> Sort {
+        match self.kind.or_empty() {
+            "user" => Sort::Said(Role::User),
+            "assistant" => Sort::Said(Role::Assistant),
+            "system" => Sort::Said(Role::System),
+            // Without the members of a call, its blocks may tell it.
+            "tool_use" if self.is_bare() && !self.content.calls.is_empty() => {
+                Sort::Said(Role::Assistant)
+            }
+            "tool_use" => Sort::Call,
+            "tool_result" if self.is_bare() && self.content.results => Sort::Said(Role::User),
+            "tool_result" => Sort::Result,
+            kind if is_noted(kind) => Sort::Noted,
+            _ => Sort::Unknown,
+        }
+    }
+
+    fn is_bare(&self) -> bool {
+        self.tool.get().is_none() && self.call.get().is_none() && !self.input.is_some()
+    }
+
+    /// The line's id; one without has that of its place, since the next one hangs from it.
+    pub(super) fn id(&self, span: Span) -> Cow<'_, str> {
+        match self.uuid.filled() {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(format!("at-{}", span.offset)),
+        }
+    }
+
+    /// The id of the call that a line makes.
+    pub(super) fn made(&self, span: Span) -> Cow<'_, str> {
+        match self.call.get() {
+            Some(id) => Cow::Borrowed(id),
+            None => self.id(span),
+        }
+    }
+
+    pub(super) fn time(&self) -> Option<Timestamp> {
+        timestamp(self.timestamp)
+    }
+
+    /// A prompt that a person typed, and its first words.
+    pub(super) fn prompt(&self, owner: Option<&AgentId>) -> Option<&str> {
+        let annex = &self.annex;
+        let other = self.sort() != Sort::Said(Role::User)
+            || self.content.results
+            || owner.is_some()
+            || annex.sidechain.0
+            || annex.meta.0
+            || annex.compact.0;
+        self.content.prompt.as_deref().filter(|_| !other)
+    }
+
+    pub(super) fn model(&self) -> Option<&str> {
+        let claude = &self.claude;
+        claude.message.model.filled().or(claude.model.filled())
+    }
+
+    /// The response that an answer is part of.
+    pub(super) fn response(&self) -> Option<&str> {
+        let claude = &self.claude;
+        claude.message.id.filled().or(claude.id.filled())
+    }
+
+    pub(super) fn stop_reason(&self) -> Option<&str> {
+        let claude = &self.claude;
+        let said = claude.message.stop_reason.filled();
+        said.or(claude.stop_reason.filled())
+    }
+
+    /// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
+    pub(super) fn usage(&self) -> (Option<Usage>, Option<String>) {
+        let mut faults: Vec<String> = Vec::new();
+        let mut count = |name: &str, raw: Raw<'_>| match raw.count() {
+            Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
+            _ => {
+                let shown: String = raw.0.unwrap_or_default().chars().take(40).collect();
+                faults.push(format!("{name} is {shown}"));
+                None
+            }
+        };
+        let input = count("inputTokens", self.input_tokens);
+        let output = count("outputTokens", self.output_tokens);
+        let read = count("cacheReadTokens", self.cache_read);
+        let write = count("cacheCreationTokens", self.cache_write);
+        let fault = (!faults.is_empty()).then(|| faults.join("; "));
+        if [input, output, read, write].iter().all(Option::is_none) {
+            return (None, fault);
+        }
+        let usage = Usage {
+            input: input.unwrap_or_default(),
+            output: output.unwrap_or_default(),
+            cache_read: read.unwrap_or_default(),
+            cache_write_5m: write.unwrap_or_default(),
+            ..Usage::default()
+        };
+        (Some(usage), fault)
+    }
+}
+
+/// Tells a message line from an object that is only a part of one.
+pub(super) fn is_record(object: &str) -> bool {
+    let whole = |line: Line<'_>| {
+        let named = line.uuid.filled().is_some() || line.timestamp.is_some();
+        line.kind.filled().is_some() && named
+    };
+    match serde_json::from_str(object) {
+        Ok(line) => whole(line),
+        Err(_) => serde_json::from_str(&json::mend(object)).is_ok_and(whole),
+    }
+}

@@ -1,0 +1,214 @@
+//! Lists of objects within a document, edited in place: rows that are not touched keep their bytes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::json::{self, Pairs, Raw};
+
+/// A list that is a member of an object, and where its rows stand in the object's text.
+#[derive(Debug)]
+pub(super) struct List<'a> {
+    text: &'a str,
+    at: Range<usize>,
+    rows: Vec<Range<usize>>,
+}
+
+/// What becomes of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep,
+    Put(String),
+    Drop,
+}
+
+impl<'a> List<'a> {
+    /// The list of that name; the last one counts. `None` if the object has none.
+    pub(super) fn of(text: &'a str, name: &str) -> Option<Self> {
+        let pairs: Pairs<'a> = serde_json::from_str(text).ok()?;
+        let (_, value) = pairs.0.iter().rev().find(|(key, _)| key == name)?;
+        if !value.is_list() {
+            return None;
+        }
+        let rows = value.list().into_iter();
+        Some(List {
+            text,
+            at: within(text, *value)?,
+            rows: rows.map(|row| within(text, row)).collect::<Option<_>>()?,
+        })
+    }
+
+    /// The rows as they are spelled.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &'a str> {
+        let text = self.text;
+        let rows = self.rows.iter();
+        rows.map(move |row| text.get(row.clone()).unwrap_or_default())
+    }
+
+    /// The object with some rows changed, dropped and added. What stands between rows stays as it is;
+    /// `depth` tells how far a first row is indented in a document of several lines.
+    pub(super) fn edited(&self, fates: &[Fate], added: &[String], depth: usize) -> String {
+        let part = |range: Range<usize>| self.text.get(range).unwrap_or_default();
+        let ends = (
+            self.rows.first().map_or(self.at.start + 1, |row| row.start),
+            self.rows.last().map_or(self.at.end - 1, |row| row.end),
+        );
+        let open = part(self.at.start + 1..ends.0);
+        let close = match self.rows.is_empty() {
+            true => "",
+            false => part(ends.1..self.at.end.saturating_sub(1)),
+        };
+        let mut list = String::new();
+        let mut any = false;
+        for (at, row) in self.rows.iter().enumerate() {
+            let text = match fates.get(at) {
+                Some(Fate::Drop) => continue,
+                Some(Fate::Put(new)) => new.as_str(),
+                Some(Fate::Keep) | None => part(row.clone()),
+            };
+            let before = at.checked_sub(1).and_then(|at| self.rows.get(at));
+            match before.filter(|_| any) {
+                Some(before) => list.push_str(part(before.end..row.start)),
+                None if any => list.push(','),
+                None => list.push_str(open),
+            }
+            list.push_str(text);
+            any = true;
+        }
+        let (first, next, last) = self.gaps(open, close, depth);
+        for row in added {
+            list.push_str(if any { &next } else { &first });
+            list.push_str(row);
+            any = true;
+        }
+        if any {
+            list.push_str(if self.rows.is_empty() { &last } else { close });
+        }
+        format!(
+            "{}[{list}]{}",
+            part(0..self.at.start),
+            part(self.at.end..self.text.len())
+        )
+    }
+
+    /// What stands before a first row, before another one, and after the last.
+    fn gaps(&self, open: &str, close: &str, depth: usize) -> (String, String, String) {
+        if let [.., before, last] = self.rows.as_slice() {
+            let between = self.text.get(before.end..last.start).unwrap_or(",");
+            return (open.to_owned(), between.to_owned(), close.to_owned());
+        }
+        if !self.rows.is_empty() {
+            return (open.to_owned(), format!(",{open}"), close.to_owned());
+        }
+        if !is_tall(self.text) {
+            return (String::new(), ",".to_owned(), String::new());
+        }
+        let first = format!("\n{}", " ".repeat(depth));
+        let last = format!("\n{}", " ".repeat(depth.saturating_sub(2)));
+        (first.clone(), format!(",{first}"), last)
+    }
+}
+
+/// Whether a document is written on several lines, as the program writes them.
+pub(super) fn is_tall(text: &str) -> bool {
+    text.contains('\n')
+}
+
+/// An object of these members, in the style of the document it goes to.
+pub(super) fn object(members: &[(&str, String)], tall: bool, depth: usize) -> String {
+    let (open, between, colon, close) = if tall {
+        let indent = format!("\n{}", " ".repeat(depth + 2));
+        let close = format!("\n{}", " ".repeat(depth));
+        (indent.clone(), format!(",{indent}"), ": ", close)
+    } else {
+        (String::new(), ",".to_owned(), ":", String::new())
+    };
+    let members: Vec<String> = members
+        .iter()
+        .map(|(name, value)| format!("{}{colon}{value}", json::quote(name)))
+        .collect();
+    format!("{{{open}{}{close}}}", members.join(&between))
+}
+
+/// A text without the byte order mark that some editors put before it, and the mark.
+pub(super) fn unmarked(text: &str) -> (&str, &str) {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => ("\u{feff}", rest),
+        None => ("", text),
+    }
+}
+
+/// A document's text, as far as it is text.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(bytes);
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(unmarked(text).1),
+        Cow::Owned(text) => Cow::Owned(unmarked(&text).1.to_owned()),
+    }
+}
+
+/// Where a value stands in the text that it was read from.
+fn within(text: &str, value: Raw<'_>) -> Option<Range<usize>> {
+    let value = value.0?;
+    // A raw value is a slice of `text`, so its address tells where it stands.
+    let at = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    let range = at..at + value.len();
+    text.get(range.clone()).map(|_| range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(text: &str, fates: &[Fate], added: &[&str]) -> String {
+        let added: Vec<String> = added.iter().map(|row| (*row).to_owned()).collect();
+        List::of(text, "l").unwrap().edited(fates, &added, 4)
+    }
+
+    #[test]
+    fn what_is_between_rows_stays() {
+        use Fate::{Drop, Keep, Put};
+        let text = "{ \"l\" : [ 1e5 ,  \"\\u00e9\", {\"a\":[2]} ] , \"m\":[9]}";
+        assert_eq!(edit(text, &[Keep, Keep, Keep], &[]), text);
+        assert_eq!(
+            edit(text, &[Keep, Put("0".to_owned()), Keep], &["7"]),
+            "{ \"l\" : [ 1e5 ,  0, {\"a\":[2]}, 7 ] , \"m\":[9]}"
+        );
+        assert_eq!(
+            edit(text, &[Drop, Keep, Drop], &[]),
+            "{ \"l\" : [ \"\\u00e9\" ] , \"m\":[9]}"
+        );
+        assert_eq!(
+            edit(text, &[Drop, Drop, Drop], &[]),
+            "{ \"l\" : [] , \"m\":[9]}"
+        );
+        assert_eq!(
+            edit(text, &[Drop, Drop, Drop], &["7"]),
+            "{ \"l\" : [ 7 ] , \"m\":[9]}"
+        );
+    }
+
+    #[test]
+    fn an_added_row_is_set_like_the_others() {
+        assert_eq!(edit("{\"l\":[]}", &[], &["1", "2"]), "{\"l\":[1,2]}");
+        assert_eq!(
+            edit("{\n  \"l\": []\n}", &[], &["1", "2"]),
+            "{\n  \"l\": [\n    1,\n    2\n  ]\n}"
+        );
+        assert_eq!(
+            edit("{\n  \"l\": [\n    1\n  ]\n}", &[], &["2"]),
+            "{\n  \"l\": [\n    1,\n    2\n  ]\n}"
+        );
+        // The last of two lists of one name is the one that counts.
+        assert_eq!(
+            edit("{\"l\":[1],\"l\":[2]}", &[], &["3"]),
+            "{\"l\":[1],\"l\":[2,3]}"
+        );
+    }
+
+    #[test]
+    fn no_list_is_no_list() {
+        for text in ["", "[]", "{}", "{\"l\":{}}", "{\"l\":[1,]}", "{\"l\":[1]"] {
+            assert!(List::of(text, "l").is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Where things lie.
+
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::layout::ORIGIN;
+use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+
+/// What ties a sub-agent's name to its conversation's.
+const AGENT: &str = "--agent-";
+
+pub(super) const CONFIG: &str = "config.json";
+pub(super) const INDEX: &str = "conversations.json";
+
+/// The endings of the files of a conversation.
+const ENDINGS: [(&str, ArtifactKind); 4] = [
+    ("-messages.jsonl", ArtifactKind::SessionLog),
+    ("-notes.jsonl", ArtifactKind::Notes),
+    ("-todos.json", ArtifactKind::Todos),
+    ("-annals-origin.jsonl", ArtifactKind::Origin),
+];
+
+pub(super) fn enters(dir: &Path) -> bool {
+    match parts(dir).unwrap_or_default().as_slice() {
+        ["sessions", folders @ ..] => folders.len() <= 2 && folders.iter().all(|name| safe(name)),
+        _ => false,
+    }
+}
+
+pub(super) fn classify(path: &Path) -> Option<Artifact> {
+    match *parts(path)?.as_slice() {
+        [CONFIG] => Some(Artifact::of(ArtifactKind::Register)),
+        [ORIGIN] => Some(Artifact::of(ArtifactKind::Origin)),
+        ["sessions", workspace, agent, file] if safe(workspace) && safe(agent) => {
+            let folder = Some(format!("{workspace}/{agent}"));
+            let artifact = match file {
+                INDEX => Artifact::of(ArtifactKind::Register),
+                file => of_conversation(file)?,
+            };
+            Some(Artifact { folder, ..artifact })
+        }
+        _ => None,
+    }
+}
+
+fn of_conversation(file: &str) -> Option<Artifact> {
+    let (stem, kind) = ENDINGS
+        .iter()
+        .find_map(|(ending, kind)| Some((file.strip_suffix(ending)?, *kind)))?;
+    let (session, agent) = owner(stem)?;
+    let (kind, agent) = match (kind, agent) {
+        (ArtifactKind::SessionLog, Some(agent)) => (ArtifactKind::AgentLog, Some(agent)),
+        // The main agent's todos have the conversation's own name, and no second one.
+        (ArtifactKind::Todos, Some(agent)) if agent.as_str() == session.as_str() => return None,
+        (ArtifactKind::Todos, None) => (kind, Some(AgentId::new(session.as_str()).ok()?)),
+        other => other,
+    };
+    Some(Artifact {
+        session: Some(session),
+        agent,
+        ..Artifact::of(kind)
+    })
+}
+
+/// The conversation and the sub-agent that a name stands for.
+pub(super) fn owner(stem: &str) -> Option<(SessionId, Option<AgentId>)> {
+    if let Some((session, agent)) = stem.split_once(AGENT)
+        && let (Ok(session), Ok(agent)) = (SessionId::new(session), AgentId::new(agent))
+    {
+        return Some((session, Some(agent)));
+    }
+    Some((SessionId::new(stem).ok()?, None))
+}
+
+pub(super) fn place(artifact: &Artifact) -> PathBuf {
+    use ArtifactKind as K;
+    let folder = || {
+        let mut path = PathBuf::from("sessions");
+        path.extend(&artifact.folder);
+        path
+    };
+    let beside = |ending: &str| folder().join(format!("{}{ending}", stem(artifact)));
+    match artifact.kind {
+        K::Register if artifact.folder.is_some() => folder().join(INDEX),
+        K::Register => CONFIG.into(),
+        K::SessionLog | K::AgentLog => beside("-messages.jsonl"),
+        K::Notes => beside("-notes.jsonl"),
+        K::Todos => beside("-todos.json"),
+        K::Origin if artifact.session.is_some() => beside("-annals-origin.jsonl"),
+        K::Origin => ORIGIN.into(),
+        // The layout has no such files.
+        _ => PathBuf::new(),
+    }
+}
+
+/// What the files of an artifact's conversation are called: its id, and that of its sub-agent.
+pub(super) fn stem(artifact: &Artifact) -> String {
+    let session = artifact.session.as_ref().map_or("", SessionId::as_str);
+    match artifact.agent.as_ref().map(AgentId::as_str) {
+        Some(agent) if artifact.kind != ArtifactKind::Todos || agent != session => {
+            format!("{session}{AGENT}{agent}")
+        }
+        _ => session.to_owned(),
+    }
+}
+
+/// The id of a workspace that annals makes for a directory.
+pub(super) fn workspace_id(directory: &str) -> String {
+    let digest = Sha256::digest(directory.as_bytes());
+    let hex: String = digest
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("ws-{hex}")
+}
+
+/// Whether a name may be part of a path: what a session's id may be made of.
+pub(super) fn safe(name: &str) -> bool {
+    SessionId::new(name).is_ok()
+}
+
+/// The names that a path consists of; `None` if it leads anywhere but down.
+fn parts(path: &Path) -> Option<Vec<&str>> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    path.components().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_and_its_meaning_are_inverses() {
+        use ArtifactKind as K;
+        for (kind, agent, path) in [
+            (K::Register, None, "config.json"),
+            (K::Origin, None, "annals-origin.jsonl"),
+            (K::Register, None, "sessions/w/a/conversations.json"),
+            (K::SessionLog, None, "sessions/w/a/c1-messages.jsonl"),
+            (K::SessionLog, None, "sessions/w/a/c--agent--messages.jsonl"),
+            (
+                K::AgentLog,
+                Some("x"),
+                "sessions/w/a/c1--agent-x-messages.jsonl",
+            ),
+            (
+                K::AgentLog,
+                Some("x--agent-y"),
+                "sessions/w/a/c1--agent-x--agent-y-messages.jsonl",
+            ),
+            (K::Notes, None, "sessions/w/a/c1-notes.jsonl"),
+            (K::Notes, Some("x"), "sessions/w/a/c1--agent-x-notes.jsonl"),
+            (K::Todos, Some("c1"), "sessions/w/a/c1-todos.json"),
+            (K::Todos, Some("x"), "sessions/w/a/c1--agent-x-todos.json"),
+            (K::Origin, None, "sessions/w/a/c1-annals-origin.jsonl"),
+        ] {
+            let artifact = classify(Path::new(path)).expect(path);
+            assert_eq!(artifact.kind, kind, "{path}");
+            assert_eq!(
+                artifact.agent.as_ref().map(AgentId::as_str),
+                agent,
+                "{path}"
+            );
+            assert_eq!(place(&artifact), Path::new(path));
+        }
+    }
+
+    #[test]
+    fn foreign_files_have_no_meaning() {
+        for path in [
+            "sessions/w/c-messages.jsonl",
+            "sessions/w/a/b/c-messages.jsonl",
+            "sessions/../a/c-messages.jsonl",
+            "sessions/.hidden/a/c-messages.jsonl",
+            "sessions/w/a b/c-messages.jsonl",
+            "sessions/w/a/-messages.jsonl",
+            "sessions/w/a/é-messages.jsonl",
+            "sessions/w/a/c.jsonl",
+            "sessions/w/a/c1--agent-c1-todos.json",
+            "sessions/w/a/conversations.json.tmp",
+            "sessions/conversations.json",
+            "conversations.json",
+        ] {
+            assert_eq!(classify(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_is_named_after_its_directory() {
+        // printf %s /home/dev/app | sha256sum
+        assert_eq!(workspace_id("/home/dev/app"), "ws-720d8948da0b");
+    }
+}

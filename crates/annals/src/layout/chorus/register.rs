@@ -1,0 +1,214 @@
+//! The documents: the index of conversations, the configuration, todos.
+
+use std::collections::HashSet;
+
+use serde::de::IgnoredAny;
+
+use crate::json::{Raw, Text, object};
+use crate::layout::annex::Annex;
+use crate::layout::field::timestamp;
+use crate::layout::record::whole_objects;
+use crate::layout::{Decoder, Record, Sink, todos};
+use crate::model::{About, Artifact, Body, Entry, FlawKind, Outline, SessionId, Span, Subject};
+
+use super::config::Config;
+use super::list::{List, text};
+use super::path;
+
+/// The list within an index.
+pub(super) const CONVERSATIONS: &str = "conversations";
+
+/// The title of a conversation that has none yet.
+pub(super) const UNTITLED: &str = "New Conversation";
+
+object! {
+    struct Conversation<'a> {
+        "id" => id: Text<'a>,
+        "agentId" => agent: Text<'a>,
+        "workspaceId" => workspace: Text<'a>,
+        "title" => title: Text<'a>,
+        "createdAt" => created: Raw<'a>,
+        "updatedAt" => updated: Raw<'a>,
+        "messageCount" => messages: Raw<'a>,
+        "branchName" => branch: Text<'a>,
+        "worktreePath" => worktree: Text<'a>,
+        "annals" => annex: Annex<'a>,
+    }
+}
+
+impl Conversation<'_> {
+    /// Whether it is a row, and not an object that only has an id.
+    fn is_row(&self) -> bool {
+        let known = [
+            self.agent.get().is_some(),
+            self.workspace.get().is_some(),
+            self.title.get().is_some(),
+            self.created.is_some(),
+            self.updated.is_some(),
+            self.messages.is_some(),
+        ];
+        self.id.filled().is_some() && known.iter().filter(|known| **known).count() >= 2
+    }
+
+    fn about(&self, id: SessionId) -> About {
+        let mut about = About::new(Subject::Session(id));
+        let title = self.title.filled().filter(|title| *title != UNTITLED);
+        about.title = title.map(str::to_owned);
+        let cwd = self.worktree.filled().or(self.annex.cwd.filled());
+        about.cwd = cwd.map(str::to_owned);
+        let branch = self.branch.filled().or(self.annex.branch.filled());
+        about.git_branch = branch.map(str::to_owned);
+        about.started = timestamp(self.created);
+        about.updated = timestamp(self.updated);
+        about.messages = self.messages.count().ok().flatten();
+        about
+    }
+}
+
+/// Reads registers.
+#[derive(Debug)]
+pub(super) struct Register {
+    /// It is the index of a folder, and not the configuration.
+    index: bool,
+}
+
+impl Register {
+    pub(super) fn of(artifact: &Artifact) -> Self {
+        Register {
+            index: artifact.folder.is_some(),
+        }
+    }
+}
+
+impl Decoder for Register {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        outlined(self, record, out);
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        if record.is_blank() && !self.index {
+            return;
+        }
+        let mut faults = Vec::new();
+        let abouts = if self.index {
+            conversations(record.bytes, &mut faults)
+        } else {
+            Config::tell(record.bytes, &mut faults)
+        };
+        for fault in faults {
+            out.flaw(FlawKind::BadDocument, record.span, fault);
+        }
+        out.found
+            .push(Entry::at(record.span, Body::Register(abouts)));
+    }
+}
+
+/// What an index tells, and what is wrong with it. Of a damaged one, the rows that are whole.
+fn conversations(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
+    let document = text(bytes);
+    if std::str::from_utf8(bytes).is_err() {
+        faults.push("some bytes are not UTF-8".to_owned());
+    }
+    let salvaged;
+    let rows: Vec<&str> = match List::of(&document, CONVERSATIONS) {
+        Some(list) => list.rows().collect(),
+        None => {
+            faults.push(fault(&document, CONVERSATIONS));
+            salvaged = salvage(bytes);
+            salvaged.iter().map(String::as_str).collect()
+        }
+    };
+    let mut abouts = Vec::new();
+    let mut seen = HashSet::new();
+    for row in rows {
+        let row: Conversation<'_> = serde_json::from_str(row).unwrap_or_default();
+        let id = row.id.or_empty();
+        match path::owner(id) {
+            None if id.is_empty() => faults.push("a conversation has no id".to_owned()),
+            None => faults.push(format!(
+                "a conversation's id cannot be a file's name: {id:?}"
+            )),
+            // A sub-agent's log says itself what it is.
+            Some((_, Some(_))) => {}
+            Some((session, None)) => {
+                if !seen.insert(session.clone()) {
+                    faults.push(format!("two conversations have the id `{session}`"));
+                    // The later one counts.
+                    abouts
+                        .retain(|about: &About| about.subject != Subject::Session(session.clone()));
+                }
+                abouts.push(row.about(session));
+            }
+        }
+    }
+    abouts
+}
+
+/// The rows that are whole in a damaged index, as they are spelled.
+pub(super) fn salvage(bytes: &[u8]) -> Vec<String> {
+    /// Rows lie in a list in an object; whatever else holds them does not go much deeper.
+    const DEEPEST: usize = 4;
+    let mut rows = Vec::new();
+    let mut pending = vec![(bytes, DEEPEST)];
+    while let Some((bytes, depth)) = pending.pop() {
+        let mut within = Vec::new();
+        for range in whole_objects(bytes) {
+            let object = bytes.get(range).unwrap_or_default();
+            let text = String::from_utf8_lossy(object);
+            let row: Conversation<'_> = serde_json::from_str(&text).unwrap_or_default();
+            if row.is_row() {
+                rows.push(text.into_owned());
+            } else if depth > 0 {
+                within.push((object.get(1..).unwrap_or_default(), depth - 1));
+            }
+        }
+        pending.extend(within.into_iter().rev());
+    }
+    rows
+}
+
+/// What keeps a document from being an object with a list of that name.
+pub(super) fn fault(document: &str, list: &str) -> String {
+    match serde_json::from_str::<IgnoredAny>(document) {
+        Err(error) if document.trim().is_empty() => {
+            let _ = error;
+            "it is empty".to_owned()
+        }
+        Err(error) => format!("not JSON: {error}"),
+        Ok(_) => format!("it has no list of {list}"),
+    }
+}
+
+/// Reads a list of todos.
+#[derive(Debug)]
+pub(super) struct TodoList;
+
+impl Decoder for TodoList {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        outlined(self, record, out);
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        if record.is_blank() {
+            return;
+        }
+        let flaw = Some(FlawKind::BadDocument);
+        let body = todos::read(record, out).unwrap_or(Body::Opaque { kind: None, flaw });
+        out.found.push(Entry::at(record.span, body));
+    }
+}
+
+/// A document's outline says no more than that it is there.
+fn outlined(decoder: &mut dyn Decoder, record: &Record<'_>, out: &mut Sink<Outline>) {
+    let mut sink = Sink::default();
+    decoder.decode(record, &mut sink);
+    out.flaws.append(&mut sink.flaws);
+    let readable = |entry: &&Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
+    let spans: Vec<Span> = sink
+        .found
+        .iter()
+        .filter(readable)
+        .map(|entry| entry.span)
+        .collect();
+    out.found.extend(spans.into_iter().map(Outline::at));
+}

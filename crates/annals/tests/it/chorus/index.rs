@@ -1,0 +1,286 @@
+//! The index of conversations: read, brought up to date, made again.
+
+use annals::layout::{Enrolled, Row};
+
+use super::*;
+
+const INDEX: &str = "sessions/w-app/a-main/conversations.json";
+
+fn index_of(case: &str) -> Vec<u8> {
+    fs::read(fixtures().join("chorus").join(case).join(INDEX)).unwrap()
+}
+
+fn row(id: &str, messages: u64) -> Row {
+    let mut row = Row::default();
+    row.log = Some(artifact(&format!(
+        "sessions/w-app/a-main/{id}-messages.jsonl"
+    )));
+    row.started = "2026-03-02T09:00:01Z".parse().ok();
+    row.updated = "2026-03-02T09:00:04Z".parse().ok();
+    row.messages = messages;
+    row.prompt = Some("question 1".to_owned());
+    row.answered = true;
+    row
+}
+
+fn enrol(old: Option<&[u8]>, rows: &[Row], whole: bool) -> Enrolled {
+    Chorus.enrol(&artifact(INDEX), old, rows, whole).unwrap()
+}
+
+/// The new index, and what it tells; a second pass must have nothing left to say.
+fn changed(old: Option<&[u8]>, rows: &[Row], whole: bool) -> (String, bool, Vec<String>) {
+    match enrol(old, rows, whole) {
+        Enrolled::Changed {
+            bytes,
+            damaged,
+            removed,
+        } => {
+            assert_eq!(enrol(Some(&bytes), rows, whole), Enrolled::Same);
+            (String::from_utf8(bytes).unwrap(), damaged, removed)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The id of the nth row of an index that can be read.
+fn id_of(index: &[u8], at: usize) -> String {
+    let value: serde_json::Value = serde_json::from_slice(index).unwrap();
+    value["conversations"][at]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn what_the_program_wrote_stays_as_it_is() {
+    let old = index_of("chorus-plain");
+    assert_eq!(
+        enrol(Some(&old), &[row(&id_of(&old, 0), 4)], false),
+        Enrolled::Same
+    );
+    // The log's last message is older than the index, as it is whenever the program writes both.
+    let mut older = row(&id_of(&old, 0), 4);
+    older.updated = "2026-03-02T09:00:03Z".parse().ok();
+    assert_eq!(enrol(Some(&old), &[older], false), Enrolled::Same);
+}
+
+#[test]
+fn only_what_is_behind_changes() {
+    let old = index_of("chorus-index-behind");
+    let (new, damaged, _) = changed(Some(&old), &[row(&id_of(&old, 0), 4)], false);
+    let wanted = String::from_utf8(old)
+        .unwrap()
+        .replace(
+            "\"title\": \"New Conversation\"",
+            "\"title\": \"question 1\"",
+        )
+        .replace("\"messageCount\": 1", "\"messageCount\": 4")
+        .replace(
+            "\"updatedAt\": \"2026-03-02T09:00:01.000Z\"",
+            "\"updatedAt\": \"2026-03-02T09:00:04.000Z\"",
+        );
+    assert_eq!((new, damaged), (wanted, false));
+}
+
+#[test]
+fn odd_spellings_and_what_is_not_ours_stay() {
+    let old = index_of("chorus-index-odd");
+    let text = String::from_utf8(old.clone()).unwrap();
+    let id = text
+        .split("\"id\":\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    assert_eq!(enrol(Some(&old), &[row(id, 4)], false), Enrolled::Same);
+    // Of two rows with one id the later one is brought up to date.
+    let (new, _, _) = changed(Some(&old), &[row(id, 5)], false);
+    let (head, tail) = text.split_at(text.rfind("4e0").unwrap());
+    assert_eq!(new, format!("{head}5{}", &tail[3..]));
+    // A new one comes last; nothing else moves.
+    let (new, _, _) = changed(Some(&old), &[row("new-one", 2)], false);
+    let (head, tail) = text.split_at(text.find(" ] , \"z\"").unwrap());
+    let added = r#"{"id":"new-one","sessionId":null,"agentId":"a-main","workspaceId":"w-app","title":"question 1","createdAt":"2026-03-02T09:00:01.000Z","updatedAt":"2026-03-02T09:00:04.000Z","messageCount":2}"#;
+    assert_eq!(new, format!("{head}, {added}{tail}"));
+    // Both rows of a conversation go with it.
+    let mut gone = row(id, 4);
+    gone.gone = true;
+    let (new, _, removed) = changed(Some(&old), &[gone], false);
+    assert_eq!(removed.len(), 2);
+    assert!(!new.contains(id) && new.contains("never-begun") && new.contains("\"row\""));
+}
+
+#[test]
+fn a_row_that_is_taken_out_can_be_put_back() {
+    let old = index_of("chorus-plain");
+    let id = id_of(&old, 1);
+    let mut gone = row(&id, 0);
+    gone.gone = true;
+    let (less, _, removed) = changed(Some(&old), &[gone], false);
+    assert_eq!(removed.len(), 1);
+    let mut back = row(&id, 99);
+    back.text = Some(removed[0].clone());
+    let (again, _, _) = changed(Some(less.as_bytes()), &[back.clone()], false);
+    assert_eq!(again.as_bytes(), old);
+    // A text that is no row of that conversation is not put anywhere.
+    back.text = Some("{\"id\":\"other\"}".to_owned());
+    let (again, _, _) = changed(Some(less.as_bytes()), &[back], false);
+    assert!(!again.contains("other") && again.contains("\"messageCount\": 99"));
+}
+
+#[test]
+fn what_is_missing_or_damaged_is_made_from_all_logs() {
+    let rows = [row("c1", 2), row("c2--agent-x", 1)];
+    for old in [
+        None,
+        Some(&b""[..]),
+        Some(b"{}"),
+        Some(b"{\"conversations\":{}}"),
+        Some(b"\xff"),
+    ] {
+        assert_eq!(enrol(old, &rows, false), Enrolled::NeedsAll);
+        let (new, damaged, _) = changed(old, &rows, true);
+        assert_eq!(damaged, old.is_some());
+        assert_eq!(
+            (id_of(new.as_bytes(), 0), id_of(new.as_bytes(), 1)),
+            ("c1".to_owned(), "c2--agent-x".to_owned())
+        );
+    }
+    assert_eq!(enrol(None, &[], true), Enrolled::Same);
+    let (new, _, _) = changed(None, &rows[..1], true);
+    assert_eq!(
+        new,
+        r#"{
+  "conversations": [
+    {
+      "id": "c1",
+      "sessionId": null,
+      "agentId": "a-main",
+      "workspaceId": "w-app",
+      "title": "question 1",
+      "createdAt": "2026-03-02T09:00:01.000Z",
+      "updatedAt": "2026-03-02T09:00:04.000Z",
+      "messageCount": 2
+    }
+  ]
+}"#
+    );
+}
+
+#[test]
+fn rows_that_are_whole_in_a_damaged_index_survive() {
+    let old = index_of("chorus-index-torn");
+    let text = String::from_utf8(old.clone()).unwrap();
+    let id = text
+        .split("\"id\": \"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let (new, damaged, _) = changed(Some(&old), &[row(id, 2), row("other", 4)], true);
+    assert!(damaged);
+    let rows: serde_json::Value = serde_json::from_str(&new).unwrap();
+    let rows = rows["conversations"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["title"], "kept title 0");
+    assert_eq!(rows[0]["pinned"]["by"], "dev");
+    assert_eq!(rows[0]["settings"]["model"], "opus");
+    assert!(rows[0]["sessionId"].is_string());
+    // A bare list is no index, but its rows are rows.
+    let old = index_of("chorus-index-wrong-shape");
+    let (new, _, _) = changed(Some(&old), &[], true);
+    assert!(new.contains("from the list"));
+    // Whatever holds them.
+    let nested = br#"{"conversations":{"x":{"id":"c9","title":"deep","messageCount":1}}}"#;
+    let (new, _, _) = changed(Some(nested), &[], true);
+    assert_eq!(id_of(new.as_bytes(), 0), "c9");
+}
+
+#[test]
+fn titles_follow_the_program() {
+    let title = |old: Option<&str>, change: &dyn Fn(&mut Row)| {
+        let mut row = row("c1", 1);
+        change(&mut row);
+        let old =
+            old.map(|title| format!(r#"{{"conversations":[{{"id":"c1","title":{title}}}]}}"#));
+        let (new, _, _) = changed(old.as_deref().map(str::as_bytes), &[row], true);
+        let new: serde_json::Value = serde_json::from_str(&new).unwrap();
+        new["conversations"][0]["title"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let asked = |text: &str| {
+        let text = text.to_owned();
+        move |row: &mut Row| row.prompt = Some(text.clone())
+    };
+    assert_eq!(title(None, &|row| row.answered = false), "New Conversation");
+    assert_eq!(title(None, &asked(" two\nlines ")), "two lines");
+    assert_eq!(title(None, &asked(&"é".repeat(50))), "é".repeat(50));
+    assert_eq!(
+        title(None, &asked(&"é".repeat(51))),
+        format!("{}...", "é".repeat(47))
+    );
+    assert_eq!(title(None, &asked("\n")), "New Conversation");
+    assert_eq!(title(Some("\"New Conversation\""), &|_| {}), "question 1");
+    assert_eq!(title(Some("\"by hand\""), &|_| {}), "by hand");
+    let given = |row: &mut Row| row.title = Some("given".to_owned());
+    assert_eq!(title(Some("\"by hand\""), &given), "given");
+    assert_eq!(title(None, &given), "given");
+}
+
+#[test]
+fn an_index_tells_of_its_conversations() {
+    let tell = |case: &str| {
+        let sink = decode(INDEX, &index_of(case));
+        let Body::Register(abouts) = sink.found[0].body.clone() else {
+            panic!()
+        };
+        let details: Vec<String> = sink.flaws.into_iter().map(|flaw| flaw.detail).collect();
+        (abouts, details)
+    };
+    let (plain, flaws) = tell("chorus-plain");
+    assert_eq!((plain.len(), flaws.len()), (2, 0));
+    assert_eq!(plain[1].cwd.as_deref(), Some("/home/dev/app-topic"));
+    assert_eq!(plain[1].git_branch.as_deref(), Some("topic"));
+    assert_eq!(plain[1].messages, Some(8));
+    assert_eq!(plain[1].started, "2026-03-02T09:00:00Z".parse().ok());
+    let (behind, _) = tell("chorus-index-behind");
+    assert_eq!(behind[0].title, None);
+    let (torn, flaws) = tell("chorus-index-torn");
+    assert_eq!(torn[0].title.as_deref(), Some("kept title 0"));
+    assert_eq!((torn.len(), flaws.len()), (1, 1));
+    let (odd, flaws) = tell("chorus-index-odd");
+    let titles: Vec<Option<&str>> = odd.iter().map(|about| about.title.as_deref()).collect();
+    assert_eq!(titles, [None, Some("café \u{fffd}")]);
+    assert!(
+        flaws
+            .iter()
+            .any(|flaw| flaw.contains("../../../etc/passwd"))
+    );
+    assert!(
+        flaws
+            .iter()
+            .any(|flaw| flaw.starts_with("two conversations have the id"))
+    );
+    // A sub-agent's row is no session's.
+    assert_eq!(tell("chorus-by-annals").0.len(), 1);
+}
+
+#[test]
+fn the_register_of_a_log_is_the_index_of_its_folder() {
+    let register = |path: &str| {
+        Chorus
+            .register(&artifact(path))
+            .map(|found| Chorus.place(&found))
+    };
+    let index = Some(PathBuf::from("sessions/w/a/conversations.json"));
+    assert_eq!(register(LOG), index);
+    assert_eq!(register("sessions/w/a/c1--agent-x-messages.jsonl"), index);
+    assert_eq!(register("sessions/w/a/c1-notes.jsonl"), None);
+    // The configuration is nobody's register.
+    let config = Chorus.enrol(&artifact("config.json"), None, &[row("c1", 1)], true);
+    assert_eq!(config.unwrap(), Enrolled::Same);
+}

@@ -1,0 +1,343 @@
+//! The index and the logs together, on disk.
+
+use annals::model::ArtifactKind;
+use annals::store::{Root, Session, Store, WriteOptions};
+
+use super::*;
+use crate::support::{Copy, QUICK, case, picture};
+
+const FOLDER: &str = "sessions/w-app/a-main";
+
+fn index(root: &Path, folder: &str) -> serde_json::Value {
+    let bytes = fs::read(root.join(folder).join("conversations.json")).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn row(root: &Path, folder: &str, id: &str) -> serde_json::Value {
+    let index = index(root, folder);
+    let rows = index["conversations"].as_array().unwrap();
+    let found: Vec<_> = rows.iter().filter(|row| row["id"] == id).collect();
+    assert_eq!(found.len(), 1, "{id} in {index:#}");
+    found[0].clone()
+}
+
+fn stale(copy: &Copy) -> Vec<&'static str> {
+    let store = copy.store();
+    let found = store.stale_registers(&store.inventory());
+    found
+        .into_iter()
+        .map(|stale| stale.unwrap().detail)
+        .collect()
+}
+
+#[test]
+fn a_new_session_is_listed_at_once_and_titled_with_its_first_answer() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let id = SessionId::new("mine").unwrap();
+    let new = NewSession::new(id, "/home/dev/app").git_branch("main");
+    let writer = store.create(&copy.root, &new, QUICK).unwrap();
+    // The configuration has a workspace for the directory, and the program shows its agents.
+    assert!(
+        writer
+            .path()
+            .ends_with(format!("{FOLDER}/mine-messages.jsonl"))
+    );
+    let root = &copy.root.path;
+    let listed = row(root, FOLDER, "mine");
+    assert_eq!(listed["title"], "New Conversation");
+    assert_eq!(listed["sessionId"], serde_json::Value::Null);
+    assert_eq!(listed["workspaceId"], "w-app");
+    assert_eq!(listed["annals"]["cwd"], "/home/dev/app");
+    assert_ne!(listed["createdAt"], "1970-01-01T00:00:00.000Z");
+    writer.append(Draft::user("Why\nis it slow?")).unwrap();
+    assert_eq!(row(root, FOLDER, "mine")["title"], "New Conversation");
+    writer
+        .append(draft(Role::Assistant, vec![text("because")]))
+        .unwrap();
+    assert_eq!(row(root, FOLDER, "mine")["title"], "Why is it slow?");
+    writer.retitle("By hand").unwrap();
+    writer.append(Draft::user("and now?")).unwrap();
+    writer.close().unwrap();
+    let listed = row(root, FOLDER, "mine");
+    assert_eq!(
+        (&listed["title"], &listed["messageCount"]),
+        (&"By hand".into(), &3.into())
+    );
+    // What the program wrote is where and as it was.
+    let old = fs::read(
+        fixtures()
+            .join("chorus/chorus-plain")
+            .join(FOLDER)
+            .join("conversations.json"),
+    )
+    .unwrap();
+    let new = fs::read(root.join(FOLDER).join("conversations.json")).unwrap();
+    let kept = old.len() - "\n  ]\n}".len();
+    assert_eq!(new[..kept], old[..kept]);
+    assert_eq!(stale(&copy), [""; 0]);
+    let session = copy.read("mine");
+    assert_eq!(session.title().unwrap().text, "By hand");
+    assert_eq!(session.directories(), ["/home/dev/app"]);
+}
+
+#[test]
+fn a_directory_without_a_workspace_gets_a_folder_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new("c1").unwrap(), "/home/dev/other");
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    let folder = format!("sessions/{}", Chorus.folder("/home/dev/other").unwrap());
+    assert!(writer.path().starts_with(root.path.join(&folder)));
+    assert_eq!(row(&root.path, &folder, "c1")["agentId"], "annals");
+    let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
+    assert_eq!(
+        session.files.about[0].cwd.as_deref(),
+        Some("/home/dev/other")
+    );
+}
+
+/// A crash between log and index leaves the index behind: the next one who opens the log heals it.
+#[test]
+fn an_index_that_is_behind_heals_when_its_log_is_opened() {
+    for (name, detail) in [
+        ("chorus-index-behind", "does not say what its logs say"),
+        ("chorus-index-missing", "missing"),
+        ("chorus-index-torn", "damaged"),
+    ] {
+        let copy = case(name).copy();
+        assert_eq!(stale(&copy), [detail], "{name}");
+        let damaged = fs::read(copy.root.path.join(FOLDER).join("conversations.json")).ok();
+        let logs = copy.sessions();
+        drop(copy.store().write(&logs[0], QUICK).unwrap());
+        assert_eq!(stale(&copy), [""; 0], "{name}");
+        let rows = index(&copy.root.path, FOLDER)["conversations"]
+            .as_array()
+            .unwrap()
+            .len();
+        assert_eq!(rows, logs.len(), "{name}");
+        // Nothing of a damaged one is lost.
+        let kept: Vec<Vec<u8>> = fs::read_dir(copy.root.path.join(FOLDER))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_str().unwrap().contains(".damaged-"))
+            .map(|path| fs::read(path).unwrap())
+            .collect();
+        let wanted = damaged.filter(|_| detail == "damaged");
+        assert_eq!(kept, Vec::from_iter(wanted), "{name}");
+    }
+}
+
+#[test]
+fn every_stale_index_can_be_healed_without_an_append() {
+    for name in [
+        "chorus-index-behind",
+        "chorus-index-missing",
+        "chorus-index-torn",
+        "chorus-index-wrong-shape",
+        "chorus-damage",
+    ] {
+        let copy = case(name).copy();
+        let store = copy.store();
+        let found = store.stale_registers(&store.inventory());
+        assert!(!found.is_empty(), "{name}");
+        for stale in found {
+            store.heal_register(&stale.unwrap()).unwrap();
+        }
+        assert_eq!(stale(&copy), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn a_deleted_session_leaves_the_index_and_comes_back_with_its_row() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let before = picture(&copy.root.path);
+    let only = copy.files("794a5c36");
+    let trashed = store.delete(&only, now()).unwrap();
+    // It was the last of its folder: index and folder go with it.
+    assert!(!copy.root.path.join("sessions/w-app/a-review").exists());
+    store.undelete(&trashed.id).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+    let first = copy.files("2a489c69");
+    let old = row(&copy.root.path, FOLDER, first.id.as_str());
+    let trashed = store.delete(&first, now()).unwrap();
+    assert_eq!(
+        index(&copy.root.path, FOLDER)["conversations"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    store.undelete(&trashed.id).unwrap();
+    assert_eq!(row(&copy.root.path, FOLDER, first.id.as_str()), old);
+}
+
+/// Rows without a log are conversations that were never begun: they stay, and so does the index.
+#[test]
+fn an_index_that_says_more_than_its_logs_stays() {
+    for name in ["chorus-only-errors", "chorus-index-odd"] {
+        let copy = case(name).copy();
+        let files = copy.sessions().remove(0);
+        copy.store().delete(&files, now()).unwrap();
+        assert!(
+            copy.root
+                .path
+                .join(FOLDER)
+                .join("conversations.json")
+                .exists(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_index_is_no_obstacle_to_reading() {
+    let copy = case("chorus-index-missing").copy();
+    let path = copy.root.path.join(FOLDER).join("conversations.json");
+    fs::create_dir(&path).unwrap();
+    let sessions = copy.sessions();
+    assert_eq!(sessions.len(), 2);
+    assert_eq!(
+        Session::read(sessions[0].clone())
+            .unwrap()
+            .title()
+            .unwrap()
+            .text,
+        "question 1"
+    );
+    let before = picture(&copy.root.path);
+    let refused = copy.store().write(&sessions[0], QUICK).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is a directory where an index should be"),
+        "{refused}"
+    );
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn a_sub_agent_is_listed_by_what_it_is_for() {
+    let copy = case("chorus-plain").copy();
+    let files = copy.files("2a489c69");
+    let writer = copy.store().write(&files, QUICK).unwrap();
+    let spawn = Spawn::new(AgentId::new("x1").unwrap(), "Explore", "Finds it");
+    let agent = writer.spawn(&spawn).unwrap();
+    agent.append(Draft::user("find it")).unwrap();
+    agent.close().unwrap();
+    let id = format!("{}--agent-x1", files.id);
+    let listed = row(&copy.root.path, FOLDER, &id);
+    assert_eq!(listed["title"], "Finds it");
+    assert_eq!(listed["messageCount"], 1);
+    assert_eq!(stale(&copy), [""; 0]);
+    let session = copy.read("2a489c69");
+    assert_eq!(session.agents.len(), 1);
+    assert_eq!(copy.sessions().len(), 3, "it is no session");
+}
+
+#[test]
+fn a_fork_goes_to_the_same_folder_and_the_index() {
+    let copy = case("chorus-plain").copy();
+    let session = copy.read("2a489c69");
+    let (_, _, tree) = session.main().unwrap();
+    let path = tree.path(&tree.conversations[0]);
+    let to = SessionId::new("forked").unwrap();
+    let made = copy
+        .store()
+        .fork(&session, &path[..2], to, Some("Half of it"))
+        .unwrap();
+    assert!(
+        made.path
+            .ends_with(format!("{FOLDER}/forked-messages.jsonl"))
+    );
+    let listed = row(&copy.root.path, FOLDER, "forked");
+    assert_eq!(
+        (&listed["title"], &listed["messageCount"]),
+        (&"Half of it".into(), &2.into())
+    );
+    let fork = copy.read("forked");
+    assert_eq!(
+        crate::support::conversations(&fork),
+        [["question 1", "answer 1"]]
+    );
+    assert_eq!(stale(&copy), [""; 0]);
+}
+
+#[test]
+fn notes_and_todos_lie_beside_their_log() {
+    let copy = case("chorus-plain").copy();
+    let files = copy.files("2a489c69");
+    let options = WriteOptions { ..QUICK };
+    let writer = copy.store().write(&files, options).unwrap();
+    writer.append(Draft::note("remember")).unwrap();
+    writer.set_todos(&[Todo::pending("do")]).unwrap();
+    let kinds: Vec<ArtifactKind> = copy
+        .files("2a489c69")
+        .beside
+        .iter()
+        .map(|file| file.artifact.kind)
+        .collect();
+    assert_eq!(kinds, [ArtifactKind::Notes, ArtifactKind::Todos]);
+}
+
+/// Sessions go before the configuration forgets them; if it cannot, they are back.
+#[test]
+fn a_workspace_that_cannot_be_taken_out_keeps_its_sessions() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let before = picture(&copy.root.path);
+    let inventory = store.inventory();
+    let sessions = store.sessions_in(&inventory, &copy.root, "w-app");
+    assert_eq!(sessions.len(), 3);
+    assert_eq!(
+        store
+            .sessions_in(&inventory, &copy.root, "w-app/a-review")
+            .len(),
+        1
+    );
+    assert_eq!(store.sessions_in(&inventory, &copy.root, "w-ap").len(), 0);
+    let unknown = ConfigEdit::RemoveWorkspace {
+        id: "w-other".to_owned(),
+    };
+    let refused = store.clear(&copy.root, &sessions, Some(&unknown), now());
+    assert!(refused.is_err());
+    assert_eq!(copy.sessions().len(), 3);
+    assert!(store.trashed().unwrap().is_empty());
+    let after = picture(&copy.root.path);
+    let names = |picture: &std::collections::BTreeMap<PathBuf, String>| -> Vec<PathBuf> {
+        picture.keys().cloned().collect()
+    };
+    assert_eq!(names(&after), names(&before));
+    assert_eq!(
+        after.get(Path::new("config.json")),
+        before.get(Path::new("config.json"))
+    );
+    let known = ConfigEdit::RemoveWorkspace {
+        id: "w-app".to_owned(),
+    };
+    let gone = store
+        .clear(&copy.root, &sessions, Some(&known), now())
+        .unwrap();
+    assert_eq!(gone.len(), 3);
+    assert!(store.config(&copy.root).unwrap().workspaces.is_empty());
+    assert!(!copy.root.path.join("sessions/w-app").exists());
+}
+
+#[test]
+fn only_a_root_of_chorus_has_a_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = Root::new("claude-code", dir.path()).unwrap();
+    let store = Store::new(vec![other.clone()]);
+    assert!(store.config(&other).is_err());
+    // A new one is made with what the program would begin with.
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    assert_eq!(store.config(&root).unwrap(), Config::default());
+    let edit = ConfigEdit::Set {
+        key: "theme".to_owned(),
+        value: "light".to_owned(),
+    };
+    store.edit_config(&root, &edit).unwrap();
+    assert_eq!(store.config(&root).unwrap().settings.theme, "light");
+}
