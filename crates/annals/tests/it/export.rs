@@ -68,10 +68,11 @@ fn every_entry_of_every_fixture_reads_back_equal() {
                 let json = String::from_utf8(json).unwrap();
                 entry.span = Span::default();
                 assert_eq!(read_entry(&json).unwrap(), entry, "{}: {json}", case.name);
-                let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-                *kinds
-                    .entry(value["kind"].as_str().unwrap().to_owned())
-                    .or_default() += 1;
+                // A call's arguments stand in it as they were, lone surrogates and all.
+                let row: BTreeMap<String, Box<serde_json::value::RawValue>> =
+                    serde_json::from_str(&json).unwrap();
+                let kind = row["kind"].get().trim_matches('"');
+                *kinds.entry(kind.to_owned()).or_default() += 1;
             }
         }
     }
