@@ -20,7 +20,7 @@ use crate::store::{FoundFile, Root, Session, Sieve, named};
 
 use super::origin::{self, End, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot};
 use super::stage::{Stage, Staged};
-use super::{Counts, Settled};
+use super::{Counts, Ids, Settled};
 
 /// Where sessions go.
 pub(super) struct Target<'a> {
@@ -32,8 +32,8 @@ pub(super) struct Target<'a> {
     pub(super) origin: bool,
     /// How many records of each session lie in each shared log already.
     pub(super) there: &'a HashMap<(PathBuf, SessionId), usize>,
-    /// Sessions whose ids others of the source have too, by their logs, with their numbers among those.
-    pub(super) twins: &'a HashMap<PathBuf, i64>,
+    /// What the sessions are called.
+    pub(super) ids: &'a Ids,
 }
 
 /// What is to be converted of a session.
@@ -105,7 +105,7 @@ impl<'a> Work<'a> {
             true => format!("/{}", info.project.path.trim_start_matches('/')),
             false => info.project.path.clone(),
         };
-        let wanted = target.writer.fitting(session.files.id.as_str());
+        let wanted = target.writer.fitting(&target.ids.wanted(&session.files));
         let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
         new.git_branch = git_branch(session);
         let mut work = Work {
@@ -123,11 +123,7 @@ impl<'a> Work<'a> {
             title: None,
             rows: HashMap::new(),
         };
-        // Where sessions are named after the time, two of one id must not come to one name.
-        let twin = target.twins.get(session.files.main_path()).copied();
-        let later = jiff::SignedDuration::from_millis(twin.unwrap_or_default());
-        let named = started.checked_add(later).unwrap_or(started);
-        let artifact = work.stamped(named, |stamp| target.writer.session(&new, stamp))?;
+        let artifact = work.stamped(started, |stamp| target.writer.session(&new, stamp))?;
         target.root.locate(&artifact)?;
         work.shared = artifact.kind == ArtifactKind::SharedLog;
         work.main = target.root.layout.place(&artifact);

@@ -293,9 +293,11 @@ impl Plan {
         let inventory = Inventory::of(std::slice::from_ref(&self.into));
         let mut ours: HashSet<String> = HashSet::new();
         let writer = self.into.layout.writer();
+        let ids = Ids::of(&self.sessions);
         for files in &self.sessions {
-            ours.insert(files.id.to_string());
-            ours.extend(writer.map(|writer| writer.fitting(files.id.as_str())));
+            let id = ids.wanted(files);
+            ours.extend(writer.map(|writer| writer.fitting(&id)));
+            ours.insert(id);
             let header = restore::header_of(self.into.layout.name(), files);
             ours.extend(header.and_then(|header| header.session));
         }
@@ -322,7 +324,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     };
     let stage = Stage::open(&root.path)?;
     let there = shared_there(root);
-    let twins = twins(&plan.sessions);
+    let ids = Ids::of(&plan.sessions);
     let target = Target {
         root,
         writer,
@@ -330,7 +332,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         stage: &stage,
         origin: options.origin,
         there: &there,
-        twins: &twins,
+        ids: &ids,
     };
     let mut report = Report::default();
     let mut shared = SharedLines::new();
@@ -558,18 +560,33 @@ fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
     there
 }
 
-/// Sessions whose ids others have too: the second, the third and so on of each id.
-fn twins(sessions: &[SessionFiles]) -> HashMap<PathBuf, i64> {
-    let mut counts: HashMap<&SessionId, i64> = HashMap::new();
-    let mut twins = HashMap::new();
-    for files in sessions {
-        let count = counts.entry(&files.id).or_default();
-        if *count > 0 {
-            twins.insert(files.main_path().to_owned(), *count);
+/// What sessions are called in the target. Two of one id, in different folders of the source, may
+/// come to lie in one.
+struct Ids {
+    /// Of each id the second session, the third and so on, by their logs.
+    twins: HashMap<PathBuf, usize>,
+}
+
+impl Ids {
+    fn of(sessions: &[SessionFiles]) -> Self {
+        let mut counts: HashMap<&SessionId, usize> = HashMap::new();
+        let mut twins = HashMap::new();
+        for files in sessions {
+            let count = counts.entry(&files.id).or_default();
+            *count += 1;
+            if *count > 1 {
+                twins.insert(files.main_path().to_owned(), *count);
+            }
         }
-        *count += 1;
+        Ids { twins }
     }
-    twins
+
+    fn wanted(&self, files: &SessionFiles) -> String {
+        match self.twins.get(files.main_path()) {
+            Some(number) => format!("{}-{number}", files.id),
+            None => files.id.to_string(),
+        }
+    }
 }
 
 /// Whether the target's layout puts several sessions into one log.

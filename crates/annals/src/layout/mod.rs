@@ -48,6 +48,10 @@ pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
     path.components().map(name).collect()
 }
 
+/// What parts a session's name from that of its sub-agent, in layouts that know no sub-agents: the
+/// sub-agent's log is that of a session of such a name.
+pub(crate) const AGENT: &str = "--agent-";
+
 /// The layout of that name.
 pub fn by_name(name: &str) -> Option<&'static dyn Layout> {
     LAYOUTS.iter().copied().find(|layout| layout.name() == name)

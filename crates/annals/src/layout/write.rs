@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::model::{About, AgentId, Artifact, Block, Body, Draft, EntryId, SessionId, Todo, Usage};
+use crate::model::{
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, SessionId, Todo, Usage,
+};
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
 pub trait Writer: Sync {
@@ -28,7 +30,10 @@ pub trait Writer: Sync {
 
     /// An id of another layout in a form that this layout's program takes for one of its own.
     fn fitting(&self, id: &str) -> String {
-        id.to_owned()
+        match id.contains(super::AGENT) {
+            true => Key::of(id).made_uuid(),
+            false => id.to_owned(),
+        }
     }
 
     /// Copies one record into a fork: the same bytes but for the names that must change.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::Error;
-use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{AGENT, Decoder, Record, Sink};
 use crate::model::{AgentId, Fact, Kind, Outline, SessionId};
 
 use super::inventory::FoundFile;
@@ -19,10 +19,6 @@ use super::{Root, log};
 
 /// A turn that goes on in the next volume does so within this time.
 const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
-
-/// What parts a session's name from that of its sub-agent, where sub-agents have no place of their
-/// own.
-const AGENT: &str = "--agent-";
 
 /// What of a file is one session's.
 #[derive(Clone, Debug)]

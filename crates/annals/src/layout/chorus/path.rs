@@ -4,11 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::layout::ORIGIN;
+use crate::layout::{AGENT, ORIGIN};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
-
-/// What ties a sub-agent's name to its conversation's.
-const AGENT: &str = "--agent-";
 
 pub(super) const CONFIG: &str = "config.json";
 pub(super) const INDEX: &str = "conversations.json";

@@ -6,14 +6,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::Result;
-use crate::layout::ORIGIN;
+use crate::layout::{AGENT, ORIGIN};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// What the folder of a conversation is called before its session's id.
 const FOLDER: &str = "conversation-";
-
-/// What stands between a session's id and a sub-agent's.
-const AGENT: &str = "--agent-";
 
 /// Longest part of a folder's name that comes from the thread's id.
 const MAX_THREAD: usize = 80;

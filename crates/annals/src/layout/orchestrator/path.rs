@@ -5,14 +5,11 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use sha2::{Digest, Sha256};
 
-use crate::layout::{ORIGIN, parts};
+use crate::layout::{AGENT, ORIGIN, parts};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 /// How many characters of a digest name a folder.
 const HASH: usize = 20;
-
-/// What stands between a session and its sub-agent in the name under which the sub-agent logs.
-const AGENT: &str = "--agent-";
 
 const NOTES: &str = ".notes.jsonl";
 const TODOS: &str = ".todos.json";
