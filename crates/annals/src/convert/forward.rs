@@ -393,13 +393,16 @@ impl<'a> Work<'a> {
         let log = self.stamped_volume(&head, now);
         head.log = log;
         let told = Told::of(&entry.body);
-        let draft = Draft {
+        let mut draft = Draft {
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
             sidechain: entry.sidechain && pen.head.agent.is_none(),
             agent: aside.clone(),
             ..Draft::new(entry.body)
         };
+        if let Body::Summary { leaf, .. } = &mut draft.body {
+            *leaf = leaf.as_ref().map(fitting);
+        }
         let body = draft.body.clone();
         let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => plan,
