@@ -528,6 +528,13 @@ fn logs_are_dated_in_the_writers_zone() {
         assert!(writer.session(&relative, &mut stamp).is_err());
         let agent = NewSession::new(SessionId::new("s--agent-a").unwrap(), "/w");
         assert!(writer.session(&agent, &mut stamp).is_err());
+        assert_eq!(writer.fitting("s"), "s");
+        let fitting = SessionId::new(&writer.fitting("s--agent-a")).unwrap();
+        assert!(
+            writer
+                .session(&NewSession::new(fitting, "/w"), &mut stamp)
+                .is_ok()
+        );
     }
 }
 

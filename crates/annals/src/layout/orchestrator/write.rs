@@ -18,8 +18,8 @@ use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, SessionId, Todo,
-    Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, SessionId,
+    Todo, Usage,
 };
 
 use super::form::{Metadata, Spent, Written};
@@ -103,6 +103,14 @@ impl Writer for Orchestrator {
             Change::Spawn(spawn) => pen.spawn(spawn)?,
         }
         Ok(pen.finish())
+    }
+
+    fn fitting(&self, id: &str) -> String {
+        match path::owner(id) {
+            (_, None) => id.to_owned(),
+            // It would be taken for a sub-agent's.
+            (_, Some(_)) => Key::of(id).made_uuid(),
+        }
     }
 
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
