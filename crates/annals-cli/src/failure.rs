@@ -69,6 +69,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             what: "tool output",
             ..
         } => "`annals files SESSION --outputs` lists them".to_owned(),
+        Error::NotFound {
+            what: "document", ..
+        } => "`annals documents` lists them".to_owned(),
         Error::NotFound { what: "plan", .. } => "`annals plans` lists them".to_owned(),
         Error::Ambiguous {
             what: "project", ..

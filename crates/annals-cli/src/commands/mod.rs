@@ -9,6 +9,7 @@ mod conversations;
 mod convert;
 mod delete;
 mod demo;
+mod documents;
 mod draft;
 mod entry;
 mod export;
@@ -26,6 +27,7 @@ mod plans;
 mod projects;
 mod repair;
 mod row;
+mod search;
 mod sessions;
 mod settings;
 mod show;
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Conversations(conversations::ConversationsArgs),
     /// Read a session, a conversation or a sub-agent
     Show(show::ShowArgs),
+    /// Look for a text in all messages and notes
+    Search(search::SearchArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
     /// List the files that a session changed, and give back earlier versions
@@ -73,6 +77,8 @@ pub(crate) enum Command {
     Plans(plans::PlansArgs),
     /// List what people typed, the newest first
     History(history::HistoryArgs),
+    /// List the files that belong to no session, or read one
+    Documents(documents::DocumentsArgs),
     /// Begin a session
     New(new::NewArgs),
     /// Add messages to a session
@@ -121,12 +127,14 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Sessions(args)) => sessions::run(&args, context),
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
+        Some(Command::Search(args)) => search::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
         Some(Command::Files(args)) => files::run(&args, context),
         Some(Command::Todos(args)) => todos::run(&args, context),
         Some(Command::Notes(args)) => notes::run(&args, context),
         Some(Command::Plans(args)) => plans::run(&args, context),
         Some(Command::History(args)) => history::run(&args, context),
+        Some(Command::Documents(args)) => documents::run(&args, context),
         Some(Command::New(args)) => new::run(&args, context),
         Some(Command::Append(args)) => append::run(&args, context),
         Some(Command::Fork(args)) => fork::run(&args, context),

@@ -1,9 +1,10 @@
 //! Rows as JSON, in the shape that scripts may rely on, and what tables share.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::Path;
 
-use annals::model::Usage;
+use annals::model::{Key, SessionId, Usage};
 use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -97,8 +98,9 @@ impl<'a> ConversationRow<'a> {
     }
 }
 
-/// Ids by beginnings that are short and still tell each from all others.
-pub(crate) struct Short(HashMap<String, usize>);
+/// Ids by parts that are short and still tell each from all others: their beginnings, or the names
+/// behind the times that some begin with.
+pub(crate) struct Short(HashMap<String, Range<usize>>);
 
 impl Short {
     /// Compares some ids with each other.
@@ -106,22 +108,44 @@ impl Short {
         const SHORTEST: usize = 8;
         let ids: BTreeSet<&str> = ids.collect();
         let ids: Vec<&str> = ids.into_iter().collect();
+        let mut named: HashMap<String, usize> = HashMap::new();
+        for id in ids.iter().filter_map(|id| SessionId::new(id).ok()) {
+            *named.entry(id.name().to_ascii_lowercase()).or_default() += 1;
+        }
         let shared =
             |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
         // In order, the ids most alike stand side by side.
-        let lens = ids.iter().enumerate().map(|(at, id)| {
+        let parts = ids.iter().enumerate().map(|(at, id)| {
             let before = at.checked_sub(1).and_then(|at| ids.get(at));
             let alike = [before, ids.get(at + 1)].into_iter().flatten();
             let longest = alike.map(|other| shared(id, other)).max().unwrap_or(0);
-            ((*id).to_owned(), (longest + 1).max(SHORTEST))
+            let part = match SessionId::new(id) {
+                Ok(session) if session.name() != *id => {
+                    let name = session.name().to_ascii_lowercase();
+                    let begins = ids.iter().any(|id| id.starts_with(session.name()));
+                    let alone = named.get(&name) == Some(&1) && !begins;
+                    let start = id.len() - name.len();
+                    // A part of a time says nothing.
+                    let end = (longest + 1).max(start - 1);
+                    if alone { start..id.len() } else { 0..end }
+                }
+                _ => 0..(longest + 1).max(SHORTEST),
+            };
+            ((*id).to_owned(), part)
         });
-        Short(lens.collect())
+        Short(parts.collect())
     }
 
-    /// The beginning of an id.
+    /// The part of an id.
     pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
-        head(id, self.0.get(id).copied().unwrap_or(usize::MAX))
+        let part = self.0.get(id).cloned();
+        part.and_then(|part| id.get(part)).unwrap_or(id)
     }
+}
+
+/// A session's id in a hint: short where eight characters nearly always do, else whole.
+pub(crate) fn brief(id: &str) -> &str {
+    if Key::spells(id) { head(id, 8) } else { id }
 }
 
 /// A line of facts, cut where the terminal ends.

@@ -1,6 +1,7 @@
 //! `annals show`
 
 mod page;
+mod paging;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use serde::{Serialize, Serializer};
 use super::Outcome;
 use super::entry::{EntryRow, FlawRow};
 use super::filter::Period;
-use super::row::{ConversationRow, SessionRow, head};
+use super::row::{ConversationRow, SessionRow, brief};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
@@ -29,6 +30,8 @@ Without a message, a session is read along the conversation that its agent would
 Examples:
   annals show 8c549c46                      a session
   annals show 8c549c46 --last 20            its last twenty messages; a long log is not read whole
+  annals show 8c549c46 --offset 40 --limit 20
+  annals show 8c549c46 --budget 8000        as much of the end as a model can take
   annals show 8c549c46@1405c20a             the branch that ends at a message
   annals show 8c549c46 --agent a318         a sub-agent
   annals show 8c549c46 --kind thinking      only the reasoning
@@ -40,6 +43,8 @@ pub(crate) struct ShowArgs {
     /// Only the last N messages
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+    #[command(flatten)]
+    paging: paging::Paging,
     /// A sub-agent instead of the main agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
@@ -92,6 +97,17 @@ struct Document<'a> {
     conversation: Option<About<ConversationRow<'a>, ConversationName>>,
     entries: &'a Entries<'a>,
     flaws: Vec<FlawRow<'a>>,
+    #[serde(flatten)]
+    page: Option<PageRow>,
+}
+
+/// Which part of the conversation it is, where only a part was asked for.
+#[derive(Serialize)]
+struct PageRow {
+    offset: usize,
+    total: usize,
+    has_more: bool,
+    next_offset: Option<usize>,
 }
 
 /// A whole row, or only a name: totals of a log that was not read whole would be wrong.
@@ -152,6 +168,8 @@ struct Selection {
     log: usize,
     entries: Vec<usize>,
     conversation: Option<usize>,
+    /// What was left out of it.
+    cut: Option<paging::Cut>,
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
@@ -214,6 +232,7 @@ fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Res
             log: agent.log,
             entries: agent_entries(session, agent),
             conversation: None,
+            cut: None,
         });
     }
     let Some(tree) = session.tree() else {
@@ -221,6 +240,7 @@ fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Res
             log: 0,
             entries: Vec::new(),
             conversation: None,
+            cut: None,
         });
     };
     let Some(wanted) = wanted else {
@@ -235,6 +255,7 @@ fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Res
             log: 0,
             entries,
             conversation: at,
+            cut: None,
         });
     };
     let entry = session.find_entry(wanted)?;
@@ -250,6 +271,7 @@ fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Res
         log: 0,
         entries,
         conversation: conversation.filter(|_| ends_there.is_some()),
+        cut: None,
     })
 }
 
@@ -377,6 +399,7 @@ fn narrow(
         let start = selection.entries.len().saturating_sub(last);
         selection.entries.drain(..start);
     }
+    selection.cut = args.paging.cut(session, selection)?;
     Ok(())
 }
 
@@ -454,6 +477,12 @@ fn json(
         conversation,
         entries: &entries,
         flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
+        page: selection.cut.as_ref().map(|cut| PageRow {
+            offset: cut.offset,
+            total: cut.total,
+            has_more: cut.has_more(),
+            next_offset: cut.next_offset(),
+        }),
     };
     let written = context.out.json(&document);
     drop(document);
@@ -504,6 +533,10 @@ fn print(
         }
         Ok(true)
     })?;
+    if let Some(more) = selection.cut.as_ref().and_then(paging::Cut::line) {
+        context.out.blank()?;
+        context.out.line(paint(DIM, &more))?;
+    }
     let flaws = session.flaws().count();
     if flaws > 0 {
         context.out.blank()?;
@@ -574,7 +607,7 @@ fn header(
             selection.conversation.map_or(0, |at| at + 1),
             conversations.len(),
             branch_of(conversation),
-            head(id, 8),
+            brief(id),
         );
         context.out.line(paint(DIM, &text))?;
     }
@@ -616,7 +649,7 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
             .or(agent.description.as_deref())
             .unwrap_or("of this call"),
         size::plural(agent.messages as u64, "message"),
-        head(session.files.id.as_str(), 8),
+        brief(session.files.id.as_str()),
     );
     format!("{}\n", paint(DIM, text.trim_end()))
 }

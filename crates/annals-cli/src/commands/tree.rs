@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::{ConversationRow, SessionRow, Short, fit, head};
+use super::row::{ConversationRow, SessionRow, Short, brief, fit};
 use super::show::agent_name;
 use crate::context::Context;
 use crate::render::size::{self, plural};
@@ -413,7 +413,7 @@ impl<'a> Drawing<'a> {
     fn leaf(&self, conversation: &ConversationInfo, indent: &str, text: &mut String) {
         let id = format!(
             "{}@{}",
-            head(self.session.files.id.as_str(), 8),
+            brief(self.session.files.id.as_str()),
             self.short.get(&conversation.leaf)
         );
         let mark = if conversation.resumes { "➤" } else { "╰" };

@@ -25,6 +25,56 @@ fn write_with(
     out.write_all(b"\n")
 }
 
+/// JSON text with one member per line, its spelling and its order as they are.
+pub(crate) fn indented(json: &str) -> String {
+    let mut text = String::with_capacity(json.len() * 2);
+    let mut depth = 0;
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut tokens = json.chars().peekable();
+    let break_line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        (0..depth).for_each(|_| text.push_str("  "));
+    };
+    while let Some(c) = tokens.next() {
+        if quoted {
+            text.push(c);
+            quoted = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        match c {
+            ' ' | '\t' | '\r' | '\n' => {}
+            '{' | '[' => {
+                text.push(c);
+                while tokens.next_if(char::is_ascii_whitespace).is_some() {}
+                match tokens.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(end) => text.push(end),
+                    None => {
+                        depth += 1;
+                        break_line(&mut text, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                break_line(&mut text, depth);
+                text.push(c);
+            }
+            ',' => {
+                text.push(c);
+                break_line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            c => {
+                quoted = c == '"';
+                text.push(c);
+            }
+        }
+    }
+    text
+}
+
 /// Escapes hostile characters and leaves the shape to another formatter.
 struct Escaping<F>(F);
 
@@ -140,6 +190,18 @@ mod tests {
             serde_json::from_str::<Value>(&pretty(&raw)).unwrap(),
             json!({ "a": "\u{9b}\u{7f}" })
         );
+    }
+
+    #[test]
+    fn indented_text_keeps_its_spelling() {
+        let json = r#"{"b":1e5, "a":[ ],"c":{"x":"a,\\\"{:}\u00e9","y":[1,{}]}}"#;
+        let text = indented(json);
+        assert_eq!(
+            text,
+            "{\n  \"b\": 1e5,\n  \"a\": [],\n  \"c\": {\n    \"x\": \"a,\\\\\\\"{:}\\u00e9\",\n    \"y\": [\n      1,\n      {}\n    ]\n  }\n}"
+        );
+        let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(value(&text), value(json));
     }
 
     #[test]

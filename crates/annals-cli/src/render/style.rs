@@ -35,6 +35,8 @@ pub(crate) const REMOVED: Style = color(AnsiColor::Red);
 pub(crate) const HUNK: Style = color(AnsiColor::Cyan);
 pub(crate) const CODE: Style = color(AnsiColor::Cyan);
 pub(crate) const HEADING: Style = Style::new().bold();
+/// What was looked for.
+pub(crate) const MATCH: Style = color(AnsiColor::Yellow).bold();
 pub(crate) const LINK: Style = Style::new().underline();
 
 /// Shows `text` as one safe line in `style`.

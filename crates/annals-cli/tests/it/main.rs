@@ -3,12 +3,14 @@
 mod bad_input;
 mod beside;
 mod chorus;
+mod clog;
 mod delete;
 mod demo;
 mod export;
 mod files;
 mod harness;
 mod look;
+mod search;
 mod target;
 mod todo;
 mod write;

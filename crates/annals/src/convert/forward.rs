@@ -183,6 +183,14 @@ impl<'a> Work<'a> {
         }
         let head = self.head.clone();
         let begin = self.plan(&head, &Change::Begin, self.started)?;
+        self.head.words.extend(begin.words);
+        let layout = self.target.root.layout;
+        for edit in &begin.edits {
+            if let Edit::Append { path, .. } = edit {
+                let made = layout.classify(path).filter(|made| *made != self.head.log);
+                self.head.beside.extend(made);
+            }
+        }
         self.write(begin.edits, MADE)?;
         // A session without a single line is still there.
         let main = self.main.clone();
@@ -379,13 +387,16 @@ impl<'a> Work<'a> {
         let log = self.stamped_volume(&head, now);
         head.log = log;
         let told = Told::of(&entry.body);
-        let draft = Draft {
+        let mut draft = Draft {
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
             sidechain: entry.sidechain && pen.head.agent.is_none(),
             agent: aside.clone(),
             ..Draft::new(entry.body)
         };
+        if let Body::Summary { leaf, .. } = &mut draft.body {
+            *leaf = leaf.as_ref().map(fitting);
+        }
         let body = draft.body.clone();
         let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => plan,

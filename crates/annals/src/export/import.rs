@@ -87,7 +87,7 @@ impl<'a> Importer<'a> {
     pub fn check(&self, contents: &Contents) -> Result<()> {
         let mut seen = HashSet::new();
         for id in contents.sessions.iter().filter(|_| !self.options.fresh_ids) {
-            let id = SessionId::new(id)?;
+            let id = self.fitting(id)?;
             if let Some(path) = self.taken.get(&id) {
                 return Err(Error::refused(format!(
                     "there is a session {id} already: {}",
@@ -103,11 +103,18 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
+    /// A session's id as the layout takes it.
+    fn fitting(&self, id: &str) -> Result<SessionId> {
+        let writer = self.root.layout.writer();
+        let fits = writer.map(|writer| writer.fitting(id));
+        SessionId::new(fits.as_deref().unwrap_or(id))
+    }
+
     /// Writes one session.
     pub fn session(&mut self, kept: Kept) -> Result<Imported> {
         let id = match self.options.fresh_ids {
             true => SessionId::new(&Uuid::new_v4().to_string())?,
-            false => SessionId::new(&kept.id)?,
+            false => self.fitting(&kept.id)?,
         };
         if self.taken.contains_key(&id) {
             return Err(Error::refused(format!("there is a session {id} already")));

@@ -58,9 +58,10 @@ impl Annex<'_> {
     /// What the record hangs from.
     pub(crate) fn link(&self) -> Link {
         match (self.parent.0, self.parent.text()) {
-            (None, _) => Link::Previous,
             (_, Some(parent)) if !parent.is_empty() => Link::Parent(Key::of(&parent)),
-            _ => Link::None,
+            (Some("null"), _) => Link::None,
+            // Anything else says as much as nothing.
+            _ => Link::Previous,
         }
     }
 

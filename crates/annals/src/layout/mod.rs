@@ -7,6 +7,7 @@
 mod annex;
 pub mod chorus;
 mod claude_code;
+mod clog;
 mod content;
 mod field;
 mod orchestrator;
@@ -23,6 +24,7 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
 
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
+pub use clog::Clog;
 pub(crate) use content::opening;
 pub use orchestrator::Orchestrator;
 pub use record::Record;
@@ -32,7 +34,7 @@ pub use write::{
 };
 
 /// Every layout there is. Adding one touches this line and its own module.
-pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Orchestrator];
+pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
 
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";

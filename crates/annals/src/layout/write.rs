@@ -159,6 +159,9 @@ pub struct NewSession {
 }
 
 impl Head {
+    /// The word for the id that was asked for when a session begins: the layout may make another of it.
+    pub const WANTED: &'static str = "id";
+
     /// The head of a log of which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
         Head {
@@ -377,6 +380,8 @@ pub struct Plan {
     pub leaf: Option<EntryId>,
     /// A title for the session, where it is the register that keeps titles.
     pub title: Option<String>,
+    /// What the log says from now on that the writer will need again: see [`Head::words`].
+    pub words: BTreeMap<String, String>,
 }
 
 /// The time and the source of ids, given from outside so that plans can be repeated in tests.

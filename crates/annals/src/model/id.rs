@@ -78,6 +78,33 @@ path_id! {
     AgentId, "an agent id"
 }
 
+impl SessionId {
+    /// What a person would call it: the part behind the time at which it began, where its layout puts
+    /// that first (`2026-03-26T01-32-20-418Z-<name>`), else all of it.
+    pub fn name(&self) -> &str {
+        const TIME: &[u8] = b"0000-00-00T00-00-00-000Z-";
+        let fits = |(byte, like): (u8, &u8)| match like {
+            b'0' => byte.is_ascii_digit(),
+            like => byte == *like,
+        };
+        match self.as_str().split_at_checked(TIME.len()) {
+            Some((time, name)) if !name.is_empty() && time.bytes().zip(TIME).all(fits) => name,
+            _ => self.as_str(),
+        }
+    }
+
+    /// Whether it ends in this name behind a dash, letter case aside: a thread's id behind the time
+    /// at which the session began.
+    pub fn is_named(&self, name: &str) -> bool {
+        let id = self.as_str();
+        let split = id.len().checked_sub(name.len());
+        let split = split.and_then(|at| id.split_at_checked(at));
+        split.is_some_and(|(before, end)| {
+            before.ends_with('-') && !name.is_empty() && end.eq_ignore_ascii_case(name)
+        })
+    }
+}
+
 /// Names an entry within a session. Comes from file content and never becomes a path.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(Arc<str>);
@@ -220,6 +247,30 @@ mod tests {
         }
         for text in ["8c549c46-16ca-47dd-b731-f4c264becc53", "agent_1", "a.b"] {
             assert!(SessionId::new(text).is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_may_be_known_by_what_its_id_ends_in() {
+        let id = SessionId::new("2026-03-26T01-32-20-418Z-thread_x").unwrap();
+        assert_eq!(id.name(), "thread_x");
+        for plain in [
+            "by-hand",
+            "2026-03-26T01-32-20-418Z-",
+            "8c549c46-16ca-47dd-b731-f4c264becc53",
+        ] {
+            assert_eq!(SessionId::new(plain).unwrap().name(), plain);
+        }
+        for (name, known) in [
+            ("thread_x", true),
+            ("Thread_X", true),
+            ("418Z-thread_x", true),
+            ("hread_x", false),
+            ("x", false),
+            ("", false),
+            (id.as_str(), false),
+        ] {
+            assert_eq!(id.is_named(name), known, "{name}");
         }
     }
 

@@ -43,7 +43,8 @@ impl Target {
 }
 
 impl Store {
-    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, or the path of a log.
+    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, the name that its id ends
+    /// in, or the path of a log.
     ///
     /// A file in the current directory is looked for only where no session fits, unless the text
     /// can only be a path.
@@ -158,7 +159,12 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
     // Rejects what can never be an id before it is looked for.
     SessionId::new(prefix)?;
     let fits = |files: &&SessionFiles| files.id.as_str().starts_with(prefix);
-    let found: Vec<&SessionFiles> = inventory.sessions.iter().filter(fits).collect();
+    let mut found: Vec<&SessionFiles> = inventory.sessions.iter().filter(fits).collect();
+    if found.is_empty() {
+        // Some layouts put the time before the name that a person knows.
+        let fits = |files: &&SessionFiles| files.id.is_named(prefix);
+        found = inventory.sessions.iter().filter(fits).collect();
+    }
     let exact: Vec<&&SessionFiles> = found
         .iter()
         .filter(|files| files.id.as_str() == prefix)

@@ -74,6 +74,7 @@ impl Store {
             };
             let head = Head {
                 cwd: cwd.clone(),
+                words: writer::wanted(&to),
                 ..Head::new(id.clone(), artifact)
             };
             let begin = self.planned(

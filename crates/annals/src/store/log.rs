@@ -87,21 +87,15 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 }
 
 /// Ties entries that hang from the message before them to that message.
-///
-/// Of two entries with one id the later one counts, so nothing hangs from the earlier one: what came
-/// after it would be its own ancestor.
 pub(super) fn link_previous(outlines: &mut [Outline]) {
-    let unlinked = |outline: &Outline| outline.link == Link::Previous;
-    if !outlines.iter().any(unlinked) {
+    let leaves_open = |outline: &Outline| outline.link == Link::Previous;
+    if !outlines.iter().any(leaves_open) {
         return;
     }
-    let places = outlines.iter().enumerate();
-    let newest: HashMap<Key, usize> = places
-        .filter_map(|(at, outline)| Some((outline.key?, at)))
-        .collect();
     let mut main: Option<Key> = None;
     let mut agents: HashMap<AgentId, Key> = HashMap::new();
-    for (at, outline) in outlines.iter_mut().enumerate() {
+    let mut seen: HashMap<Key, Link> = HashMap::new();
+    for outline in outlines {
         let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
         let before = match aside {
             None => main,
@@ -110,20 +104,28 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
+        let key = outline.key.filter(|_| says);
+        // The later of two records with one id counts, in the place of the earlier: if it hung from
+        // what comes before it, the conversation would be a ring.
+        let twin = key.and_then(|key| seen.get(&key).copied());
         if outline.link == Link::Previous {
-            outline.link = match before {
-                None => Link::None,
-                Some(before) if outline.kind == Kind::Compaction => Link::Continues(before),
-                Some(before) => Link::Parent(before),
+            outline.link = match (before, twin) {
+                (_, Some(link)) => link,
+                (None, _) => Link::None,
+                (Some(before), _) if outline.kind == Kind::Compaction => Link::Continues(before),
+                (Some(before), _) => Link::Parent(before),
             };
         }
-        let counts = |key: &Key| says && newest.get(key) == Some(&at);
-        if let Some(key) = outline.key.filter(counts) {
-            match aside {
-                None => main = Some(key),
-                Some(agent) => {
-                    agents.insert(agent.clone(), key);
-                }
+        let Some(key) = key.filter(|_| twin.is_none()) else {
+            continue;
+        };
+        seen.insert(key, outline.link);
+        match aside {
+            // Traffic beside the main conversation that says of nobody's it is names its parents.
+            None if outline.sidechain => {}
+            None => main = Some(key),
+            Some(agent) => {
+                agents.insert(agent.clone(), key);
             }
         }
     }
@@ -248,6 +250,15 @@ impl<'a> Reader<'a> {
     /// A record's bytes and its entry. Others may have changed the log since it was outlined, so the
     /// entry must still have the id that it had.
     pub(super) fn record(&mut self, at: usize) -> Result<(Vec<u8>, Option<Entry>)> {
+        self.record_if(at, |_| true)
+    }
+
+    /// The same, without the entry where `wanted` does not want to know more of the bytes.
+    pub(super) fn record_if(
+        &mut self,
+        at: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<u8>, Option<Entry>)> {
         let Some(outline) = self.outlines.get(at) else {
             return Ok((Vec::new(), None));
         };
@@ -262,6 +273,9 @@ impl<'a> Reader<'a> {
         };
         let span = outline.span;
         let bytes = record_bytes(handle, volume, span)?;
+        if !wanted(&bytes) {
+            return Ok((bytes, None));
+        }
         let mut sink = Sink::default();
         let record = Record {
             span,

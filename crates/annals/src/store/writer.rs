@@ -5,6 +5,7 @@
 //! lock of every append it reads what others added since. So an append costs what the record costs,
 //! whatever the log's size.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,6 +79,7 @@ impl Store {
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
+            words: wanted(&new.id),
             ..Head::new(session, file.artifact.clone())
         };
         let listing = Listing::of_new(writer, &head);
@@ -365,7 +367,12 @@ impl SessionWriter {
             resumed: false,
             calls: Vec::new(),
             replies: Vec::new(),
-            beside: Vec::new(),
+            beside: {
+                let beside = self.tail().head.beside.clone().into_iter();
+                beside
+                    .filter(|file| file.agent.as_ref() == Some(&spawn.agent))
+                    .collect()
+            },
             ..head
         };
         let log = match made {
@@ -414,6 +421,7 @@ impl SessionWriter {
                     title = plan.title;
                     before = Some((tail.head.log.clone(), tail.head.last.clone()));
                     tail.advance(&self.root, end, &lines, plan.leaf);
+                    tail.head.words.extend(plan.words);
                     written.clone_from(&lines);
                     Ok(lines)
                 })
@@ -546,7 +554,12 @@ impl SessionWriter {
     fn put(&self, edit: Edit) -> Result<Vec<Entry>> {
         match edit {
             Edit::Append { path, lines } => {
-                return append_beside(&self.root, &path, &lines, self.options);
+                let added = append_beside(&self.root, &path, &lines, self.options)?;
+                let head = &mut self.tail().head;
+                let file = self.root.layout.classify(&path);
+                head.beside
+                    .extend(file.filter(|file| !head.beside.contains(file)));
+                return Ok(added);
             }
             Edit::Replace { path, bytes } => {
                 let path = self.root.path.join(path);
@@ -625,6 +638,11 @@ impl SessionWriter {
     pub(super) fn tail(&self) -> std::sync::MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The id that was asked for, where the layout makes another of it.
+pub(super) fn wanted(id: &SessionId) -> BTreeMap<String, String> {
+    BTreeMap::from([(Head::WANTED.to_owned(), id.to_string())])
 }
 
 /// A directory as agent programs name it: without links and final slashes, where that can be told.

@@ -56,6 +56,11 @@ fn entries_of(session: &Session) -> Vec<Entry> {
     entries
 }
 
+#[derive(serde::Deserialize)]
+struct Kind {
+    kind: String,
+}
+
 #[test]
 fn every_entry_of_every_fixture_reads_back_equal() {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
@@ -63,7 +68,7 @@ fn every_entry_of_every_fixture_reads_back_equal() {
         let store = Store::new(vec![case.root()]);
         for file in case.files() {
             for mut entry in store.entries(&case.root(), &file).unwrap() {
-                // A list of sessions is no session's, and never exported.
+                // A register is no entry of a log, and none is exported.
                 if matches!(entry.body, Body::Register(_)) {
                     continue;
                 }
@@ -72,10 +77,9 @@ fn every_entry_of_every_fixture_reads_back_equal() {
                 let json = String::from_utf8(json).unwrap();
                 entry.span = Span::default();
                 assert_eq!(read_entry(&json).unwrap(), entry, "{}: {json}", case.name);
-                let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-                *kinds
-                    .entry(value["kind"].as_str().unwrap().to_owned())
-                    .or_default() += 1;
+                // Not as a value: lone surrogates are kept as they are spelled.
+                let kind: Kind = serde_json::from_str(&json).unwrap();
+                *kinds.entry(kind.kind).or_default() += 1;
             }
         }
     }
@@ -467,10 +471,9 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
 
 /// Fixtures of which the layout cannot hold everything: messages without words or with an id that is
 /// there already, instructions as messages, and a second beginning.
-const PARTLY: [&str; 7] = [
+const PARTLY: [&str; 6] = [
     "compaction-logical-parent-missing",
     "corrupt-parent",
-    "design-document-shapes",
     "duplicate-uuid",
     "empty-contents",
     "orphan",

@@ -1,6 +1,7 @@
 //! The library from outside: conformance, crashes, concurrency.
 
 mod chorus;
+mod clog;
 mod decode;
 mod export;
 mod find;
@@ -12,6 +13,7 @@ mod jsonl_lines;
 mod laws;
 mod orchestrator;
 mod query;
+mod search;
 mod support;
 mod trash;
 mod tree;

@@ -443,9 +443,7 @@ fn what_cannot_be_written_leaves_no_trace() {
         Draft::assistant(vec![newline]),
         Draft::assistant(vec![nested]),
         Draft::assistant(vec![]),
-        Draft::new(Body::Compaction {
-            text: String::new(),
-        }),
+        Draft::new(Body::Settings { keep_days: None }),
     ] {
         assert!(fresh.writer.append(draft.clone()).is_err(), "{draft:?}");
         // Nor does a good one in the same batch get in.

@@ -207,7 +207,6 @@ impl Pen<'_, '_> {
             }),
             Body::Compaction { text } => self.boundary(text, None, draft),
             Body::System { subtype, text } => self.system(subtype, text, None, draft),
-            Body::Resume { .. } => self.resume_here(None),
             _ => Err(Error::refused(
                 "this kind of entry cannot be written to a Claude Code session",
             )),

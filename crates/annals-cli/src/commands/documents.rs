@@ -1,0 +1,224 @@
+//! `annals documents`
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use annals::model::ArtifactKind;
+use annals::store::{FoundFile, Root};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::style::{BOLD, DIM};
+use crate::render::table::{Cell, Column, Table};
+use crate::render::text::safe_block;
+use crate::render::{json, size};
+
+/// Lists the files that belong to no session, or reads one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Settings, state, plans, the logs of runs, what people typed, and whatever outlived its session.
+
+Examples:
+  annals documents
+  annals documents state/operator.json   reads one; a unique beginning is enough
+  annals documents settings --json")]
+pub(crate) struct DocumentsArgs {
+    /// The document to read: its path within its root, or its name
+    name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    documents: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    kind: ArtifactKind,
+    name: String,
+    file: &'a Path,
+    bytes: u64,
+    updated: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+/// A file that belongs to no session.
+struct Document {
+    root: Root,
+    file: FoundFile,
+}
+
+impl Document {
+    /// Its path within its root.
+    fn name(&self) -> String {
+        let path = &self.file.path;
+        let within = path.strip_prefix(&self.root.path).unwrap_or(path);
+        within.display().to_string()
+    }
+
+    fn updated(&self) -> Option<Timestamp> {
+        Timestamp::from_nanosecond(self.file.id.mtime_ns).ok()
+    }
+
+    fn row(&self) -> Row<'_> {
+        Row {
+            layout: self.root.layout.name(),
+            root: &self.root.path,
+            kind: self.file.artifact.kind,
+            name: self.name(),
+            file: &self.file.path,
+            bytes: self.file.id.len,
+            updated: self.updated(),
+            content: None,
+            text: None,
+        }
+    }
+
+    fn fits(&self, wanted: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
+        let name = self.file.artifact.name.as_deref().unwrap_or_default();
+        fits(&self.name(), wanted) || !name.is_empty() && fits(name, wanted)
+    }
+}
+
+pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    let others = inventory.others.into_iter();
+    let mut documents: Vec<Document> = others.map(|(root, file)| Document { root, file }).collect();
+    if let Some(name) = &args.name {
+        let document = find(&documents, name)?;
+        read(document, context)?;
+        return Ok(Outcome::Fine);
+    }
+    documents.sort_by(|a, b| (&a.root.path, a.name()).cmp(&(&b.root.path, b.name())));
+    if context.json {
+        context.out.json(&Page {
+            documents: documents.iter().map(Document::row).collect(),
+        })?;
+    } else if documents.is_empty() {
+        context.out.line("No documents beside the sessions.")?;
+    } else {
+        let table = table(&documents, context);
+        context.out.text(table)?;
+    }
+    Ok(if documents.is_empty() {
+        Outcome::Nothing
+    } else {
+        Outcome::Fine
+    })
+}
+
+fn table(documents: &[Document], context: &Context) -> String {
+    let mut table = Table::new([
+        Column::new("DOCUMENT").style(BOLD).min(16),
+        Column::new("KIND"),
+        Column::new("LAYOUT").style(DIM).priority(30),
+        Column::new("SIZE").right().priority(40),
+        Column::new("UPDATED").style(DIM),
+    ]);
+    for document in documents {
+        let updated = document.updated().map(|time| context.clock.ago(time));
+        table.row([
+            Cell::new(document.name()),
+            Cell::new(kind(document.file.artifact.kind)),
+            Cell::new(document.root.layout.name()),
+            Cell::new(size::bytes(document.file.id.len)),
+            Cell::new(updated.unwrap_or_default()),
+        ]);
+    }
+    table.render(context.out.width())
+}
+
+/// A kind as JSON spells it.
+fn kind(kind: ArtifactKind) -> String {
+    let name = serde_json::to_value(kind).ok();
+    let name = name.as_ref().and_then(|name| name.as_str());
+    name.unwrap_or("document").to_owned()
+}
+
+fn find<'a>(documents: &'a [Document], wanted: &str) -> annals::Result<&'a Document> {
+    let all = |fits: fn(&str, &str) -> bool| -> Vec<&Document> {
+        let fitting = documents.iter();
+        fitting
+            .filter(|document| document.fits(wanted, fits))
+            .collect()
+    };
+    let mut found = all(|name, wanted| name == wanted);
+    if found.is_empty() && !wanted.is_empty() {
+        found = all(|name, wanted| name.starts_with(wanted));
+    }
+    match found.as_slice() {
+        [] => Err(annals::Error::NotFound {
+            what: "document",
+            id: wanted.to_owned(),
+        }),
+        [only] => Ok(only),
+        many => {
+            let paths = many
+                .iter()
+                .map(|found| found.file.path.display().to_string());
+            Err(annals::Error::Ambiguous {
+                what: "document",
+                id: wanted.to_owned(),
+                candidates: paths.collect(),
+            })
+        }
+    }
+}
+
+fn read(document: &Document, context: &mut Context) -> Result<()> {
+    let path = &document.file.path;
+    let opened = || File::open(path).map_err(|error| annals::Error::io("read", path, error));
+    let is_json = path.extension().is_some_and(|ending| ending == "json");
+    if !context.json && !is_json {
+        // Line by line: what a program printed in a month need not fit into memory.
+        let mut lines = BufReader::new(opened()?);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).context("reading")? > 0 {
+            context
+                .out
+                .text(safe_block(&String::from_utf8_lossy(&line)))?;
+            line.clear();
+        }
+        return Ok(());
+    }
+    let bytes = std::fs::read(path).map_err(|error| annals::Error::io("read", path, error))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let content = RawValue::from_string(text.trim().to_owned()).ok();
+    let content = content.filter(|_| is_json);
+    match content {
+        content if context.json => {
+            let text = content.is_none().then(|| text.into_owned());
+            let row = Row {
+                content,
+                text,
+                ..document.row()
+            };
+            context.out.json(&Page {
+                documents: vec![row],
+            })?;
+        }
+        Some(content) => {
+            let pretty = RawValue::from_string(json::indented(content.get()))?;
+            context.out.json(&pretty)?;
+        }
+        // Not JSON after all: as it is.
+        None => {
+            context.out.text(safe_block(&text))?;
+            if !text.ends_with('\n') {
+                context.out.blank()?;
+            }
+        }
+    }
+    Ok(())
+}

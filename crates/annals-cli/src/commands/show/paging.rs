@@ -1,0 +1,132 @@
+//! A part of a long conversation: from where on, how many messages, how many tokens.
+
+use annals::model::{Body, Entry};
+use annals::store::Session;
+use clap::Args;
+
+use super::Selection;
+use crate::commands::entry;
+use crate::render::size;
+
+/// What of a conversation is read at once.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct Paging {
+    /// At most N messages
+    #[arg(long, value_name = "N", conflicts_with = "last")]
+    limit: Option<usize>,
+    /// Leave out the M oldest messages; without it, --limit begins with the oldest
+    #[arg(long, value_name = "M", conflicts_with = "last")]
+    offset: Option<usize>,
+    /// As many messages as fit, at 4 bytes of text a token: the newest, or those from --offset on; at least one
+    #[arg(long, value_name = "TOKENS", conflicts_with = "last")]
+    budget: Option<u64>,
+}
+
+/// What was left out.
+pub(super) struct Cut {
+    /// The number of the first message shown, from 0.
+    pub(super) offset: usize,
+    /// How many there are.
+    pub(super) total: usize,
+    /// How many of them come after, or, where the newest were asked for, before.
+    left: usize,
+    /// The next page goes back in time.
+    back: bool,
+    shown: usize,
+}
+
+impl Cut {
+    pub(super) fn has_more(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Where the next page begins: after this one, or before it where the newest were asked for.
+    pub(super) fn next_offset(&self) -> Option<usize> {
+        let next = if self.back {
+            self.offset.saturating_sub(self.shown)
+        } else {
+            self.offset + self.shown
+        };
+        self.has_more().then_some(next)
+    }
+
+    /// The same for people.
+    pub(super) fn line(&self) -> Option<String> {
+        let next = self.next_offset()?;
+        let what = if self.back {
+            "earlier message"
+        } else {
+            "more message"
+        };
+        let left = size::plural(self.left as u64, what);
+        Some(format!("… {left}: --offset {next}"))
+    }
+}
+
+impl Paging {
+    /// Leaves one page of a selection; `None` if all of it was asked for.
+    pub(super) fn cut(
+        &self,
+        session: &Session,
+        selection: &mut Selection,
+    ) -> annals::Result<Option<Cut>> {
+        if self.limit.is_none() && self.offset.is_none() && self.budget.is_none() {
+            return Ok(None);
+        }
+        let total = selection.entries.len();
+        let back = self.budget.is_some() && self.offset.is_none();
+        let entries = &mut selection.entries;
+        entries.drain(..self.offset.unwrap_or(0).min(total));
+        if back {
+            entries.reverse();
+        }
+        entries.truncate(self.limit.unwrap_or(usize::MAX));
+        if let Some(budget) = self.budget {
+            let fitting = fitting(session, selection.log, entries, budget)?;
+            entries.truncate(fitting);
+        }
+        let shown = entries.len();
+        if back {
+            entries.reverse();
+        }
+        let offset = match self.offset {
+            Some(offset) => offset.min(total),
+            None if back => total - shown,
+            None => 0,
+        };
+        Ok(Some(Cut {
+            offset,
+            total,
+            left: if back { offset } else { total - offset - shown },
+            back,
+            shown,
+        }))
+    }
+}
+
+/// How many entries fit, read until one does not.
+fn fitting(session: &Session, log: usize, entries: &[usize], budget: u64) -> annals::Result<usize> {
+    let mut spent = 0;
+    let mut fitting = 0;
+    session.each_of(log, entries, |entry| {
+        spent += tokens(entry);
+        let fits = fitting == 0 || spent <= budget;
+        fitting += usize::from(fits);
+        Ok(fits)
+    })?;
+    Ok(fitting)
+}
+
+/// What an entry's text comes to, by a rule that needs no model.
+fn tokens(entry: Entry) -> u64 {
+    let mut bytes = 0;
+    match entry.body {
+        Body::Message(message) => {
+            for block in &message.blocks {
+                block.texts(&mut |text| bytes += text.len() as u64);
+            }
+        }
+        body => bytes = entry::text(body).map_or(0, |text| text.len() as u64),
+    }
+    bytes.div_ceil(4)
+}

@@ -1,0 +1,105 @@
+//! clog: `storage/` in a project.
+//!
+//! ```text
+//! conversations/conversation-<session>/chat.jsonl                session log: a header, then messages
+//! conversations/conversation-<session>/notes.jsonl               a header, then remarks; always there
+//! conversations/conversation-<session>/todos.json                [{content,status,…}]; ours
+//! conversations/conversation-<session>/annals-origin.jsonl       what it was converted from; ours
+//! conversations/conversation-<session>--agent-<agent>/chat.jsonl sub-agent log; ours
+//! state/<name>.json                                              state of the program
+//! sessions/<utc>/system.log                                      what the program printed in one run
+//! ```
+//!
+//! `<session>` is `2026-03-26T01-32-20-418Z-<thread>`: when the conversation began, in UTC, and its
+//! thread's id, trimmed, in lower case, with `-` for each run of characters outside of `[a-z0-9_-]`
+//! and none at its ends. The thread's exact id stands in the header. Folders with other names are
+//! read as well.
+//!
+//! ```text
+//! {"type":"conversation-header","schemaVersion":1,"fileKind":"chat"|"notes","conversationId":…,
+//!  "threadId":…,"channel":…,"title":…,"createdAt":<ms>,"updatedAt":<ms>}
+//! {"type":"message","conversationId":…,"threadId":…,"messageId":…,
+//!  "role":"system"|"user"|"agent"|"assistant","channel":"tui"|"web"|"telegram"|"system",
+//!  "content":…,"createdAt":<ms>,"reasoning":…,
+//!  "thoughts":[{"stepNumber":…,"reasoning":…,"toolCalls":[…],"toolResults":[…]}]}
+//! {"type":"note","createdAt":<ms>,"author":…,"content":…}
+//! ```
+//!
+//! Messages name no parent: each follows the one before it. A message's thoughts come before its
+//! text. One of the agent that holds nothing but results of tools stands in the user's place, as
+//! everywhere in the model. The program rewrites its files on every change; we append: a new title
+//! is one more header, whose title counts from there on, and `updatedAt` is never trusted. A message
+//! without `messageId` gets one from its offset. What else must be said stands in the member
+//! `annals` (see `annex`).
+
+mod graft;
+mod line;
+mod notes;
+mod path;
+mod thought;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{Artifact, ArtifactKind};
+
+use super::todos::Todos;
+use super::untold::Untold;
+use super::{Decoder, Env, Layout, Writer};
+
+/// The layout of clog.
+#[derive(Debug)]
+pub struct Clog;
+
+impl Layout for Clog {
+    fn name(&self) -> &'static str {
+        "clog"
+    }
+
+    fn roots(&self, _: &Env) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn project_dir(&self) -> Option<&'static str> {
+        Some("storage")
+    }
+
+    fn recognises(&self, names: &[&str]) -> bool {
+        names.contains(&"conversations")
+    }
+
+    fn enters(&self, dir: &Path) -> bool {
+        path::enters(dir)
+    }
+
+    fn classify(&self, path: &Path) -> Option<Artifact> {
+        path::classify(path)
+    }
+
+    fn place(&self, artifact: &Artifact) -> PathBuf {
+        path::place(artifact)
+    }
+
+    fn folder(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn keep_days(&self) -> Option<u64> {
+        None
+    }
+
+    fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
+        match artifact.kind {
+            ArtifactKind::SessionLog | ArtifactKind::AgentLog => {
+                Box::new(line::Lines::of(artifact))
+            }
+            ArtifactKind::Notes => Box::new(notes::Notes),
+            ArtifactKind::Todos => Box::new(Todos),
+            _ => Box::new(Untold),
+        }
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+}

@@ -1,0 +1,87 @@
+//! The log of remarks: as everywhere, behind a header.
+
+use crate::layout::remark::Remarks;
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{Entry, FlawKind, Outline};
+
+use super::line::Line;
+
+/// Reads remarks. Its header's title is the one that the conversation had when the file was made,
+/// so it says nothing.
+#[derive(Debug)]
+pub(super) struct Notes;
+
+impl Decoder for Notes {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        Remarks.outline(record, out);
+        check(record, out);
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
+        Remarks.decode(record, out);
+        check(record, out);
+    }
+}
+
+fn check<S>(record: &Record<'_>, out: &mut Sink<S>) {
+    // What cannot be read is told already.
+    let mut told = Sink::<()>::default();
+    let read = record.object(&mut told, |text| {
+        let line: Line<'_> = serde_json::from_str(text)?;
+        Ok(line.header_fault("notes", record.span))
+    });
+    if let Some(Some(fault)) = read {
+        out.flaw(FlawKind::BadHeader, record.span, fault);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::clog::line;
+    use crate::model::{Body, Span};
+
+    fn read(bytes: &str, offset: u64) -> (Vec<Entry>, Vec<FlawKind>) {
+        let record = Record {
+            span: Span {
+                offset,
+                len: bytes.len() as u64,
+                line: 1,
+            },
+            bytes: bytes.as_bytes(),
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        Notes.decode(&record, &mut sink);
+        let kinds = sink.flaws.iter().map(|flaw| flaw.kind).collect();
+        (sink.found, kinds)
+    }
+
+    #[test]
+    fn a_header_is_wanted_first_and_its_title_says_nothing() {
+        let header = format!(
+            r#"{{"type":"{}","schemaVersion":1,"fileKind":"notes","title":"T"}}"#,
+            line::HEADER
+        );
+        let (found, flaws) = read(&header, 0);
+        assert!(
+            matches!(&found[0].body, Body::Opaque { kind: Some(kind), .. } if kind == line::HEADER)
+        );
+        assert_eq!(flaws, []);
+        let note =
+            r#"{"type":"note","createdAt":1774488740418,"author":"operator","content":"hm"}"#;
+        assert_eq!(read(note, 0).1, [FlawKind::BadHeader]);
+        let (found, flaws) = read(note, 200);
+        let body = Body::Note {
+            author: Some("operator".to_owned()),
+            text: "hm".to_owned(),
+        };
+        assert_eq!((&found[0].body, flaws), (&body, vec![]));
+        assert_eq!(read("{\"type\":", 0).1, [FlawKind::BadJson]);
+        assert_eq!(
+            read(&header.replace("notes", "chat"), 0).1,
+            [FlawKind::BadHeader]
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! Where things lie.
+
+use std::path::{Component, Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::Result;
+use crate::layout::ORIGIN;
+use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+
+/// What the folder of a conversation is called before its session's id.
+const FOLDER: &str = "conversation-";
+
+/// What stands between a session's id and a sub-agent's.
+const AGENT: &str = "--agent-";
+
+/// Longest part of a folder's name that comes from the thread's id.
+const MAX_THREAD: usize = 80;
+
+pub(super) fn enters(dir: &Path) -> bool {
+    match parts(dir).as_deref() {
+        Some(["conversations" | "state" | "sessions"] | ["sessions", _]) => true,
+        Some(["conversations", folder, ..]) => owner(folder).is_some(),
+        _ => false,
+    }
+}
+
+pub(super) fn classify(path: &Path) -> Option<Artifact> {
+    use ArtifactKind as K;
+    let parts = parts(path)?;
+    let mut artifact = match *parts.as_slice() {
+        [ORIGIN] => Artifact::of(K::Origin),
+        ["state", name] => named(K::State, name.strip_suffix(".json")?),
+        ["sessions", run, "system.log"] => named(K::RunLog, run),
+        ["conversations", folder, ref inner @ ..] => {
+            let (session, agent) = owner(folder)?;
+            let kind = match *inner {
+                ["chat.jsonl"] if agent.is_some() => K::AgentLog,
+                ["chat.jsonl"] => K::SessionLog,
+                ["notes.jsonl"] => K::Notes,
+                ["todos.json"] => K::Todos,
+                [ORIGIN] => K::Origin,
+                [] => return None,
+                _ => K::SessionState,
+            };
+            let name = (kind == K::SessionState).then(|| inner.join("/"));
+            let agent = match (kind, agent) {
+                // The main agent's todos are named by the session, as everywhere.
+                (K::Todos, None) => Some(AgentId::new(session.as_str()).ok()?),
+                (_, agent) => agent,
+            };
+            Artifact {
+                kind,
+                folder: None,
+                session: Some(session),
+                agent,
+                name,
+            }
+        }
+        _ => return None,
+    };
+    // An empty name could not be told from none.
+    artifact.name = artifact.name.filter(|name| !name.is_empty());
+    Some(artifact)
+}
+
+pub(super) fn place(artifact: &Artifact) -> PathBuf {
+    use ArtifactKind as K;
+    let name = artifact.name.as_deref().unwrap_or_default();
+    let folder = || {
+        let session = artifact.session.as_ref().map_or("", SessionId::as_str);
+        let agent = artifact.agent.as_ref().map(AgentId::as_str);
+        let agent = agent.filter(|agent| artifact.kind == K::AgentLog || *agent != session);
+        Path::new("conversations").join(match agent {
+            Some(agent) => format!("{FOLDER}{session}{AGENT}{agent}"),
+            None => format!("{FOLDER}{session}"),
+        })
+    };
+    match artifact.kind {
+        K::SessionLog | K::AgentLog => folder().join("chat.jsonl"),
+        K::Notes => folder().join("notes.jsonl"),
+        K::Todos => folder().join("todos.json"),
+        K::Origin if artifact.session.is_some() => folder().join(ORIGIN),
+        K::Origin => ORIGIN.into(),
+        K::SessionState => folder().join(name),
+        K::State => format!("state/{name}.json").into(),
+        K::RunLog => format!("sessions/{name}/system.log").into(),
+        // The layout has no such files.
+        K::SharedLog
+        | K::AgentMeta
+        | K::Task
+        | K::FileVersion
+        | K::ToolResult
+        | K::History
+        | K::Settings
+        | K::Plan
+        | K::Index
+        | K::TitleFile
+        | K::Register => PathBuf::new(),
+    }
+}
+
+/// The session, and maybe the sub-agent, that a conversation's folder is named after.
+///
+/// A name that only looks like a sub-agent's is a session's.
+fn owner(folder: &str) -> Option<(SessionId, Option<AgentId>)> {
+    let name = folder.strip_prefix(FOLDER)?;
+    let agent = name.split_once(AGENT).and_then(|(session, agent)| {
+        // The main agent has the session's name.
+        let other = session != agent;
+        let session = SessionId::new(session).ok()?;
+        AgentId::new(agent)
+            .ok()
+            .filter(|_| other)
+            .map(|agent| (session, Some(agent)))
+    });
+    agent.or_else(|| Some((SessionId::new(name).ok()?, None)))
+}
+
+/// The names that a path consists of; `None` if it leads anywhere but down.
+fn parts(path: &Path) -> Option<Vec<&str>> {
+    let name = |part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    };
+    path.components().map(name).collect()
+}
+
+fn named(kind: ArtifactKind, name: &str) -> Artifact {
+    Artifact {
+        name: Some(name.to_owned()),
+        ..Artifact::of(kind)
+    }
+}
+
+/// The session of a thread that begins now: what its folder is called behind `conversation-`.
+pub(super) fn session(thread: &str, now: Timestamp) -> Result<SessionId> {
+    let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S");
+    let millisecond = now.as_millisecond().rem_euclid(1_000);
+    SessionId::new(&format!("{time}-{millisecond:03}Z-{}", sanitise(thread)))
+}
+
+/// A thread's id as a folder's name has it.
+fn sanitise(thread: &str) -> String {
+    let mut name = String::new();
+    for c in thread.trim().to_lowercase().chars() {
+        match c {
+            'a'..='z' | '0'..='9' | '_' | '-' => name.push(c),
+            _ if name.ends_with('\u{0}') => {}
+            _ => name.push('\u{0}'),
+        }
+    }
+    let mut name = name.replace('\u{0}', "-");
+    // No thread is to be taken for a sub-agent's.
+    while name.contains(AGENT) {
+        name = name.replace(AGENT, "-agent-");
+    }
+    let name = name.trim_matches('-');
+    let name = name.get(..MAX_THREAD).unwrap_or(name).trim_matches('-');
+    if name.is_empty() { "thread" } else { name }.to_owned()
+}
+
+/// What a sub-agent's conversation is called, given its session's.
+pub(super) fn of_agent(name: &str, agent: Option<&AgentId>) -> String {
+    match agent {
+        Some(agent) if !name.ends_with(&format!("{AGENT}{agent}")) => {
+            format!("{name}{AGENT}{agent}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
+
+    #[test]
+    fn a_path_and_its_meaning_are_inverses() {
+        use ArtifactKind as K;
+        let folder = format!("conversations/conversation-{SESSION}");
+        for (kind, path) in [
+            (K::SessionLog, format!("{folder}/chat.jsonl")),
+            (K::Notes, format!("{folder}/notes.jsonl")),
+            (K::Todos, format!("{folder}/todos.json")),
+            (K::Origin, format!("{folder}/annals-origin.jsonl")),
+            (K::SessionState, format!("{folder}/files/a/b.png")),
+            (K::AgentLog, format!("{folder}--agent-a1/chat.jsonl")),
+            (K::Notes, format!("{folder}--agent-a1/notes.jsonl")),
+            (K::Todos, format!("{folder}--agent-a1/todos.json")),
+            (K::SessionLog, format!("{folder}--agent-/chat.jsonl")),
+            (
+                K::SessionLog,
+                "conversations/conversation-Mine.1/chat.jsonl".to_owned(),
+            ),
+            (
+                K::SessionLog,
+                "conversations/conversation-s--agent-s/chat.jsonl".to_owned(),
+            ),
+            (
+                K::Todos,
+                "conversations/conversation-s--agent-s/todos.json".to_owned(),
+            ),
+            (K::State, "state/operator.json".to_owned()),
+            (
+                K::RunLog,
+                "sessions/2026-03-26T01-32-20Z/system.log".to_owned(),
+            ),
+            (K::Origin, "annals-origin.jsonl".to_owned()),
+        ] {
+            let artifact = classify(Path::new(&path)).expect(&path);
+            assert_eq!(artifact.kind, kind, "{path}");
+            assert_eq!(place(&artifact), Path::new(&path));
+        }
+        let agent = classify(Path::new(&format!("{folder}--agent-a1/chat.jsonl"))).unwrap();
+        assert_eq!(agent.session.unwrap().as_str(), SESSION);
+        assert_eq!(agent.agent.unwrap().as_str(), "a1");
+    }
+
+    #[test]
+    fn foreign_files_have_no_meaning() {
+        for path in [
+            "conversations/chat.jsonl",
+            "conversations/thread_abc123/chat.jsonl",
+            "conversations/conversation-/chat.jsonl",
+            "conversations/conversation-é/chat.jsonl",
+            "conversations/conversation-a b/chat.jsonl",
+            "conversations/conversation-../chat.jsonl",
+            "conversations/../conversation-a/chat.jsonl",
+            "conversations/conversation-a",
+            "state/operator.txt",
+            "state/a/b.json",
+            "sessions/system.log",
+            "sessions/a/other.log",
+            "chat.jsonl",
+        ] {
+            assert_eq!(classify(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn folders_are_named_as_the_program_names_them() {
+        let now: Timestamp = "2026-03-26T01:32:20.418999Z".parse().unwrap();
+        let long = "x".repeat(300);
+        for (thread, name) in [
+            ("thread_abc123", "thread_abc123"),
+            ("  Thread ABC!!? 1  ", "thread-abc-1"),
+            ("--a--b--", "a--b"),
+            ("…", "thread"),
+            ("é_ü", "_"),
+            ("telegram:42/7", "telegram-42-7"),
+            ("s--agent-a", "s-agent-a"),
+            ("s---agent-a", "s-agent-a"),
+            (&long, &long[..80]),
+        ] {
+            let session = session(thread, now).unwrap();
+            assert_eq!(session.as_str(), format!("2026-03-26T01-32-20-418Z-{name}"));
+            assert_eq!(session.name(), name);
+        }
+        let early: Timestamp = "1969-12-31T23:59:59.001Z".parse().unwrap();
+        assert_eq!(
+            session("t", early).unwrap().as_str(),
+            "1969-12-31T23-59-59-001Z-t"
+        );
+    }
+}

@@ -1,0 +1,569 @@
+//! Writing: a header first, then one line per message, and never a line twice.
+//!
+//! Everything that the layout can say is said in its own words, so that its program shows a whole
+//! conversation: texts, reasoning, and tool calls with their results as thoughts. What those words
+//! cannot say stands in `annals`; blocks only where the words would not give them back.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::layout::annex::Words;
+use crate::layout::field::Spent;
+use crate::layout::{
+    Change, Decoder, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp,
+    Writer, content, remark,
+};
+use crate::model::{
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, SessionId, Span,
+    TitleSource, Todo,
+};
+
+use super::line::{HEADER, Lines};
+use super::{Clog, graft, path, thought};
+
+/// What stands in the place of a compacted conversation.
+const COMPACTED: &str = "Conversation compacted";
+
+/// The channel of what people say to us.
+const CHANNEL: &str = "tui";
+
+/// The channel of what nobody says.
+const SYSTEM: &str = "system";
+
+impl Writer for Clog {
+    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+        Ok(Artifact {
+            session: Some(path::session(new.id.as_str(), stamp.now)?),
+            ..Artifact::of(ArtifactKind::SessionLog)
+        })
+    }
+
+    fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+        if agent.as_str() == head.session.as_str() {
+            return Err(Error::refused("a sub-agent cannot have its session's name"));
+        }
+        Ok(Artifact {
+            session: Some(head.session.clone()),
+            agent: Some(agent.clone()),
+            ..Artifact::of(ArtifactKind::AgentLog)
+        })
+    }
+
+    fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+        let mut pen = Pen::new(head, stamp);
+        match change {
+            Change::Begin | Change::Fork { .. } => pen.begin()?,
+            Change::Append(drafts) => {
+                for draft in drafts {
+                    pen.draft(draft)?;
+                }
+            }
+            Change::Compact { summary, tokens: _ } => pen.compact(summary)?,
+            Change::SetTodos(todos) => pen.todos(todos)?,
+            Change::Spawn(spawn) => pen.spawn(spawn)?,
+        }
+        Ok(pen.finish())
+    }
+
+    fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
+        graft::copy(record, graft)
+    }
+}
+
+/// The first line of a file, and each new title.
+#[derive(Serialize)]
+struct Header<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "schemaVersion")]
+    schema: u32,
+    #[serde(rename = "fileKind")]
+    file: &'a str,
+    #[serde(rename = "conversationId")]
+    conversation: &'a str,
+    #[serde(rename = "threadId")]
+    thread: &'a str,
+    channel: &'a str,
+    title: &'a str,
+    #[serde(rename = "createdAt")]
+    created: i64,
+    #[serde(rename = "updatedAt")]
+    updated: i64,
+    annals: Words<'a>,
+}
+
+/// A message.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "conversationId")]
+    conversation: &'a str,
+    #[serde(rename = "threadId")]
+    thread: &'a str,
+    #[serde(rename = "messageId")]
+    id: &'a str,
+    role: &'a str,
+    channel: &'a str,
+    content: &'a str,
+    #[serde(rename = "createdAt")]
+    created: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    thoughts: &'a [thought::Written],
+    annals: Words<'a>,
+}
+
+/// Writes the lines of one change.
+struct Pen<'a, 'b> {
+    head: &'a Head,
+    stamp: &'a mut Stamp<'b>,
+    conversation: String,
+    thread: String,
+    lines: Vec<Vec<u8>>,
+    remarks: Vec<Vec<u8>>,
+    plan: Plan,
+    /// The last message so far, which the next hangs from if it says nothing else.
+    last: Option<EntryId>,
+    /// The time of the newest line so far.
+    time: Option<Timestamp>,
+}
+
+impl<'a, 'b> Pen<'a, 'b> {
+    fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
+        let session = head.log.session.as_ref().unwrap_or(&head.session);
+        let word = |name: &str| head.words.get(name).map(String::as_str);
+        let wanted = word(Head::WANTED).unwrap_or(session.name());
+        let conversation = word("conversationId").unwrap_or(session.as_str());
+        Pen {
+            head,
+            stamp,
+            conversation: path::of_agent(conversation, head.agent.as_ref()),
+            thread: word("threadId").unwrap_or(wanted).to_owned(),
+            lines: Vec::new(),
+            remarks: Vec::new(),
+            plan: Plan::default(),
+            last: head.last.clone(),
+            time: head.time,
+        }
+    }
+
+    fn finish(mut self) -> Plan {
+        let log = &self.head.log;
+        let (session, agent) = (self.session().clone(), self.head.agent.clone());
+        let files = [
+            (path::place(log), self.lines),
+            (path::place(&notes(session, agent)), self.remarks),
+        ];
+        let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
+        // The log goes first: what is derived from it may be behind, never ahead.
+        let edits = files.map(|(path, lines)| Edit::Append { path, lines });
+        self.plan.edits.splice(0..0, edits);
+        self.plan
+    }
+
+    /// The session as its folder is named.
+    fn session(&self) -> &SessionId {
+        self.head.log.session.as_ref().unwrap_or(&self.head.session)
+    }
+
+    fn channel(&self) -> &str {
+        self.head
+            .words
+            .get("channel")
+            .map_or(CHANNEL, String::as_str)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let chat = self.header("chat", "", true)?;
+        let notes = self.header("notes", "", false)?;
+        self.lines.push(chat);
+        self.remarks.push(notes);
+        self.plan.words = self.words();
+        Ok(())
+    }
+
+    /// What a header says, to be said again by the lines after it.
+    fn words(&self) -> BTreeMap<String, String> {
+        let words = [
+            ("conversationId", self.conversation.clone()),
+            ("threadId", self.thread.clone()),
+            ("channel", self.channel().to_owned()),
+            ("createdAt", self.began().to_string()),
+        ];
+        words.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn now(&self) -> Timestamp {
+        let now = self.stamp.now;
+        self.time.map_or(now, |time| time.max(now))
+    }
+
+    /// When the conversation began, in milliseconds.
+    fn began(&self) -> i64 {
+        let began = self.head.words.get("createdAt");
+        let began = began.and_then(|time| time.parse().ok());
+        began.unwrap_or(self.now().as_millisecond())
+    }
+
+    /// A header. The first of a log says where its agent is at work as well.
+    fn header(&self, file: &str, title: &str, first: bool) -> Result<Vec<u8>> {
+        let head = self.head;
+        let place = |text: &'a Option<String>| text.as_deref().filter(|_| first);
+        encode(&Header {
+            kind: HEADER,
+            schema: 1,
+            file,
+            conversation: &self.conversation,
+            thread: &self.thread,
+            channel: self.channel(),
+            title,
+            created: self.began(),
+            updated: self.now().as_millisecond(),
+            annals: Words {
+                program: Some(PROGRAM),
+                cwd: place(&head.cwd),
+                branch: place(&head.git_branch),
+                version: place(&head.version),
+                ..Words::default()
+            },
+        })
+    }
+
+    fn has_header(&self) -> bool {
+        self.head.words.contains_key("threadId")
+    }
+
+    /// Writes the header that a log without any still lacks.
+    fn ensure_header(&mut self) -> Result<()> {
+        if !self.has_header() && self.last.is_none() && self.lines.is_empty() {
+            let header = self.header("chat", "", true)?;
+            self.lines.push(header);
+            self.plan.words = self.words();
+        }
+        Ok(())
+    }
+
+    fn draft(&mut self, draft: &Draft) -> Result<()> {
+        match &draft.body {
+            Body::Message(message) => self.message(message, draft),
+            Body::Compaction { text } => self.aside(draft, "compaction", "", text),
+            Body::System { subtype, text } => self.aside(draft, "system", subtype, text),
+            Body::Agent {
+                kind,
+                description,
+                call,
+            } => {
+                let words = Words {
+                    kind: Some("agent"),
+                    subtype: kind.as_deref(),
+                    description: description.as_deref(),
+                    call: call.as_deref(),
+                    ..Words::default()
+                };
+                let id = self.id(draft);
+                let text = description.as_deref().unwrap_or_default();
+                let line = self.purpose(text, words, &id, draft.time)?;
+                self.lines.push(line);
+                self.plan.added.push(id);
+                Ok(())
+            }
+            Body::Title { text, source } if *source == TitleSource::Custom => {
+                let text = text.trim();
+                if text.is_empty() {
+                    return Err(Error::refused("a title must not be empty"));
+                }
+                let header = self.header("chat", text, !self.has_header())?;
+                self.lines.push(header);
+                Ok(())
+            }
+            _ => self.remark(draft),
+        }
+    }
+
+    fn remark(&mut self, draft: &Draft) -> Result<()> {
+        let Some((line, id)) = remark::write(draft, self.stamp)? else {
+            return Err(Error::refused(
+                "this kind of entry cannot be written to a clog session",
+            ));
+        };
+        let owner = &self.head.agent;
+        let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
+        if self.remarks.is_empty() && !self.head.beside.iter().any(is_there) {
+            let header = self.header("notes", "", false)?;
+            self.remarks.push(header);
+        }
+        self.remarks.push(line);
+        self.plan.added.push(id);
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
+        self.ensure_header()?;
+        let id = self.id(draft);
+        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let created = self.tick(draft.time).as_millisecond();
+        let said = thought::said(&message.blocks)?;
+        let results = |block: &Block| matches!(block, Block::ToolResult { .. });
+        let only_results = !message.blocks.is_empty() && message.blocks.iter().all(results);
+        let mut line = Written {
+            kind: "message",
+            conversation: &self.conversation,
+            thread: &self.thread,
+            id: id.as_str(),
+            role: match message.role {
+                // The program keeps the results of tools with the agent.
+                Role::User if only_results => "agent",
+                Role::User => "user",
+                Role::Assistant => "agent",
+                Role::System => "system",
+            },
+            channel: match message.role {
+                Role::System => SYSTEM,
+                _ => self.channel(),
+            },
+            content: &said.content,
+            created,
+            reasoning: said.reasoning.as_deref(),
+            thoughts: &said.thoughts,
+            annals: Words {
+                parent: self.parent(parent.as_ref(), draft.sidechain),
+                agent: draft.agent.as_ref().map(AgentId::as_str),
+                sidechain: draft.sidechain,
+                program: Some(PROGRAM),
+                model: message.model.as_deref(),
+                usage: message.usage.as_ref().map(Spent::of),
+                response: message.response.as_deref(),
+                request: message.request.as_deref(),
+                stop: message.stop_reason.as_deref(),
+                meta: message.meta,
+                compact: message.compact_summary,
+                spawned: message.spawned.as_ref().map(AgentId::as_str),
+                stored: message.stored.as_deref(),
+                ..Words::default()
+            },
+        };
+        let mut bytes = encode(&line)?;
+        let mut read = read_back(&bytes);
+        if read.as_ref().map(|read| (read.role, &read.blocks))
+            != Some((message.role, &message.blocks))
+        {
+            let blocks = content::blocks_json(&message.blocks)?;
+            line.annals.blocks = Some(content::raw(blocks)?);
+            if message.role == Role::Assistant && only_results {
+                // Without a text it would stand in the user's place.
+                line.content = " ";
+            }
+            bytes = encode(&line)?;
+            read = read_back(&bytes);
+        }
+        // Blanks are nothing that a person said, whoever sent them.
+        let human = message.human && !is_blank(&message.blocks);
+        if read.is_some_and(|read| read.human != human) {
+            line.annals.human = Some(human);
+            bytes = encode(&line)?;
+        }
+        self.lines.push(bytes);
+        self.said(id, !draft.sidechain);
+        Ok(())
+    }
+
+    /// A line of the program's own, which takes its place in the conversation.
+    fn aside(&mut self, draft: &Draft, kind: &str, subtype: &str, text: &str) -> Result<()> {
+        self.ensure_header()?;
+        let id = self.id(draft);
+        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let created = self.tick(draft.time).as_millisecond();
+        let line = encode(&Written {
+            annals: Words {
+                parent: self.parent(parent.as_ref(), draft.sidechain),
+                agent: draft.agent.as_ref().map(AgentId::as_str),
+                sidechain: draft.sidechain,
+                program: Some(PROGRAM),
+                kind: Some(kind),
+                subtype: Some(subtype).filter(|text| !text.is_empty()),
+                text: Some(text),
+                ..Words::default()
+            },
+            ..self.system(&id, text, created)
+        })?;
+        self.lines.push(line);
+        self.said(id, !draft.sidechain);
+        Ok(())
+    }
+
+    fn compact(&mut self, summary: &str) -> Result<()> {
+        if self.leaf().is_none() {
+            return Err(Error::refused(
+                "there is nothing to compact: the session has no messages",
+            ));
+        }
+        if summary.trim().is_empty() {
+            return Err(Error::refused("the summary is empty"));
+        }
+        let text = COMPACTED.to_owned();
+        self.draft(&Draft::new(Body::Compaction { text }))?;
+        let mut message = Message::new(Role::User, vec![Block::Text(summary.to_owned())]);
+        message.compact_summary = true;
+        self.draft(&Draft::new(Body::Message(message)))
+    }
+
+    fn todos(&mut self, todos: &[Todo]) -> Result<()> {
+        let session = self.session();
+        let agent = match &self.head.agent {
+            Some(agent) => agent.clone(),
+            None => AgentId::new(session.as_str())?,
+        };
+        let file = Artifact {
+            session: Some(session.clone()),
+            agent: Some(agent),
+            ..Artifact::of(ArtifactKind::Todos)
+        };
+        self.plan.edits.push(Edit::Replace {
+            path: path::place(&file),
+            bytes: encode(&todos)?,
+        });
+        Ok(())
+    }
+
+    /// Begins the conversation of a sub-agent: both files, and what it is for.
+    fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
+        let head = Head {
+            agent: Some(spawn.agent.clone()),
+            log: Clog.agent(self.head, &spawn.agent)?,
+            leaf: None,
+            last: None,
+            words: {
+                let mut words = self.head.words.clone();
+                words.remove("createdAt");
+                words
+            },
+            ..self.head.clone()
+        };
+        let mut pen = Pen::new(&head, self.stamp);
+        let chat = pen.header("chat", &spawn.description, true)?;
+        let notes = pen.header("notes", &spawn.description, false)?;
+        let words = Words {
+            kind: Some("agent"),
+            subtype: Some(&spawn.kind),
+            description: Some(&spawn.description),
+            call: spawn.call.as_deref(),
+            ..Words::default()
+        };
+        let id = EntryId::new(&(pen.stamp.fresh)());
+        let purpose = pen.purpose(&spawn.description, words, &id, None)?;
+        pen.lines.extend([chat, purpose]);
+        pen.remarks.push(notes);
+        self.plan = pen.finish();
+        Ok(())
+    }
+
+    /// Says what a sub-agent is for; its program shows that as a message of the system.
+    fn purpose(
+        &mut self,
+        text: &str,
+        words: Words<'_>,
+        id: &EntryId,
+        given: Option<Timestamp>,
+    ) -> Result<Vec<u8>> {
+        let created = self.tick(given).as_millisecond();
+        encode(&Written {
+            annals: Words {
+                program: Some(PROGRAM),
+                ..words
+            },
+            ..self.system(id, text, created)
+        })
+    }
+
+    fn system<'l>(&'l self, id: &'l EntryId, text: &'l str, created: i64) -> Written<'l> {
+        Written {
+            kind: "message",
+            conversation: &self.conversation,
+            thread: &self.thread,
+            id: id.as_str(),
+            role: Role::System.as_str(),
+            channel: SYSTEM,
+            content: text,
+            created,
+            reasoning: None,
+            thoughts: &[],
+            annals: Words::default(),
+        }
+    }
+
+    /// What must be said of a parent: nothing, if it is the message before. What stands beside the
+    /// conversation has no message before it.
+    fn parent<'l>(&self, parent: Option<&'l EntryId>, aside: bool) -> Option<Option<&'l str>> {
+        (aside || parent != self.last.as_ref()).then(|| parent.map(EntryId::as_str))
+    }
+
+    fn id(&mut self, draft: &Draft) -> EntryId {
+        let given = draft.id.clone();
+        given.unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+    }
+
+    fn said(&mut self, id: EntryId, moves: bool) {
+        if moves {
+            self.last = Some(id.clone());
+            self.plan.leaf = Some(id.clone());
+        }
+        self.plan.added.push(id);
+    }
+
+    fn leaf(&self) -> Option<EntryId> {
+        self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
+    }
+
+    /// The next line's time: as given, else now, but later than the line before.
+    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
+        let after = |time: Timestamp| time.checked_add(SignedDuration::from_millis(1)).ok();
+        let after = self.time.and_then(after);
+        let time = given
+            .unwrap_or_else(|| after.map_or(self.stamp.now, |after| after.max(self.stamp.now)));
+        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
+        time
+    }
+}
+
+fn notes(session: SessionId, agent: Option<AgentId>) -> Artifact {
+    Artifact {
+        session: Some(session),
+        agent,
+        ..Artifact::of(ArtifactKind::Notes)
+    }
+}
+
+/// What a reader makes of a line.
+fn read_back(line: &[u8]) -> Option<Message> {
+    let record = Record {
+        // Any place but the first, where a header is looked for.
+        span: Span {
+            offset: 1,
+            len: line.len() as u64,
+            line: 2,
+        },
+        bytes: line,
+        terminated: true,
+        oversize: false,
+    };
+    let mut sink = Sink::default();
+    Lines::of(&Artifact::of(ArtifactKind::SessionLog)).decode(&record, &mut sink);
+    match sink.found.pop()?.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    }
+}
+
+fn is_blank(blocks: &[Block]) -> bool {
+    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+    blocks.iter().all(blank)
+}
+
+fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}

@@ -1,0 +1,490 @@
+//! What is written.
+
+use super::*;
+
+fn head() -> Head {
+    let log = Artifact {
+        session: SessionId::new(SESSION).ok(),
+        ..Artifact::of(ArtifactKind::SessionLog)
+    };
+    Head::new(SessionId::new(SESSION).unwrap(), log)
+}
+
+fn begun() -> Head {
+    let mut head = head();
+    for (name, value) in [
+        ("conversationId", "conv_1"),
+        ("threadId", "Thread ABC"),
+        ("channel", "web"),
+        ("createdAt", "1774488740418"),
+    ] {
+        head.words.insert(name.to_owned(), value.to_owned());
+    }
+    let notes = Artifact {
+        kind: ArtifactKind::Notes,
+        ..head.log.clone()
+    };
+    head.beside.push(notes);
+    head
+}
+
+fn plan(head: &Head, change: Change) -> Plan {
+    try_plan(head, change).unwrap()
+}
+
+fn try_plan(head: &Head, change: Change) -> annals::Result<Plan> {
+    let mut count = 0;
+    let mut fresh = || {
+        count += 1;
+        format!("id-{count}")
+    };
+    let mut stamp = Stamp {
+        now: "2026-03-26T02:00:00Z".parse().unwrap(),
+        zone: TimeZone::UTC,
+        fresh: &mut fresh,
+    };
+    Clog.writer().unwrap().plan(head, &change, &mut stamp)
+}
+
+/// The lines that go to each file.
+fn files(plan: &Plan) -> Vec<(String, Vec<String>)> {
+    let of = |edit: &Edit| match edit {
+        Edit::Append { path, lines } => {
+            let lines = lines
+                .iter()
+                .map(|line| String::from_utf8(line.clone()).unwrap());
+            (path.to_str().unwrap().to_owned(), lines.collect())
+        }
+        Edit::Replace { path, bytes } => (
+            path.to_str().unwrap().to_owned(),
+            vec![String::from_utf8(bytes.clone()).unwrap()],
+        ),
+        other => panic!("{other:?}"),
+    };
+    plan.edits.iter().map(of).collect()
+}
+
+fn only_line(plan: &Plan) -> String {
+    let mut files = files(plan);
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(files[0].1.len(), 1, "{files:?}");
+    files.remove(0).1.remove(0)
+}
+
+fn place(file: &str) -> String {
+    format!("conversations/conversation-{SESSION}/{file}")
+}
+
+#[test]
+fn a_conversation_begins_with_two_headers() {
+    let mut head = head();
+    head.cwd = Some("/home/dev/w".to_owned());
+    head.git_branch = Some("main".to_owned());
+    let header = |kind: &str, annals: &str| {
+        format!(
+            r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{kind}","conversationId":"{SESSION}","threadId":"thread_abc123","channel":"tui","title":"","createdAt":1774490400000,"updatedAt":1774490400000,"annals":{annals}}}"#
+        )
+    };
+    assert_eq!(
+        files(&plan(&head, Change::Begin)),
+        [
+            (
+                place("chat.jsonl"),
+                vec![header(
+                    "chat",
+                    r#"{"program":"annals","cwd":"/home/dev/w","branch":"main"}"#
+                )]
+            ),
+            (
+                place("notes.jsonl"),
+                vec![header("notes", r#"{"program":"annals"}"#)]
+            ),
+        ]
+    );
+}
+
+#[test]
+fn messages_are_written_in_the_programs_words() {
+    let mut head = begun();
+    let user = only_line(&plan(&head, Change::Append(vec![Draft::user("hi")])));
+    assert_eq!(
+        user,
+        r#"{"type":"message","conversationId":"conv_1","threadId":"Thread ABC","messageId":"id-1","role":"user","channel":"web","content":"hi","createdAt":1774490400000,"annals":{"program":"annals"}}"#
+    );
+    head.leaf = Some(EntryId::new("m1"));
+    head.last = head.leaf.clone();
+    head.time = "2026-03-26T02:00:00.005Z".parse().ok();
+    let answer = Draft::assistant(vec![
+        thinking("list"),
+        call("c1", "ls", r#"{"n":1e5}"#),
+        result("c1", vec![text("a")], false),
+        result("c0", vec![], true),
+        thinking("done"),
+        text("There is one."),
+    ])
+    .named(EntryId::new("m2"));
+    assert_eq!(
+        only_line(&plan(&head, Change::Append(vec![answer]))),
+        r#"{"type":"message","conversationId":"conv_1","threadId":"Thread ABC","messageId":"m2","role":"agent","channel":"web","content":"There is one.","createdAt":1774490400006,"thoughts":[{"stepNumber":1,"reasoning":"list","toolCalls":[{"toolCallId":"c1","toolName":"ls","args":{"n":1e5}}],"toolResults":[{"toolCallId":"c1","result":"a"},{"toolCallId":"c0","result":null,"isError":true}]},{"stepNumber":2,"reasoning":"done","toolCalls":[],"toolResults":[]}],"annals":{"program":"annals"}}"#
+    );
+    let answer = Draft::assistant(vec![thinking("hm"), text("yes")]);
+    let line = only_line(&plan(&head, Change::Append(vec![answer])));
+    assert!(line.contains(r#""content":"yes","createdAt":1774490400006,"reasoning":"hm","annals":{"program":"annals"}}"#), "{line}");
+    let results = Draft::tool_result("c1", "out");
+    let line = only_line(&plan(&head, Change::Append(vec![results])));
+    assert!(
+        line.contains(r#""role":"agent","channel":"web","content":"","createdAt""#),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let image = Block::Image {
+        media_type: "image/png".to_owned(),
+        data: "iVBORw0KGgo=".to_owned(),
+    };
+    let sealed = Block::Thinking {
+        text: "hm".to_owned(),
+        signature: Some("sig==".to_owned()),
+    };
+    let opaque = Block::Opaque {
+        kind: "server_tool_use".to_owned(),
+        json: r#"{"type":"server_tool_use","id":"x"}"#.to_owned(),
+    };
+    let shapes = [
+        vec![],
+        vec![text("")],
+        vec![text(" ")],
+        vec![text("a"), text("b")],
+        vec![sealed.clone(), text("a")],
+        vec![thinking("hm")],
+        vec![thinking(""), text("a")],
+        vec![text("a"), call("c", "ls", "{}"), text("b")],
+        vec![call("c", "ls", "{\"a\":\n1}")],
+        vec![result("c", vec![text("a"), image.clone()], true)],
+        vec![
+            result("c", vec![text("")], false),
+            result("d", vec![], false),
+        ],
+        vec![result("c", vec![text("x")], false), text("more")],
+        vec![result("c", vec![text("x")], false), thinking("so")],
+        vec![image, text("x")],
+        vec![opaque],
+        vec![text("<command-name>x"), text("real")],
+        vec![text("x\u{0}\u{1b}\u{2028}\u{fffd}\"\\/😀")],
+    ];
+    for role in [Role::User, Role::Assistant, Role::System] {
+        for (at, blocks) in shapes.iter().enumerate() {
+            for human in [false, true] {
+                let mut message = Message::new(role, blocks.clone());
+                message.human = human && role == Role::User;
+                let draft = Draft::new(Body::Message(message.clone()));
+                let line = only_line(&plan(&begun(), Change::Append(vec![draft])));
+                let (entry, outline, flaws) = read(&line);
+                assert_eq!(flaws, []);
+                let Body::Message(mut back) = entry.body else {
+                    panic!()
+                };
+                assert_eq!(back.human, outline.human, "{line}");
+                // Blanks are nothing that a person said.
+                if at <= 2 {
+                    assert!(!back.human);
+                    back.human = message.human;
+                }
+                // White space between tokens of JSON is all that may change.
+                if let Some(Block::ToolUse { input, .. }) = back.blocks.first_mut() {
+                    *input = input.replace(' ', "\n");
+                }
+                assert_eq!(back, message, "{line}");
+            }
+        }
+    }
+    let mut message = Message::new(Role::Assistant, vec![text("x")]);
+    message.model = Some("m".to_owned());
+    message.response = Some("r".to_owned());
+    message.request = Some("q".to_owned());
+    message.stop_reason = Some("end_turn".to_owned());
+    message.stored = Some("/tmp/out".to_owned());
+    message.usage = Some(Usage {
+        input: 1,
+        output: 2,
+        cache_write_5m: 3,
+        cache_write_1h: 4,
+        cache_read: 5,
+        web_searches: 6,
+    });
+    let mut meta = Message::new(Role::User, vec![text("y")]);
+    meta.meta = true;
+    meta.spawned = AgentId::new("a1").ok();
+    let bodies = [
+        Body::Message(message),
+        Body::Message(meta),
+        Body::Compaction {
+            text: "shorter".to_owned(),
+        },
+        Body::System {
+            subtype: "warning".to_owned(),
+            text: "slow".to_owned(),
+        },
+        Body::Agent {
+            kind: Some("Explore".to_owned()),
+            description: Some("Looks".to_owned()),
+            call: None,
+        },
+    ];
+    for body in bodies {
+        let mut draft = Draft::new(body.clone());
+        draft.sidechain = true;
+        draft.agent = AgentId::new("a2").ok();
+        let line = only_line(&plan(&begun(), Change::Append(vec![draft])));
+        let (entry, ..) = read(&line);
+        assert_eq!(entry.body, body, "{line}");
+        assert_eq!(entry.program.as_deref(), Some("annals"));
+        if !matches!(body, Body::Agent { .. }) {
+            assert!(entry.sidechain, "{line}");
+            assert_eq!(entry.agent, AgentId::new("a2").ok());
+        }
+    }
+}
+
+#[test]
+fn a_parent_is_named_only_where_it_is_not_the_message_before() {
+    let id = |text: &str| Some(EntryId::new(text));
+    let mut head = begun();
+    head.leaf = id("a");
+    head.last = id("b");
+    let system = Draft::new(Body::System {
+        subtype: String::new(),
+        text: "note".to_owned(),
+    });
+    let drafts = vec![
+        Draft::user("from a"),
+        Draft::user("plain"),
+        system,
+        Draft::user("from the system's line"),
+        Draft::user("branch").under(EntryId::new("z")),
+    ];
+    let written = plan(&head, Change::Append(drafts));
+    let parents: Vec<Option<EntryId>> = files(&written)[0]
+        .1
+        .iter()
+        .map(|line| read(line).0.parent)
+        .collect();
+    assert_eq!(parents, [id("a"), None, None, None, id("z")]);
+    assert_eq!(written.leaf, id("id-5"));
+    assert_eq!(written.added.len(), 5);
+    // Nothing to hang from, though the file holds messages.
+    head.leaf = None;
+    let line = only_line(&plan(&head, Change::Append(vec![Draft::user("root")])));
+    assert!(line.contains(r#""annals":{"parent":null,"#), "{line}");
+}
+
+#[test]
+fn an_empty_log_gets_its_header_first() {
+    let written = plan(
+        &head(),
+        Change::Append(vec![Draft::user("a"), Draft::user("b")]),
+    );
+    let lines = &files(&written)[0].1;
+    assert_eq!(lines.len(), 3);
+    assert_eq!(read_at(&lines[0], 0).2, []);
+}
+
+#[test]
+fn titles_are_headers_and_remarks_are_notes() {
+    let head = begun();
+    let title = |source| {
+        Change::Append(vec![Draft::new(Body::Title {
+            text: " New title ".to_owned(),
+            source,
+        })])
+    };
+    let written = plan(&head, title(TitleSource::Custom));
+    assert_eq!(
+        files(&written),
+        [(
+            place("chat.jsonl"),
+            vec![r#"{"type":"conversation-header","schemaVersion":1,"fileKind":"chat","conversationId":"conv_1","threadId":"Thread ABC","channel":"web","title":"New title","createdAt":1774488740418,"updatedAt":1774490400000,"annals":{"program":"annals"}}"#.to_owned()]
+        )]
+    );
+    assert_eq!(written.leaf, None);
+    let mut note = Draft::note("remember");
+    note.id = Some(EntryId::new("n1"));
+    let expected = (
+        place("notes.jsonl"),
+        vec![
+            r#"{"type":"note","id":"n1","createdAt":1774490400000,"content":"remember"}"#
+                .to_owned(),
+        ],
+    );
+    assert_eq!(
+        files(&plan(&head, Change::Append(vec![note.clone()]))),
+        [expected]
+    );
+    assert_eq!(
+        files(&plan(&head, title(TitleSource::Ai)))[0].0,
+        place("notes.jsonl")
+    );
+    // Notes that are not there yet begin with their header.
+    let mut bare = begun();
+    bare.beside.clear();
+    let lines = &files(&plan(&bare, Change::Append(vec![note])))[0].1;
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0].contains(r#""fileKind":"notes""#));
+    for (text, source) in [("  ", TitleSource::Custom), ("x", TitleSource::Prompt)] {
+        let text = text.to_owned();
+        let draft = Draft::new(Body::Title { text, source });
+        assert!(try_plan(&head, Change::Append(vec![draft])).is_err());
+    }
+    let settings = Draft::new(Body::Settings { keep_days: None });
+    assert!(try_plan(&head, Change::Append(vec![settings])).is_err());
+}
+
+#[test]
+fn sub_agents_and_todos_lie_in_folders_of_their_own() {
+    let agent = AgentId::new("a1").unwrap();
+    let spawn = Spawn::new(agent.clone(), "Explore", "Finds it").call("toolu_t");
+    let written = files(&plan(&begun(), Change::Spawn(spawn)));
+    let folder = format!("conversations/conversation-{SESSION}--agent-a1");
+    assert_eq!(written[0].0, format!("{folder}/chat.jsonl"));
+    assert_eq!(written[1].0, format!("{folder}/notes.jsonl"));
+    assert!(written[0].1[0].contains(r#""conversationId":"conv_1--agent-a1""#));
+    let (entry, outline, _) = read(&written[0].1[1]);
+    assert!(matches!(entry.body, Body::Agent { kind: Some(kind), .. } if kind == "Explore"));
+    let purpose = |fact: &Fact| matches!(fact, Fact::Purpose(purpose) if purpose.call.is_some());
+    assert!(outline.facts.iter().any(purpose));
+    let todos = files(&plan(&begun(), Change::SetTodos(vec![Todo::pending("x")])));
+    assert_eq!(todos[0].0, place("todos.json"));
+    let mut head = begun();
+    head.agent = Some(agent);
+    let todos = files(&plan(&head, Change::SetTodos(vec![])));
+    assert_eq!(
+        todos,
+        [(format!("{folder}/todos.json"), vec!["[]".to_owned()])]
+    );
+}
+
+#[test]
+fn a_copied_record_keeps_its_bytes_but_for_its_names() {
+    let from = SessionId::new(SESSION).unwrap();
+    let to = SessionId::new("2026-03-27T00-00-00-000Z-other").unwrap();
+    let id = EntryId::new("m1");
+    let copy = |line: &str, parent: Parent<'_>, time: Option<Timestamp>| {
+        let graft = Graft {
+            from: &from,
+            to: &to,
+            id: &id,
+            parent,
+            time,
+        };
+        let bytes = Clog.transplant(line.as_bytes(), &graft).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let plain = r#"{"type":"message", "threadId":"t","conversationId":"c","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5}"#;
+    let origin = format!(r#""forkedFrom":{{"conversationId":"{SESSION}","messageId":"m1"}}"#);
+    assert_eq!(
+        copy(plain, Parent::Entry(&EntryId::new("p")), None),
+        format!(
+            r#"{{"type":"message", "threadId":"other","conversationId":"{to}","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5,{origin}}}"#
+        )
+    );
+    let time: Timestamp = "2026-03-26T02:00:00Z".parse().unwrap();
+    assert!(copy(plain, Parent::None, Some(time)).contains(r#""createdAt":1774490400000"#));
+    // A parent that was named is named anew.
+    let linked = r#"{"type":"message","messageId":"m1","annals":{"parent":"x", "n":1e5,"sidechain":true,"agent":"a"}}"#;
+    for (parent, says) in [
+        (
+            Parent::Keep,
+            r#"{"parent":"x", "n":1e5,"sidechain":false,"agent":null}"#,
+        ),
+        (
+            Parent::None,
+            r#"{"parent":null, "n":1e5,"sidechain":false,"agent":null}"#,
+        ),
+        (
+            Parent::Entry(&EntryId::new("p")),
+            r#"{"parent":"p", "n":1e5,"sidechain":false,"agent":null}"#,
+        ),
+    ] {
+        let copied = copy(linked, parent, None);
+        assert!(copied.contains(&format!("\"annals\":{says}")), "{copied}");
+    }
+    // An id that was a place becomes one that stays.
+    let copied = copy(r#"{"type":"message","content":"x"}"#, Parent::None, None);
+    assert_eq!(read(&copied).0.id, Some(EntryId::new("m1")));
+    assert!(read(&copied).0.copied);
+}
+
+#[test]
+fn sessions_are_named_by_time_and_thread() {
+    let mut fresh = || String::new();
+    let mut stamp = Stamp {
+        now: "2026-03-26T01:32:20.418Z".parse().unwrap(),
+        zone: TimeZone::fixed(jiff::tz::offset(5)),
+        fresh: &mut fresh,
+    };
+    let new = NewSession::new(SessionId::new("Thread_ABC123").unwrap(), "/w");
+    let log = Clog.session(&new, &mut stamp).unwrap();
+    assert_eq!(log.session, SessionId::new(SESSION).ok());
+    assert_eq!(
+        Clog.place(&log).to_str(),
+        Some(place("chat.jsonl").as_str())
+    );
+}
+
+/// What the store makes of it: exact threads, no folder twice, one header per file.
+#[test]
+fn threads_that_differ_in_case_are_two_conversations() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("clog", dir.path()).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let options = WriteOptions {
+        now: "2026-03-26T01:32:20.418Z".parse().ok(),
+        ..QUICK
+    };
+    let mut made = Vec::new();
+    for thread in ["Thread_X", "thread_x", "THREAD_X"] {
+        let new = NewSession::new(SessionId::new(thread).unwrap(), "/w");
+        let writer = store.create(&root, &new, options).unwrap();
+        writer.append(Draft::user("hi")).unwrap();
+        writer.append(Draft::note("first")).unwrap();
+        writer.append(Draft::note("second")).unwrap();
+        writer.retitle("Named").unwrap();
+        let folder = writer.path().parent().unwrap().to_owned();
+        let chat = std::fs::read_to_string(writer.path()).unwrap();
+        let notes = std::fs::read_to_string(folder.join("notes.jsonl")).unwrap();
+        for (line, text) in chat.lines().enumerate() {
+            assert!(
+                text.contains(&format!(r#""threadId":"{thread}""#)),
+                "{line} {text}"
+            );
+        }
+        assert_eq!((chat.lines().count(), notes.lines().count()), (3, 3));
+        // What is written is the same after it was opened again.
+        let files = store.inventory().sessions;
+        let files = files.iter().find(|files| files.id == writer.session());
+        drop(writer);
+        let writer = store.write(files.unwrap(), QUICK).unwrap();
+        writer.append(Draft::note("third")).unwrap();
+        let entry = writer.append(Draft::user("more")).unwrap();
+        assert!(entry.parent.is_some());
+        let chat = std::fs::read_to_string(writer.path()).unwrap();
+        assert!(
+            chat.lines()
+                .all(|text| text.contains(&format!(r#""threadId":"{thread}""#)))
+        );
+        made.push(writer.session().to_string());
+    }
+    assert_eq!(
+        made,
+        [418, 419, 420].map(|ms| format!("2026-03-26T01-32-20-{ms}Z-thread_x"))
+    );
+    let flaws: usize = store
+        .inventory()
+        .sessions
+        .into_iter()
+        .map(|files| Session::read(files).unwrap().flaws().count())
+        .sum();
+    assert_eq!(flaws, 0);
+}
