@@ -170,7 +170,10 @@ impl Context {
     pub(crate) fn default_places(&self) -> Vec<String> {
         let env = environment();
         let layouts = annals::layout::LAYOUTS.iter();
+        // Two layouts may share a place.
+        let mut seen = std::collections::HashSet::new();
         let places = layouts.flat_map(|layout| layout.roots(&env));
+        let places = places.filter(|path| seen.insert(path.clone()));
         places.map(|path| path.display().to_string()).collect()
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Target<'a> {
     pub(super) origin: bool,
     /// How many records of each session lie in each shared log already.
     pub(super) there: &'a HashMap<(PathBuf, SessionId), usize>,
+    /// Sessions whose ids others of the source have too, by their logs, with their numbers among those.
+    pub(super) twins: &'a HashMap<PathBuf, i64>,
 }
 
 /// What is to be converted of a session.
@@ -121,7 +123,11 @@ impl<'a> Work<'a> {
             title: None,
             rows: HashMap::new(),
         };
-        let artifact = work.stamped(started, |stamp| target.writer.session(&new, stamp))?;
+        // Where sessions are named after the time, two of one id must not come to one name.
+        let twin = target.twins.get(session.files.main_path()).copied();
+        let later = jiff::SignedDuration::from_millis(twin.unwrap_or_default());
+        let named = started.checked_add(later).unwrap_or(started);
+        let artifact = work.stamped(named, |stamp| target.writer.session(&new, stamp))?;
         target.root.locate(&artifact)?;
         work.shared = artifact.kind == ArtifactKind::SharedLog;
         work.main = target.root.layout.place(&artifact);

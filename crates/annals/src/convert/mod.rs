@@ -322,6 +322,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     };
     let stage = Stage::open(&root.path)?;
     let there = shared_there(root);
+    let twins = twins(&plan.sessions);
     let target = Target {
         root,
         writer,
@@ -329,6 +330,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         stage: &stage,
         origin: options.origin,
         there: &there,
+        twins: &twins,
     };
     let mut report = Report::default();
     let mut shared = SharedLines::new();
@@ -554,6 +556,20 @@ fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
         }
     }
     there
+}
+
+/// Sessions whose ids others have too: the second, the third and so on of each id.
+fn twins(sessions: &[SessionFiles]) -> HashMap<PathBuf, i64> {
+    let mut counts: HashMap<&SessionId, i64> = HashMap::new();
+    let mut twins = HashMap::new();
+    for files in sessions {
+        let count = counts.entry(&files.id).or_default();
+        if *count > 0 {
+            twins.insert(files.main_path().to_owned(), *count);
+        }
+        *count += 1;
+    }
+    twins
 }
 
 /// Whether the target's layout puts several sessions into one log.

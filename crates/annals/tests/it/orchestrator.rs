@@ -561,7 +561,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
             r#"{{"type":"user", "n":1e5,"content":"\u00e9","timestamp":"2026-11-15T12:00:00.000Z","metadata":{{"sessionId":"s2",{origin}}},"annals":{{"id":"20261115-7"}}}}"#
         )
     );
-    let own = br#"{"type":"user","metadata":{"sessionId":"s1","x":"\ud83d"},"annals":{"parent":"m0","sidechain":true,"agent":"a"}}"#;
+    let own = br#"{"type":"user","metadata":{"sessionId":"s1","x":"\ud83d","resumed":true},"annals":{"parent":"m0","sidechain":true,"agent":"a"}}"#;
     for (parent, said) in [
         (Parent::Entry(&above), r#""m1""#),
         (Parent::None, "null"),
@@ -570,7 +570,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
         assert_eq!(
             copy(own, parent, None),
             format!(
-                r#"{{"type":"user","metadata":{{"sessionId":"s2","x":"\ud83d",{origin}}},"annals":{{"parent":{said},"sidechain":false,"agent":null,"id":"20261115-7"}}}}"#
+                r#"{{"type":"user","metadata":{{"sessionId":"s2","x":"\ud83d","resumed":false,{origin}}},"annals":{{"parent":{said},"sidechain":false,"agent":null,"id":"20261115-7"}}}}"#
             )
         );
     }

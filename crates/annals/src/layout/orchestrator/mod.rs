@@ -37,6 +37,7 @@ mod decode;
 mod form;
 mod line;
 mod outline;
+mod part;
 mod path;
 mod write;
 

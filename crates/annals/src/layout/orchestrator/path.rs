@@ -195,6 +195,51 @@ mod tests {
         );
     }
 
+    /// Whatever a file is called, its meaning leads back to it or it has none.
+    #[test]
+    fn tempting_names_are_placed_where_they_lie() {
+        let long = "n".repeat(129);
+        let names = [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/b",
+            "/a",
+            "-a",
+            "a",
+            "a.b",
+            "a..b",
+            "a.",
+            "é",
+            "a\0",
+            &long,
+            "2026-11-15",
+            "2026-13-01",
+            "a--agent-b",
+            "a--agent-a",
+            "a--agent-",
+            "--agent-b",
+            "a--agent-b--agent-c",
+            "a--agent-b--agent-b",
+            "a.notes",
+            "a.annals-origin",
+        ];
+        let mut meant = 0;
+        for name in names {
+            for ending in [".jsonl", NOTES, TODOS, ".annals-origin.jsonl"] {
+                let path = PathBuf::from(format!("projects/{FOLDER}/{name}{ending}"));
+                let Some(artifact) = classify(&path) else {
+                    continue;
+                };
+                meant += 1;
+                assert_eq!(place(&artifact), path);
+                assert_eq!(parts(&path).map(|parts| parts.len()), Some(3), "{path:?}");
+            }
+        }
+        assert!(meant > 20, "{meant}");
+    }
+
     #[test]
     fn foreign_files_have_no_meaning() {
         for file in [

@@ -22,9 +22,9 @@ use crate::model::{
     Usage,
 };
 
-use super::decode::SAME_TEXT;
 use super::form::{Metadata, Spent, Written};
 use super::line::{CALL_OF, Line};
+use super::part::{called, encode, later, parts, parts_json, spell, texts};
 use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
@@ -116,7 +116,9 @@ impl Writer for Orchestrator {
             json::quote(graft.id.as_str())
         );
         let session = json::quote(graft.to.as_str());
-        let metadata = [("sessionId", session.as_str()), ("forkedFrom", &origin)];
+        let mut metadata = vec![("sessionId", session.as_str()), ("forkedFrom", &origin)];
+        // That was the other session.
+        metadata.extend(line.metadata.resumed.0.then_some(("resumed", "false")));
         // An id that is a place in a file must be said once the record lies elsewhere.
         let id = json::quote(graft.id.as_str());
         let mut words = vec![("id", id.as_str())];
@@ -162,12 +164,6 @@ struct Pen<'a, 'b> {
     resumed: bool,
     /// The newest responses and their tokens so far.
     replies: Vec<(String, Usage)>,
-}
-
-/// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
-struct Part<'a> {
-    blocks: &'a [Block],
-    tokens: bool,
 }
 
 /// The tokens that a message tells.
@@ -558,89 +554,4 @@ impl Pen<'_, '_> {
             annals: None,
         }
     }
-}
-
-/// The records of a message: each call and each result for itself, what is said between together.
-fn parts(message: &Message, spent: bool) -> Vec<Part<'_>> {
-    let alone = |block: &Block| match block {
-        Block::ToolUse { .. } => message.role == Role::Assistant,
-        Block::ToolResult { .. } => message.role == Role::User,
-        _ => false,
-    };
-    let runs = message.blocks.chunk_by(|a, b| !alone(a) && !alone(b));
-    let mut parts: Vec<Part<'_>> = runs
-        .map(|blocks| Part {
-            blocks,
-            tokens: false,
-        })
-        .collect();
-    let says = |part: &Part<'_>| !part.blocks.iter().any(alone);
-    if parts.is_empty() || (spent && !parts.iter().any(says)) {
-        let blocks = &[];
-        parts.insert(
-            0,
-            Part {
-                blocks,
-                tokens: false,
-            },
-        );
-    }
-    if let Some(first) = parts.iter_mut().find(|part| says(part)) {
-        first.tokens = true;
-    }
-    parts
-}
-
-/// The blocks in the words of the model's interface; the text that is the content is not repeated.
-fn parts_json(blocks: &[Block], once: bool) -> Result<Box<serde_json::value::RawValue>> {
-    let mut parts = Vec::new();
-    for block in blocks {
-        parts.push(match block {
-            Block::Text(_) if once => SAME_TEXT.to_owned(),
-            block => {
-                let list = blocks_json(std::slice::from_ref(block))?;
-                let inner = list
-                    .strip_prefix('[')
-                    .and_then(|list| list.strip_suffix(']'));
-                inner.unwrap_or_default().to_owned()
-            }
-        });
-    }
-    raw(format!("[{}]", parts.join(",")))
-}
-
-fn texts(blocks: &[Block]) -> Vec<&str> {
-    let texts = blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect()
-}
-
-/// The tool of a call among drafts.
-fn called<'d>(call: &str, drafts: &'d [Draft]) -> Option<&'d str> {
-    let messages = drafts.iter().rev().filter_map(|draft| match &draft.body {
-        Body::Message(message) => Some(message),
-        _ => None,
-    });
-    let mut blocks = messages.flat_map(|message| message.blocks.iter().rev());
-    blocks.find_map(|block| match block {
-        Block::ToolUse { id, name, .. } if id == call => Some(name.as_str()),
-        _ => None,
-    })
-}
-
-fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
-}
-
-/// The time of the record that many records after one with this time.
-fn later(time: Timestamp, records: usize) -> Option<Timestamp> {
-    let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
-    time.checked_add(after).ok()
-}
-
-/// Milliseconds and `Z`.
-fn spell(time: Timestamp) -> String {
-    format!("{time:.3}")
 }

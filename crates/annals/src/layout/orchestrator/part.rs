@@ -1,0 +1,101 @@
+//! Messages taken apart into records, and what records are made of.
+
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::layout::content::{blocks_json, raw};
+use crate::model::{Block, Body, Draft, Message, Role};
+
+use super::decode::SAME_TEXT;
+
+/// A record of a message: blocks of it, and whether it is the first of a reply to tell the tokens.
+pub(super) struct Part<'a> {
+    pub(super) blocks: &'a [Block],
+    pub(super) tokens: bool,
+}
+
+/// The records of a message: each call and each result for itself, what is said between together.
+pub(super) fn parts(message: &Message, spent: bool) -> Vec<Part<'_>> {
+    let alone = |block: &Block| match block {
+        Block::ToolUse { .. } => message.role == Role::Assistant,
+        Block::ToolResult { .. } => message.role == Role::User,
+        _ => false,
+    };
+    let runs = message.blocks.chunk_by(|a, b| !alone(a) && !alone(b));
+    let mut parts: Vec<Part<'_>> = runs
+        .map(|blocks| Part {
+            blocks,
+            tokens: false,
+        })
+        .collect();
+    let says = |part: &Part<'_>| !part.blocks.iter().any(alone);
+    if parts.is_empty() || (spent && !parts.iter().any(says)) {
+        let blocks = &[];
+        parts.insert(
+            0,
+            Part {
+                blocks,
+                tokens: false,
+            },
+        );
+    }
+    if let Some(first) = parts.iter_mut().find(|part| says(part)) {
+        first.tokens = true;
+    }
+    parts
+}
+
+/// The blocks in the words of the model's interface; the text that is the content is not repeated.
+pub(super) fn parts_json(blocks: &[Block], once: bool) -> Result<Box<RawValue>> {
+    let mut parts = Vec::new();
+    for block in blocks {
+        parts.push(match block {
+            Block::Text(_) if once => SAME_TEXT.to_owned(),
+            block => {
+                let list = blocks_json(std::slice::from_ref(block))?;
+                let inner = list
+                    .strip_prefix('[')
+                    .and_then(|list| list.strip_suffix(']'));
+                inner.unwrap_or_default().to_owned()
+            }
+        });
+    }
+    raw(format!("[{}]", parts.join(",")))
+}
+
+pub(super) fn texts(blocks: &[Block]) -> Vec<&str> {
+    let texts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The tool of a call among drafts.
+pub(super) fn called<'d>(call: &str, drafts: &'d [Draft]) -> Option<&'d str> {
+    let messages = drafts.iter().rev().filter_map(|draft| match &draft.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    });
+    let mut blocks = messages.flat_map(|message| message.blocks.iter().rev());
+    blocks.find_map(|block| match block {
+        Block::ToolUse { id, name, .. } if id == call => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+pub(super) fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}
+
+/// The time of the record that many records after one with this time.
+pub(super) fn later(time: Timestamp, records: usize) -> Option<Timestamp> {
+    let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
+    time.checked_add(after).ok()
+}
+
+/// Milliseconds and `Z`.
+pub(super) fn spell(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
