@@ -517,7 +517,11 @@ fn new_sessions_go_to_the_folder_of_their_directory() {
     assert!(place(&NewSession::new(id(), "relative")).is_err());
     // That is the name of a sub-agent's log.
     let agent = SessionId::new("c2--agent-x").unwrap();
-    assert!(place(&NewSession::new(agent, "/w")).is_err());
+    let placed = place(&NewSession::new(agent, "/w")).unwrap();
+    assert!(
+        placed.ends_with("/annals/c2-agent-x-00000001-messages.jsonl"),
+        "{placed}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!  "settings":{rootWorkspaceDir|null,theme:"dark"|"light",chatSidebarCollapsed,chatSidebarWidth}}
 //! ```
 //!
-//! Reading takes what is there; editing changes only what it must, and keeps every other byte.
+//! Reading takes what is there; edit.rs changes only what it must, and keeps every other byte.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::json::{self, Flag, Raw, Text, object};
+use crate::json::{Flag, Raw, Text, object};
 use crate::model::{About, Subject};
 
-use super::list::{self, Fate, List, is_tall, text, unmarked};
-use super::path::{CONFIG, safe, workspace_id};
+use super::list::{List, text};
+use super::path::{CONFIG, safe};
 use super::register::fault;
 
-const WORKSPACES: &str = "workspaces";
+pub(super) const WORKSPACES: &str = "workspaces";
 
 object! {
     struct Document<'a> {
@@ -151,67 +151,6 @@ impl Settings {
     }
 }
 
-/// A change of the configuration.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum ConfigEdit {
-    /// Adds a workspace.
-    AddWorkspace {
-        /// Its id; one made from its directory if `None`.
-        id: Option<String>,
-        /// Its name; the last part of its directory if `None`.
-        name: Option<String>,
-        /// The directory, absolute.
-        path: String,
-    },
-    /// Gives a workspace another name.
-    RenameWorkspace {
-        /// Which one.
-        id: String,
-        /// The name.
-        name: String,
-    },
-    /// Takes a workspace out, with its agents.
-    RemoveWorkspace {
-        /// Which one.
-        id: String,
-    },
-    /// Adds an agent to a workspace.
-    AddAgent {
-        /// The workspace.
-        workspace: String,
-        /// Its id; one made from its name if `None`.
-        id: Option<String>,
-        /// Its name.
-        name: String,
-        /// The file that describes it; one in the workspace if `None`.
-        file: Option<String>,
-    },
-    /// Gives an agent another name.
-    RenameAgent {
-        /// The workspace.
-        workspace: String,
-        /// Which one.
-        id: String,
-        /// The name.
-        name: String,
-    },
-    /// Takes an agent out.
-    RemoveAgent {
-        /// The workspace.
-        workspace: String,
-        /// Which one.
-        id: String,
-    },
-    /// Sets a setting.
-    Set {
-        /// Which one.
-        key: String,
-        /// Its value: a text, a number, `true` or `false`; nothing to forget it.
-        value: String,
-    },
-}
-
 impl Config {
     /// Reads a configuration. Members of wrong types are absent, unknown ones are skipped.
     pub fn read(bytes: &[u8]) -> Result<Self> {
@@ -306,53 +245,6 @@ impl Config {
         }
         abouts
     }
-
-    /// The configuration with a change made, all other bytes as they were. `old` is `None` where there
-    /// is no configuration yet.
-    pub fn edit(old: Option<&[u8]>, edit: &ConfigEdit) -> Result<Vec<u8>> {
-        let fresh = fresh();
-        let old = match old {
-            None => fresh.as_str(),
-            Some(bytes) => std::str::from_utf8(bytes)
-                .map_err(|_| Error::refused(format!("{CONFIG} cannot be read: it is not UTF-8")))?,
-        };
-        let (mark, body) = unmarked(old);
-        let config = Config::read(body.as_bytes())?;
-        let editor = Editor { body, config };
-        let new = match edit {
-            ConfigEdit::AddWorkspace { id, name, path } => {
-                editor.add_workspace(id.as_deref(), name.as_deref(), path)
-            }
-            ConfigEdit::RenameWorkspace { id, name } => {
-                let name = named(name)?;
-                editor.workspace(id, |row| {
-                    Ok(Fate::Put(set(row, &[("name", &json::quote(name))])?))
-                })
-            }
-            ConfigEdit::RemoveWorkspace { id } => editor.workspace(id, |_| Ok(Fate::Drop)),
-            ConfigEdit::AddAgent {
-                workspace,
-                id,
-                name,
-                file,
-            } => editor.add_agent(workspace, id.as_deref(), name, file.as_deref()),
-            ConfigEdit::RenameAgent {
-                workspace,
-                id,
-                name,
-            } => {
-                let name = named(name)?;
-                editor.agent(workspace, id, |row| {
-                    Ok(Fate::Put(set(row, &[("name", &json::quote(name))])?))
-                })
-            }
-            ConfigEdit::RemoveAgent { workspace, id } => {
-                editor.agent(workspace, id, |_| Ok(Fate::Drop))
-            }
-            ConfigEdit::Set { key, value } => editor.set(key, value),
-        }?;
-        Ok(format!("{mark}{new}").into_bytes())
-    }
 }
 
 fn workspace(row: Raw<'_>) -> Workspace {
@@ -378,185 +270,6 @@ fn workspace(row: Raw<'_>) -> Workspace {
     }
 }
 
-/// Makes one change.
-struct Editor<'a> {
-    body: &'a str,
-    config: Config,
-}
-
-impl Editor<'_> {
-    fn list(&self) -> Result<List<'_>> {
-        List::of(self.body, WORKSPACES).ok_or_else(|| {
-            Error::refused(format!(
-                "{CONFIG} is damaged: {}",
-                fault(self.body, WORKSPACES)
-            ))
-        })
-    }
-
-    fn add_workspace(&self, id: Option<&str>, name: Option<&str>, path: &str) -> Result<String> {
-        if !path.starts_with('/') && !path.contains(":\\") {
-            return Err(Error::refused(format!("`{path}` is not an absolute path")));
-        }
-        if let Some(there) = self.config.at(path) {
-            let id = &there.id;
-            return Err(Error::refused(format!(
-                "workspace `{id}` is at {path} already"
-            )));
-        }
-        let id = id.map_or_else(|| workspace_id(path), str::to_owned);
-        usable("workspace", &id)?;
-        if self.config.workspaces.iter().any(|known| known.id == id) {
-            return Err(Error::refused(format!(
-                "there is a workspace `{id}` already"
-            )));
-        }
-        let last = path.trim_end_matches(['/', '\\']);
-        let last = last.rsplit(['/', '\\']).next().unwrap_or(last);
-        let name = named(name.unwrap_or(if last.is_empty() { path } else { last }))?;
-        let members = [
-            ("id", json::quote(&id)),
-            ("name", json::quote(name)),
-            ("path", json::quote(path)),
-            ("isExpanded", "true".to_owned()),
-            ("gitBranch", "null".to_owned()),
-            ("isDirty", "false".to_owned()),
-            ("hasSystemPrompt", "false".to_owned()),
-            ("agents", "[]".to_owned()),
-        ];
-        let row = list::object(&members, is_tall(self.body), 4);
-        if Document::of(self.body).workspaces.is_some() {
-            return Ok(self.list()?.edited(&[], &[row], 4));
-        }
-        set(self.body, &[(WORKSPACES, &format!("[{row}]"))])
-    }
-
-    /// Changes the workspace of that id.
-    fn workspace(&self, id: &str, change: impl FnOnce(&str) -> Result<Fate>) -> Result<String> {
-        self.config.workspace(id)?;
-        edit_row(&self.list()?, id, change, 4)
-    }
-
-    fn add_agent(
-        &self,
-        workspace: &str,
-        id: Option<&str>,
-        name: &str,
-        file: Option<&str>,
-    ) -> Result<String> {
-        let name = named(name)?;
-        let home = self.config.workspace(workspace)?;
-        let id = id.map_or_else(|| slug(name), str::to_owned);
-        if id.is_empty() {
-            return Err(Error::refused(format!(
-                "no id can be made from the name `{name}`, because it becomes a folder's; give one"
-            )));
-        }
-        usable("agent", &id)?;
-        if home.agents.iter().any(|known| known.id == id) {
-            return Err(Error::refused(format!(
-                "workspace `{workspace}` has an agent `{id}` already"
-            )));
-        }
-        let path = home.path.as_deref().unwrap_or_default();
-        let file = file.map_or_else(|| format!("{path}/.claude/agents/{id}.md"), str::to_owned);
-        let members = [
-            ("id", json::quote(&id)),
-            ("name", json::quote(name)),
-            ("filePath", json::quote(&file)),
-            ("workspaceId", json::quote(workspace)),
-        ];
-        let row = list::object(&members, is_tall(self.body), 8);
-        self.workspace(workspace, |text| {
-            Ok(Fate::Put(match List::of(text, "agents") {
-                Some(agents) => agents.edited(&[], &[row], 8),
-                None => set(text, &[("agents", &format!("[{row}]"))])?,
-            }))
-        })
-    }
-
-    /// Changes the agent of that id.
-    fn agent(
-        &self,
-        workspace: &str,
-        id: &str,
-        change: impl FnOnce(&str) -> Result<Fate>,
-    ) -> Result<String> {
-        let missing = || Error::NotFound {
-            what: "agent",
-            id: format!("{workspace}/{id}"),
-        };
-        self.workspace(workspace, |text| {
-            let agents = List::of(text, "agents").ok_or_else(missing)?;
-            let same = |row: &&str| row_id(row).as_deref() == Some(id);
-            match agents.rows().filter(same).count() {
-                0 => Err(missing()),
-                1 => Ok(Fate::Put(edit_row(&agents, id, change, 8)?)),
-                _ => Err(Error::refused(format!(
-                    "two agents of workspace `{workspace}` have the id `{id}`; give one of them another by hand"
-                ))),
-            }
-        })
-    }
-
-    fn set(&self, key: &str, value: &str) -> Result<String> {
-        let refused = |wants: &str| Err(Error::refused(format!("{key} is {wants}, not `{value}`")));
-        let value = match (key, value) {
-            ("theme", "dark" | "light") => json::quote(value),
-            ("theme", _) => return refused("`dark` or `light`"),
-            ("chatSidebarCollapsed", "true" | "false") => value.to_owned(),
-            ("chatSidebarCollapsed", _) => return refused("`true` or `false`"),
-            ("chatSidebarWidth", _) => match value.parse::<u32>() {
-                Ok(width) => width.to_string(),
-                Err(_) => return refused("a whole number"),
-            },
-            ("rootWorkspaceDir", "") => "null".to_owned(),
-            ("rootWorkspaceDir", _) => json::quote(value),
-            _ => return Err(unknown_setting(key)),
-        };
-        let settings = Document::of(self.body).settings.0;
-        let settings = settings.filter(|raw| raw.starts_with('{')).unwrap_or("{}");
-        let settings = set(settings, &[(key, &value)])?;
-        set(self.body, &[("settings", &settings)])
-    }
-}
-
-impl<'a> Document<'a> {
-    fn of(body: &'a str) -> Self {
-        serde_json::from_str(body).unwrap_or_default()
-    }
-}
-
-fn edit_row(
-    list: &List<'_>,
-    id: &str,
-    change: impl FnOnce(&str) -> Result<Fate>,
-    depth: usize,
-) -> Result<String> {
-    let mut change = Some(change);
-    let fates: Result<Vec<Fate>> = list
-        .rows()
-        .map(
-            |row| match change.take_if(|_| row_id(row).as_deref() == Some(id)) {
-                Some(change) => change(row),
-                None => Ok(Fate::Keep),
-            },
-        )
-        .collect();
-    Ok(list.edited(&fates?, &[], depth))
-}
-
-fn row_id(row: &str) -> Option<String> {
-    let row: AgentRow<'_> = serde_json::from_str(row).unwrap_or_default();
-    row.id.owned()
-}
-
-fn set(object: &str, members: &[(&str, &str)]) -> Result<String> {
-    json::set_members(object.as_bytes(), members)
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| Error::refused(format!("{CONFIG} is damaged: something in it is no object")))
-}
-
 fn check(document: &str) -> Result<()> {
     let object = document.trim_start().starts_with('{');
     match serde_json::from_str::<serde::de::IgnoredAny>(document) {
@@ -568,58 +281,10 @@ fn check(document: &str) -> Result<()> {
     }
 }
 
-/// A name as it is written.
-fn named(name: &str) -> Result<&str> {
-    let name = name.trim();
-    if name.is_empty() {
-        return Err(Error::refused("a name must not be empty"));
-    }
-    Ok(name)
-}
-
-/// Lets ids through that may be a folder's name.
-fn usable(what: &str, id: &str) -> Result<()> {
-    if safe(id) {
-        return Ok(());
-    }
-    let shown: String = id.chars().take(40).flat_map(char::escape_debug).collect();
-    Err(Error::refused(format!(
-        "`{shown}` cannot be the id of {} {what}: it becomes a folder's name, so only letters, digits, `-`, `_` and inner dots are allowed",
-        if what == "agent" { "an" } else { "a" }
-    )))
-}
-
-/// A name as an id.
-fn slug(name: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            ' '
-        }
-    };
-    let words: String = name.chars().map(plain).collect();
-    words.split_whitespace().collect::<Vec<_>>().join("-")
-}
-
-fn unknown_setting(key: &str) -> Error {
+pub(super) fn unknown_setting(key: &str) -> Error {
     let shown: String = key.chars().take(40).flat_map(char::escape_debug).collect();
     Error::refused(format!(
         "there is no setting `{shown}`; there are {}",
         Settings::KEYS.join(", ")
     ))
-}
-
-/// The configuration that the program begins with.
-fn fresh() -> String {
-    let settings = Settings::default();
-    let usual: Vec<(&str, String)> = Settings::KEYS
-        .iter()
-        .filter_map(|key| Some((*key, settings.get(key).ok()?)))
-        .collect();
-    let members = [
-        (WORKSPACES, "[]".to_owned()),
-        ("settings", list::object(&usual, true, 2)),
-    ];
-    format!("{}\n", list::object(&members, true, 0))
 }

@@ -36,6 +36,7 @@
 
 mod config;
 mod decode;
+mod edit;
 mod enrol;
 mod line;
 mod list;
@@ -52,7 +53,8 @@ use super::remark::Remarks;
 use super::untold::Untold;
 use super::{Decoder, Env, Layout, Writer};
 
-pub use config::{Agent, Config, ConfigEdit, Settings, Workspace};
+pub use config::{Agent, Config, Settings, Workspace};
+pub use edit::ConfigEdit;
 
 /// The agent whose conversations are annals' own.
 const AGENT: &str = "annals";

@@ -4,7 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::layout::{AGENT, ORIGIN};
+use crate::error::Result;
+use crate::layout::{AGENT, ORIGIN, Stamp};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
 pub(super) const CONFIG: &str = "config.json";
@@ -88,6 +89,19 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         K::Origin => ORIGIN.into(),
         // The layout has no such files.
         _ => PathBuf::new(),
+    }
+}
+
+/// The id of a new conversation: as wanted, or another where that would name a sub-agent's log.
+pub(super) fn own_name(wanted: &SessionId, stamp: &mut Stamp<'_>) -> Result<SessionId> {
+    match owner(wanted.as_str()) {
+        Some((_, Some(_))) => {
+            let plain: String = wanted.as_str().replace(AGENT, "-agent-");
+            let plain: String = plain.chars().take(100).collect();
+            let fresh: String = (stamp.fresh)().chars().take(8).collect();
+            SessionId::new(&format!("{plain}-{fresh}"))
+        }
+        _ => Ok(wanted.clone()),
     }
 }
 

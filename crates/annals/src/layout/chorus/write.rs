@@ -29,7 +29,7 @@ use super::line::{Line, is_noted};
 use super::{AGENT, Chorus, enrol, path};
 
 impl Writer for Chorus {
-    fn session(&self, new: &NewSession, _: &mut Stamp<'_>) -> Result<Artifact> {
+    fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
         let beside = new.beside.as_ref().and_then(|log| log.folder.clone());
         let folder = match beside.or_else(|| new.folder.clone()) {
             Some(folder) => folder,
@@ -43,7 +43,7 @@ impl Writer for Chorus {
         };
         placed(Artifact {
             folder: Some(folder),
-            session: Some(new.id.clone()),
+            session: Some(path::own_name(&new.id, stamp)?),
             ..Artifact::of(ArtifactKind::SessionLog)
         })
     }

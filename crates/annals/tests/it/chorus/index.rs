@@ -284,3 +284,60 @@ fn the_register_of_a_log_is_the_index_of_its_folder() {
     let config = Chorus.enrol(&artifact("config.json"), None, &[row("c1", 1)], true);
     assert_eq!(config.unwrap(), Enrolled::Same);
 }
+
+/// Documents that were cut, doubled and scribbled on: nothing panics, what is made can be read and is
+/// settled at once, and no whole row is lost.
+#[test]
+fn any_bytes_give_an_index() {
+    let seeds: Vec<Vec<u8>> = ["chorus-plain", "chorus-index-odd", "chorus-index-torn"]
+        .map(index_of)
+        .to_vec();
+    let rows = [row("c1", 2), row("c2--agent-x", 1)];
+    let mut dice = crate::support::Dice(3);
+    for round in 0..4_000 {
+        let mut bytes = seeds[dice.roll(seeds.len())].clone();
+        for _ in 0..=dice.roll(4) {
+            let at = dice.roll(bytes.len() + 1);
+            match dice.roll(5) {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at, b"{}[],:\"\\\0\xff9"[dice.roll(11)]),
+                2 => drop(bytes.drain(at..(at + dice.roll(40)).min(bytes.len()).max(at))),
+                3 => bytes.extend_from_within(at.min(bytes.len())..),
+                _ => bytes
+                    .iter_mut()
+                    .skip(at)
+                    .take(1)
+                    .for_each(|byte| *byte ^= 4),
+            }
+        }
+        let told = decode(INDEX, &bytes);
+        assert_eq!(told.found.len(), 1, "{round}");
+        let _ = decode("config.json", &bytes);
+        let _ = Config::edit(
+            Some(&bytes),
+            &ConfigEdit::RemoveWorkspace {
+                id: "w-app".to_owned(),
+            },
+        );
+        let (new, damaged, _) = changed(Some(&bytes), &rows, true);
+        let made: serde_json::Value = match serde_json::from_str(&new) {
+            Ok(made) => made,
+            // Lone surrogates are JSON, but not to this reader.
+            Err(_) if new.contains("\\ud") => continue,
+            Err(error) => panic!("{round}: {error}: {new}"),
+        };
+        let made = made["conversations"].as_array().unwrap();
+        assert!(made.len() >= 2, "{round}: {new}");
+        if damaged {
+            let Body::Register(known) = &told.found[0].body else {
+                panic!()
+            };
+            for about in known {
+                let Subject::Session(id) = &about.subject else {
+                    panic!()
+                };
+                assert!(made.iter().any(|row| row["id"] == id.as_str()), "{round}");
+            }
+        }
+    }
+}
