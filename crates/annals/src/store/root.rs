@@ -110,11 +110,11 @@ impl Root {
                 .iter()
                 .filter(|layout| {
                     let within = absolute.strip_prefix(dir).unwrap_or(path);
-                    let log = |name: &&str| {
+                    let log = |name: &str| {
                         let meaning = layout.classify(&within.join(name));
                         meaning.is_some_and(|artifact| artifact.kind.is_conversation())
                     };
-                    names.iter().any(|name| log(&name))
+                    names.iter().any(|name| log(name))
                 })
                 .map(at(dir))
                 .collect();

@@ -315,7 +315,7 @@ fn a_vanished_log_is_not_made_anew() {
     fresh.writer.append(Draft::user("one")).unwrap();
     let path = &fresh.writer.path().to_owned();
     let away = fresh.dir.path().join("away.jsonl");
-    fs::rename(&path, &away).unwrap();
+    fs::rename(path, &away).unwrap();
     let bytes = fs::read(&away).unwrap();
     assert!(fresh.writer.append(Draft::user("lost?")).is_err());
     assert!(!path.exists());
@@ -325,7 +325,7 @@ fn a_vanished_log_is_not_made_anew() {
         "nor is the moved one written to"
     );
     // Back again, it is written to again.
-    fs::rename(&away, &path).unwrap();
+    fs::rename(&away, path).unwrap();
     fresh.writer.append(Draft::user("two")).unwrap();
     assert_eq!(conversations(&fresh.read()), [["one", "two"]]);
 }
@@ -347,14 +347,14 @@ fn a_log_that_was_replaced_or_cut_is_read_again() {
         .collect();
     let temp = fresh.dir.path().join("other");
     fs::write(&temp, &other).unwrap();
-    fs::rename(&temp, &path).unwrap();
+    fs::rename(&temp, path).unwrap();
     let written = fresh.writer.append(Draft::user("new")).unwrap();
     assert_eq!(written.parent, Some(foreign_id(199)));
     // Cut in place, as some programs rewrite their tails.
     let cut = foreign(1, None, "2026-01-01T00:00:00.000Z");
     OpenOptions::new()
         .write(true)
-        .open(&path)
+        .open(path)
         .unwrap()
         .set_len(cut.len() as u64)
         .unwrap();
@@ -382,7 +382,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         [["one", "two"], ["one", "two again"]]
     );
     assert_eq!(resumed, Some(1));
-    let log = fs::read_to_string(&fresh.writer.path()).unwrap();
+    let log = fs::read_to_string(fresh.writer.path()).unwrap();
     let last = log.lines().last().unwrap();
     assert!(
         last.contains("last-prompt") && last.contains(id(&branch).as_str()),
@@ -391,7 +391,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
     // What follows hangs from the branch, and the log need not say so again.
     let next = fresh.writer.append(Draft::user("three")).unwrap();
     assert_eq!(next.parent, branch.id);
-    let log = fs::read_to_string(&fresh.writer.path()).unwrap();
+    let log = fs::read_to_string(fresh.writer.path()).unwrap();
     assert_eq!(log.matches("last-prompt").count(), 1);
     // An entry that is not there cannot be a parent, and nothing is written.
     let refused = fresh
@@ -401,7 +401,7 @@ fn an_inner_parent_makes_a_branch_that_is_resumed() {
         matches!(refused, Err(Error::NotFound { .. })),
         "{refused:?}"
     );
-    assert_eq!(fs::read_to_string(&fresh.writer.path()).unwrap(), log);
+    assert_eq!(fs::read_to_string(fresh.writer.path()).unwrap(), log);
     // Within one batch, an entry may hang from one before it.
     let mut ahead = Draft::user("ahead");
     ahead.id = Some(EntryId::new("mine"));
@@ -480,8 +480,8 @@ fn a_read_only_directory_is_an_error_and_no_loss() {
     let fresh = fresh();
     fresh.writer.append(Draft::user("one")).unwrap();
     let folder = &fresh.writer.path().parent().unwrap().to_owned();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
-    fs::set_permissions(&fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o500)).unwrap();
+    fs::set_permissions(fresh.writer.path(), fs::Permissions::from_mode(0o400)).unwrap();
     // The superuser may write anywhere; there is nothing to see then.
     let enforced = fs::File::create(folder.join("probe")).is_err();
     if enforced {
@@ -505,7 +505,7 @@ fn a_read_only_directory_is_an_error_and_no_loss() {
                 .is_err()
         );
     }
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(conversations(&fresh.read()), [["one"]]);
 }
 

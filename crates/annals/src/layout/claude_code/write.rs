@@ -241,61 +241,19 @@ impl Pen<'_, '_> {
                 _ => EntryId::new(&(self.stamp.fresh)()),
             };
             let timestamp = self.tick(draft.time.and_then(|time| later(time, at)));
-            self.part(
+            let line = part_of(
                 message,
                 part,
                 response.as_deref(),
-                parent.as_ref(),
-                draft,
-                &id,
-                timestamp,
+                Written {
+                    parent: parent.as_ref().map(EntryId::as_str),
+                    ..self.common(message.role.as_str(), draft, &id, timestamp)
+                },
             )?;
+            self.lines.push(line);
             parent = Some(id.clone());
             self.added(id, draft);
         }
-        Ok(())
-    }
-
-    fn part(
-        &mut self,
-        message: &Message,
-        blocks: &[Block],
-        response: Option<&str>,
-        parent: Option<&EntryId>,
-        draft: &Draft,
-        id: &EntryId,
-        timestamp: Timestamp,
-    ) -> Result<()> {
-        let content = content(message.role, blocks)?;
-        let answers = message.role == Role::Assistant;
-        let line = Written {
-            parent: parent.map(EntryId::as_str),
-            message: Some(Said {
-                id: response,
-                kind: answers.then_some("message"),
-                role: message.role.as_str(),
-                model: answers.then(|| message.model.as_deref().unwrap_or("unknown")),
-                content: &content,
-                stop: answers.then(|| Stop {
-                    stop_reason: message
-                        .stop_reason
-                        .as_deref()
-                        .or_else(|| stop_reason(message)),
-                    stop_sequence: (),
-                    usage: Spent::of(&message.usage.unwrap_or_default()),
-                }),
-            }),
-            request: message.request.as_deref(),
-            meta: message.meta.then_some(true),
-            compact_summary: message.compact_summary.then_some(true),
-            transcript_only: message.compact_summary.then_some(true),
-            result: message.spawned.as_ref().map(|agent| Outcome {
-                agent: agent.as_str(),
-            }),
-            ..self.common(message.role.as_str(), draft, id, timestamp)
-        };
-        let line = encode(&line)?;
-        self.lines.push(line);
         Ok(())
     }
 
@@ -533,6 +491,42 @@ impl Pen<'_, '_> {
             timestamp: spell(timestamp),
         }
     }
+}
+
+/// The line of a part of a message, of which `common` has what all lines have.
+fn part_of(
+    message: &Message,
+    blocks: &[Block],
+    response: Option<&str>,
+    common: Written<'_>,
+) -> Result<Vec<u8>> {
+    let content = content(message.role, blocks)?;
+    let answers = message.role == Role::Assistant;
+    encode(&Written {
+        message: Some(Said {
+            id: response,
+            kind: answers.then_some("message"),
+            role: message.role.as_str(),
+            model: answers.then(|| message.model.as_deref().unwrap_or("unknown")),
+            content: &content,
+            stop: answers.then(|| Stop {
+                stop_reason: message
+                    .stop_reason
+                    .as_deref()
+                    .or_else(|| stop_reason(message)),
+                stop_sequence: (),
+                usage: Spent::of(&message.usage.unwrap_or_default()),
+            }),
+        }),
+        request: message.request.as_deref(),
+        meta: message.meta.then_some(true),
+        compact_summary: message.compact_summary.then_some(true),
+        transcript_only: message.compact_summary.then_some(true),
+        result: message.spawned.as_ref().map(|agent| Outcome {
+            agent: agent.as_str(),
+        }),
+        ..common
+    })
 }
 
 /// The blocks of each line: one per line of a reply, one tool result per line, the rest of a

@@ -42,7 +42,7 @@ fn an_id_that_is_there_already_is_refused() {
     let fresh = fresh();
     let draft = Draft::user("once").named(annals::model::EntryId::new("my-id"));
     fresh.writer.append(draft.clone()).unwrap();
-    let before = std::fs::read(&fresh.writer.path()).unwrap();
+    let before = std::fs::read(fresh.writer.path()).unwrap();
     for writer in [&fresh.writer, &fresh.second()] {
         let again = writer.append(draft.clone());
         assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
@@ -52,7 +52,7 @@ fn an_id_that_is_there_already_is_refused() {
         Draft::user("b").named(annals::model::EntryId::new("new")),
     ]);
     assert!(matches!(twice, Err(Error::Refused(_))), "{twice:?}");
-    assert_eq!(std::fs::read(&fresh.writer.path()).unwrap(), before);
+    assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn a_tail_rewritten_in_place_at_the_same_length_is_noticed() {
     let fresh = fresh();
     let first = id(&fresh.writer.append(Draft::user("first")).unwrap());
     let second = id(&fresh.writer.append(Draft::user("second")).unwrap());
-    let log = std::fs::read_to_string(&fresh.writer.path()).unwrap();
+    let log = std::fs::read_to_string(fresh.writer.path()).unwrap();
     let other = second
         .as_str()
         .replace(|c: char| c.is_ascii_hexdigit(), "0");
-    std::fs::write(&fresh.writer.path(), log.replace(second.as_str(), &other)).unwrap();
+    std::fs::write(fresh.writer.path(), log.replace(second.as_str(), &other)).unwrap();
     let third = fresh.writer.append(Draft::user("third")).unwrap();
     assert_eq!(
         third.parent.as_ref().map(|id| id.as_str()),
@@ -76,11 +76,11 @@ fn a_tail_rewritten_in_place_at_the_same_length_is_noticed() {
 #[test]
 fn a_record_that_no_reader_takes_is_not_written() {
     let fresh = fresh();
-    let before = std::fs::read(&fresh.writer.path()).unwrap();
+    let before = std::fs::read(fresh.writer.path()).unwrap();
     let huge = Draft::user("x".repeat(annals::jsonl::MAX_LINE));
     let refused = fresh.writer.append(huge);
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-    assert_eq!(std::fs::read(&fresh.writer.path()).unwrap(), before);
+    assert_eq!(std::fs::read(fresh.writer.path()).unwrap(), before);
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn a_session_read_before_its_log_was_rewritten_is_not_forked() {
     let fresh = fresh();
     let last = id(&fresh.writer.append(Draft::user("one")).unwrap());
     let session = fresh.read();
-    let log = std::fs::read(&fresh.writer.path()).unwrap();
+    let log = std::fs::read(fresh.writer.path()).unwrap();
     let mut moved = format!("{{\"type\":\"mode\",\"pad\":\"{}\"}}\n", "p".repeat(80)).into_bytes();
     moved.extend(log);
-    std::fs::write(&fresh.writer.path(), moved).unwrap();
+    std::fs::write(fresh.writer.path(), moved).unwrap();
     let forked = fresh.store.fork_at(&session, last.as_str());
     assert!(matches!(forked, Err(Error::Changed { .. })), "{forked:?}");
 }
