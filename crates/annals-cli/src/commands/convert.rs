@@ -29,7 +29,7 @@ Examples:
   annals convert --project my-app --to orchestrator --into /tmp/o
   annals convert chorus:~/all/.chorus --to claude-code --into /tmp/back")]
 pub(crate) struct ConvertArgs {
-    /// A session, a conversation (SESSION@LEAF), or a root ([LAYOUT:]DIR)
+    /// A session, a conversation (SESSION@LEAF), or a root (`[LAYOUT:]DIR`)
     #[arg(value_name = "ID|ROOT", required_unless_present = "project")]
     what: Option<String>,
     /// All sessions of this project: its path, its name, or its id

@@ -68,8 +68,9 @@ struct Pen {
     head: Head,
     /// A register lists it.
     listed: bool,
-    /// The last entry that a reader takes for the one before, by the sub-agent within the log.
-    last: HashMap<Option<AgentId>, EntryId>,
+    /// The last entry that a reader takes for the one before: of the main conversation, and of the
+    /// traffic beside it by the agent whose it is.
+    last: HashMap<Option<Option<AgentId>>, EntryId>,
 }
 
 struct Work<'a> {
@@ -370,8 +371,8 @@ impl<'a> Work<'a> {
             entry.body,
             Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
         );
-        let aside = entry.agent.clone().filter(|_| entry.sidechain);
-        let aside = aside.filter(|_| pen.head.agent.is_none());
+        let sidechain = entry.sidechain && pen.head.agent.is_none();
+        let aside = sidechain.then(|| entry.agent.clone());
         let fitting = |id: &EntryId| EntryId::new(&self.target.writer.fitting(id.as_str()));
         let parent = at.and_then(|at| links.parent(at, refused));
         let time = entry.time;
@@ -392,8 +393,8 @@ impl<'a> Work<'a> {
         let mut draft = Draft {
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
-            sidechain: entry.sidechain && pen.head.agent.is_none(),
-            agent: aside.clone(),
+            sidechain,
+            agent: aside.clone().flatten(),
             ..Draft::new(entry.body)
         };
         if let Body::Summary { leaf, .. } = &mut draft.body {

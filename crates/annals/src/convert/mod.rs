@@ -2,7 +2,7 @@
 //!
 //! Every entry becomes what the target's layout says in its own words, through the same writer that
 //! appends. What the target cannot say goes along as its origin, from which the source can be
-//! restored byte for byte; see [`origin`]. A session becomes whole files that get their names last of
+//! restored byte for byte; see `origin.rs`. A session becomes whole files that get their names last of
 //! all, the main log after everything else, so a conversion that is cut off can simply be run again.
 
 mod forward;

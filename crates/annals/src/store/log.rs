@@ -93,13 +93,13 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
         return;
     }
     let mut main: Option<Key> = None;
-    let mut agents: HashMap<AgentId, Key> = HashMap::new();
+    // Traffic beside the main conversation goes on where its own agent's did.
+    let mut asides: HashMap<Option<AgentId>, Key> = HashMap::new();
     let mut seen: HashMap<Key, Link> = HashMap::new();
     for outline in outlines {
-        let aside = outline.agent.as_ref().filter(|_| outline.sidechain);
-        let before = match aside {
-            None => main,
-            Some(agent) => agents.get(agent).copied(),
+        let before = match outline.sidechain {
+            false => main,
+            true => asides.get(&outline.agent).copied(),
         };
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
@@ -120,12 +120,10 @@ pub(super) fn link_previous(outlines: &mut [Outline]) {
             continue;
         };
         seen.insert(key, outline.link);
-        match aside {
-            // Traffic beside the main conversation that says of nobody's it is names its parents.
-            None if outline.sidechain => {}
-            None => main = Some(key),
-            Some(agent) => {
-                agents.insert(agent.clone(), key);
+        match outline.sidechain {
+            false => main = Some(key),
+            true => {
+                asides.insert(outline.agent.clone(), key);
             }
         }
     }

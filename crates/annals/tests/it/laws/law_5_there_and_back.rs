@@ -93,8 +93,9 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
     all.filter(|words| !words.is_empty()).collect()
 }
 
-/// Those whose conversations come out otherwise, and why.
-const OTHERWISE: [&str; 0] = [];
+/// Those whose conversations come out otherwise. Claude Code tells what a person typed by how it
+/// begins, and that fixture says the contrary of some messages, which parts its turns elsewhere.
+const OTHERWISE: [&str; 1] = ["annex → claude-code"];
 
 #[test]
 fn a_converted_session_says_the_same() {
