@@ -16,7 +16,7 @@ use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Kind, Outline, Role,
     SessionId, Span, TitleSource,
 };
-use crate::store::{FoundFile, Root, Session, Sieve, named};
+use crate::store::{FoundFile, Root, Session, Sieve, named, row_of_log};
 
 use super::origin::{self, End, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot};
 use super::stage::{Stage, Staged};
@@ -48,11 +48,7 @@ pub(super) enum Part<'a> {
 pub(super) fn session(target: &Target<'_>, session: &Session, part: &Part<'_>) -> Result<Settled> {
     let mut work = Work::begin(target, session, part)?;
     if target.root.path.join(&work.main).symlink_metadata().is_ok() && !work.shared {
-        return Ok(Settled {
-            id: Some(work.head.session.clone()),
-            already: true,
-            ..Settled::default()
-        });
+        return work.already();
     }
     work.open()?;
     work.logs()?;
@@ -138,6 +134,38 @@ impl<'a> Work<'a> {
             ..Head::new(id, artifact)
         };
         Ok(work)
+    }
+
+    /// What there is to say about a session that an earlier run has converted.
+    fn already(self) -> Result<Settled> {
+        let target = self.target;
+        let mut logs = vec![self.head.log.clone()];
+        for file in &self.session.files.agents {
+            if let Some(agent) = &file.artifact.agent {
+                logs.push(target.writer.agent(&self.head, agent)?);
+            }
+        }
+        let mut rows = Vec::new();
+        for log in logs {
+            if target.writer.register(&log).is_some() {
+                rows.extend(row_of_log(target.root, &log)?);
+            }
+        }
+        let title = self.session.title();
+        let given = title.filter(|title| title.source == TitleSource::Custom);
+        for row in &mut rows {
+            row.cwd.clone_from(&self.head.cwd);
+            row.git_branch.clone_from(&self.head.git_branch);
+            if row.log.as_ref() == Some(&self.head.log) {
+                row.title = given.as_ref().map(|title| title.text.clone());
+            }
+        }
+        Ok(Settled {
+            id: Some(self.head.session),
+            already: true,
+            rows,
+            ..Settled::default()
+        })
     }
 
     /// The same ids whenever the same session is converted.
@@ -374,22 +402,12 @@ impl<'a> Work<'a> {
         let sidechain = entry.sidechain && pen.head.agent.is_none();
         let aside = sidechain.then(|| entry.agent.clone());
         let fitting = |id: &EntryId| EntryId::new(&self.target.writer.fitting(id.as_str()));
-        let parent = at.and_then(|at| links.parent(at, refused));
         let time = entry.time;
         let now = time.or(pen.head.time).unwrap_or(self.started);
-        let before = pen.last.get(&aside).cloned();
-        let mut head = Head {
-            leaf: parent.as_ref().map(fitting),
-            last: before,
-            ..pen.head.clone()
-        };
-        let place = entry.place;
-        head.cwd = place.cwd.or(head.cwd);
-        head.git_branch = place.git_branch.or(head.git_branch);
-        head.version = place.version.or(head.version);
-        let log = self.stamped_volume(&head, now);
-        head.log = log;
-        let told = Told::of(&entry.body);
+        let parent = at.and_then(|at| links.parent(at, refused));
+        pen.head.leaf = parent.as_ref().map(fitting);
+        pen.head.last = pen.last.get(&aside).cloned();
+        pen.head.at(entry.place);
         let mut draft = Draft {
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
@@ -400,8 +418,9 @@ impl<'a> Work<'a> {
         if let Body::Summary { leaf, .. } = &mut draft.body {
             *leaf = leaf.as_ref().map(fitting);
         }
-        let body = draft.body.clone();
-        let plan = match self.plan(&head, &Change::Append(vec![draft]), now) {
+        pen.head.log = self.stamped_volume(&pen.head, now);
+        let change = Change::Append(vec![draft]);
+        let plan = match self.plan(&pen.head, &change, now) {
             Ok(plan) => plan,
             Err(Error::Refused(_)) => {
                 refused.extend(key.filter(|_| chained));
@@ -417,17 +436,15 @@ impl<'a> Work<'a> {
             self.title = Some(title);
         }
         pen.head.time = pen.head.time.max(time);
-        if chained && pen.listed {
-            let row = self.rows.entry(head.log.clone()).or_default();
-            row.messages += plan.added.len() as u64;
-            row.started = row.started.or(time);
-            row.updated = row.updated.max(time);
-            row.answered |= told.answered;
-            if row.prompt.is_none() {
-                row.prompt = told.prompt;
+        if let Change::Append(drafts) = &change {
+            for draft in drafts {
+                pen.head.remember(&draft.body);
+                if chained && pen.listed {
+                    let row = self.rows.entry(pen.head.log.clone()).or_default();
+                    list(row, plan.added.len(), draft, time);
+                }
             }
         }
-        pen.head.remember(&body);
         self.counts.said(&what);
         let mut lines = Vec::new();
         for edit in plan.edits {
@@ -722,26 +739,20 @@ fn git_branch(session: &Session) -> Option<String> {
     })
 }
 
-/// What a register wants to know of a message.
-#[derive(Default)]
-struct Told {
-    answered: bool,
-    prompt: Option<String>,
-}
-
-impl Told {
-    fn of(body: &Body) -> Self {
-        let Body::Message(message) = body else {
-            return Told::default();
-        };
-        let text = message.blocks.iter().find_map(|block| match block {
+/// Tells a register what a log says now.
+fn list(row: &mut Row, entries: usize, draft: &Draft, time: Option<Timestamp>) {
+    row.messages += entries as u64;
+    row.started = row.started.or(time);
+    row.updated = row.updated.max(time);
+    let Body::Message(message) = &draft.body else {
+        return;
+    };
+    row.answered |= message.role == Role::Assistant;
+    if row.prompt.is_none() && message.human {
+        row.prompt = message.blocks.iter().find_map(|block| match block {
             Block::Text(text) => Some(opening(text).into()),
             _ => None,
         });
-        Told {
-            answered: message.role == Role::Assistant,
-            prompt: text.filter(|_| message.human),
-        }
     }
 }
 

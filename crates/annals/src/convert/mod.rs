@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::layout::{Row, Writer};
-use crate::model::{Artifact, ArtifactKind, Draft, SessionId};
+use crate::model::{AgentId, Artifact, ArtifactKind, Draft, SessionId};
 use crate::store::{
     FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, Store, WriteOptions, enrol_all,
 };
@@ -420,13 +420,19 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         }
     }
     report.there.extend(stage.close()?);
-    enrol_all(root, writer, rows, report.already == 0)?;
+    rows.sort_by(|a, b| (a.started, name(a)).cmp(&(b.started, name(b))));
+    enrol_all(root, writer, rows)?;
     resume(root, fresh, &mut report)?;
     Ok(report)
 }
 
 /// What the registers of the target must hear.
 type Rows = Vec<Row>;
+
+fn name(row: &Row) -> Option<(&SessionId, Option<&AgentId>)> {
+    let log = row.log.as_ref()?;
+    Some((log.session.as_ref()?, log.agent.as_ref()))
+}
 
 fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settled>) {
     let settled = match settled {
@@ -550,10 +556,14 @@ fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
                         ..volume.clone()
                     },
                 );
-                let valid = scan.map_or(0, |scan| scan.valid);
+                // A line that a cut-off run left half written does not count.
+                let whole = scan.map_or(0, |scan| {
+                    let hidden = scan.flaws.iter().filter(|flaw| flaw.kind.hides_record());
+                    scan.lines.saturating_sub(hidden.count() as u64)
+                });
                 *there
                     .entry((volume.path.clone(), files.id.clone()))
-                    .or_insert(0) += usize::try_from(valid).unwrap_or(usize::MAX);
+                    .or_insert(0) += usize::try_from(whole).unwrap_or(usize::MAX);
             }
         }
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::Result;
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, SessionId, Todo, Usage,
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Place, SessionId, Todo, Usage,
 };
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
@@ -187,6 +187,13 @@ impl Head {
             replies: Vec::new(),
             beside: Vec::new(),
         }
+    }
+
+    /// Takes in where the writer of an entry was at work.
+    pub(crate) fn at(&mut self, place: Place) {
+        self.cwd = place.cwd.or(self.cwd.take());
+        self.git_branch = place.git_branch.or(self.git_branch.take());
+        self.version = place.version.or(self.version.take());
     }
 
     /// Takes in what later messages refer to: open calls, and the response that may go on.

@@ -48,7 +48,7 @@ pub use log::{LogScan, VolumeScan};
 pub use neighbour::Neighbours;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
-pub(crate) use register::enrol_all;
+pub(crate) use register::{enrol_all, row_of_log};
 pub use root::Root;
 pub use search::{Found, Hit, Query};
 pub use session::Session;

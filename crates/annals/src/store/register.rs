@@ -193,24 +193,28 @@ pub(super) fn list_new(
     let Some(register) = writer.register(&head.log) else {
         return Ok(());
     };
-    let path = root.locate(&head.log)?;
-    let metadata =
-        std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
-    let file = FoundFile::new(path, head.log.clone(), (&metadata).into());
-    let mut row = row(root, &file)?;
-    row.log = Some(head.log.clone());
+    let Some(mut row) = row_of_log(root, &head.log)? else {
+        return Ok(());
+    };
     row.cwd.clone_from(&head.cwd);
     row.title = title;
     enrol(root, writer, &register, &[row]).map(drop)
 }
 
-/// Lists many logs, each register once. With `whole`, a register that is not there lists only them.
-pub(crate) fn enrol_all(
-    root: &Root,
-    writer: &dyn Writer,
-    rows: Vec<Row>,
-    whole: bool,
-) -> Result<()> {
+/// What a log says to its register; nothing if it is not there.
+pub(crate) fn row_of_log(root: &Root, log: &Artifact) -> Result<Option<Row>> {
+    let path = root.locate(log)?;
+    let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+        return Ok(None);
+    };
+    let file = FoundFile::new(path, log.clone(), (&metadata).into());
+    let mut row = row(root, &file)?;
+    row.log = Some(log.clone());
+    Ok(Some(row))
+}
+
+/// Lists all logs of a root, each register once.
+pub(crate) fn enrol_all(root: &Root, writer: &dyn Writer, rows: Vec<Row>) -> Result<()> {
     let mut registers: HashMap<Artifact, Vec<Row>> = HashMap::new();
     for row in rows {
         if let Some(register) = row.log.as_ref().and_then(|log| writer.register(log)) {
@@ -219,7 +223,7 @@ pub(crate) fn enrol_all(
     }
     for (register, rows) in registers {
         let path = root.locate(&register)?;
-        if whole && read(&path)?.is_none() {
+        if read(&path)?.is_none() {
             writer::make_parent(root, &path)?;
             if let Enrolled::Changed { bytes, .. } = writer.enrol(&register, None, &rows, true)?
                 && put(&path, None, &bytes, false)?
@@ -293,13 +297,9 @@ pub(super) fn relist(
     let Some(register) = writer.register(log) else {
         return Ok(());
     };
-    let path = root.locate(log)?;
-    let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+    let Some(mut row) = row_of_log(root, log)? else {
         return Ok(());
     };
-    let file = FoundFile::new(path, log.clone(), (&metadata).into());
-    let mut row = row(root, &file)?;
-    row.log = Some(log.clone());
     row.text = text;
     enrol(root, writer, &register, &[row]).map(drop)
 }

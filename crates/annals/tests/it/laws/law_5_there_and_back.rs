@@ -128,3 +128,65 @@ fn a_converted_session_says_the_same() {
     failed.sort();
     assert_eq!(failed, OTHERWISE);
 }
+
+/// Every byte of every target, for comparison with what a cut-off run and a second one leave.
+#[test]
+fn a_conversion_that_was_cut_off_is_completed() {
+    let mut cut = 0;
+    for name in ["2.1.325-s01-multiturn", "same-session-two-projects"] {
+        let case = crate::support::case(name);
+        for layout in writable() {
+            if layout.name() == case.layout.name() {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let whole = Root::new(layout.name(), dir.path().join("whole")).unwrap();
+            convert(&case.root(), whole.clone());
+            let wanted = picture(&whole.path);
+            let files = wanted.iter().filter(|(_, what)| !what.is_empty());
+            for (path, _) in files {
+                let again = Root::new(layout.name(), dir.path().join("again")).unwrap();
+                crate::support::copy_tree(&whole.path, &again.path);
+                let shared = layout
+                    .classify(path)
+                    .is_some_and(|meaning| meaning.kind == ArtifactKind::SharedLog);
+                let victim = again.path.join(path);
+                let log = layout
+                    .classify(path)
+                    .is_some_and(|meaning| meaning.kind == ArtifactKind::SessionLog);
+                if shared {
+                    // Torn in the middle of a line, as a killed append leaves it.
+                    let bytes = fs::read(&victim).unwrap();
+                    fs::write(&victim, &bytes[..bytes.len() * 2 / 3]).unwrap();
+                } else if log {
+                    // The log gets its name last, so without it nothing else is certain.
+                    fs::remove_dir_all(again.path.join("sessions")).ok();
+                    fs::remove_file(&victim).ok();
+                } else {
+                    continue;
+                }
+                cut += 1;
+                let plan = convert::plan(Selection::Root(case.root()), again.clone()).unwrap();
+                let mut options = Options::default();
+                options.zone = jiff::tz::TimeZone::UTC;
+                let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
+                assert!(report.failed.is_empty(), "{:?}", report.failed);
+                let back = Root::new(case.layout.name(), dir.path().join("back")).unwrap();
+                convert(&again, back.clone());
+                assert_eq!(
+                    without_links(picture(&back.path)),
+                    without_links(picture(&case.path)),
+                    "{name} {} {}",
+                    layout.name(),
+                    path.display()
+                );
+                if !shared {
+                    assert_eq!(picture(&again.path), wanted, "{name} {}", layout.name());
+                }
+                fs::remove_dir_all(&again.path).unwrap();
+                fs::remove_dir_all(&back.path).unwrap();
+            }
+        }
+    }
+    assert!(cut > 8, "{cut}");
+}
