@@ -26,15 +26,16 @@ def find_annals(given=None):
 
 
 class Annals:
-    """The program on one claude-code root."""
+    """The program on one root."""
 
-    def __init__(self, command, root):
+    def __init__(self, command, root, layout="claude-code"):
         self.command = command
         self.root = Path(root)
+        self.layout = layout
 
     def run(self, *arguments, stdin=None):
         """Runs one command and returns its standard output; a failure raises."""
-        command = self.command + ["--root", "claude-code:%s" % self.root, *map(str, arguments)]
+        command = self.command + ["--root", "%s:%s" % (self.layout, self.root), *map(str, arguments)]
         done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, encoding="utf-8", check=False)
         # 1 means that nothing was found, which is an answer.

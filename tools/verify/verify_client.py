@@ -310,6 +310,57 @@ def lines_beside(stage):
     return Wanted(file, TOOLS + MORE, leaf)
 
 
+def converted(stage, layout, *options):
+    """Writes the messages in another layout, converts that root, and wants them from the client."""
+    other = stage.root.parent / layout
+    there = Annals(stage.annals.command, other, layout)
+    session, _ = there.new(stage.work)
+    there.append(session, *TOOLS)
+    there.run("note", session, "Beside the messages.")
+    there.append(session, *MORE)
+    shutil.rmtree(stage.root)
+    stage.annals.run("convert", "%s:%s" % (layout, other), "--to", "claude-code", "--into", stage.root, *options)
+    (file,) = stage.root.glob("projects/*/*.jsonl")
+    return Wanted(file, TOOLS + MORE)
+
+
+@case("from-chorus")
+def from_chorus(stage):
+    """the same messages written to a chorus root, then `convert --to claude-code`"""
+    return converted(stage, "chorus")
+
+
+@case("from-clog")
+def from_clog(stage):
+    """the same messages written to a clog root, then `convert --to claude-code`"""
+    return converted(stage, "clog")
+
+
+@case("from-orchestrator")
+def from_orchestrator(stage):
+    """the same messages written to an orchestrator root, then `convert --to claude-code`"""
+    return converted(stage, "orchestrator")
+
+
+@case("from-chorus-clean")
+def from_chorus_clean(stage):
+    """the same from chorus with --no-origin"""
+    return converted(stage, "chorus", "--no-origin")
+
+
+@case("there-and-back")
+def there_and_back(stage):
+    """a session converted to clog and back, then an `append`"""
+    session, file = stage.annals.new(stage.work)
+    stage.annals.append(session, *TOOLS)
+    away, name = stage.root.parent / "clog", file.relative_to(stage.root)
+    stage.annals.run("convert", "claude-code:%s" % stage.root, "--to", "clog", "--into", away)
+    shutil.rmtree(stage.root)
+    stage.annals.run("convert", "clog:%s" % away, "--to", "claude-code", "--into", stage.root)
+    leaf = stage.annals.append(session, *MORE)[-1]
+    return Wanted(stage.root / name, TOOLS + MORE, leaf)
+
+
 # --- judging ---------------------------------------------------------------------------------------
 
 

@@ -475,16 +475,23 @@ fn others(
         }
     }
     let mut settled = Settled::default();
-    for path in &plan.others {
+    let kind_of = |path: &Path| {
         let within = path.strip_prefix(&source.path).unwrap_or(path);
-        let kind = source.layout.classify(within).map(|artifact| artifact.kind);
-        let name = kind.map_or("other file", forward::kind_name);
+        source.layout.classify(within).map(|artifact| artifact.kind)
+    };
+    // Where all sessions go back to what they were, registers list nothing of their own.
+    let all_go_back = plan.restores > 0 && plan.restores == plan.sessions.len();
+    let mut kept = plan.others.clone();
+    kept.retain(|path| !(all_go_back && kind_of(path) == Some(ArtifactKind::Register)));
+    for path in &kept {
+        let name = kind_of(path).map_or("other file", forward::kind_name);
         settled.counts.lost(name);
     }
-    if !target.origin || (plan.others.is_empty() && plan.dirs.is_empty()) {
+    if !target.origin || (all_go_back && kept.is_empty()) {
         return Ok(settled);
     }
-    let listed = plan.others.iter();
+    // Written even if there is nothing to keep: it says that the target has no files of its own.
+    let listed = kept.iter();
     let listed = listed.map(|path| forward::source_file(source, path));
     let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
     header.dirs.clone_from(&plan.dirs);
@@ -494,7 +501,7 @@ fn others(
         .place(&Artifact::of(ArtifactKind::Origin));
     let mut out = target.stage.file(&place)?;
     out.line(&forward::encode(&header)?)?;
-    for (number, path) in plan.others.iter().enumerate() {
+    for (number, path) in kept.iter().enumerate() {
         forward::carry(&mut out, path, number)?;
     }
     target.stage.commit(out)?;
