@@ -14,6 +14,8 @@ struct Step {
     answers: bool,
     back: Option<usize>,
     note: Option<String>,
+    /// A person typed it.
+    typed: bool,
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -66,12 +68,35 @@ fn step() -> impl Strategy<Value = Step> {
     });
     let back = proptest::option::weighted(0.2, 0..5usize);
     let note = proptest::option::weighted(0.1, text());
-    (blocks, back, note).prop_map(|((answers, blocks), back, note)| Step {
-        blocks,
-        answers,
-        back,
-        note,
+    (blocks, back, note).prop_map(|((answers, blocks), back, note)| match back {
+        None => Step {
+            typed: !answers && blocks.iter().any(is_prompt),
+            blocks,
+            answers,
+            back,
+            note,
+        },
+        // A branch is something that a person asks anew; what programs say twice is none.
+        Some(_) => Step {
+            note,
+            ..asked(back)
+        },
     })
+}
+
+/// What every layout takes for a person's words.
+fn is_prompt(block: &Block) -> bool {
+    matches!(block, Block::Text(text) if !text.trim().is_empty() && !text.starts_with("Caveat:"))
+}
+
+fn asked(back: Option<usize>) -> Step {
+    Step {
+        blocks: vec![Block::Text("and now?".to_owned())],
+        answers: false,
+        back,
+        note: None,
+        typed: true,
+    }
 }
 
 /// Writes the steps; gives back what the last conversation says, block by block.
@@ -92,6 +117,7 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
             false => Role::User,
         };
         let mut message = Message::new(role, step.blocks.clone());
+        message.human = step.typed;
         if step.answers {
             message.model = Some("claude-test".to_owned());
             message.usage = Some(Usage {
@@ -166,7 +192,8 @@ proptest! {
     })]
 
     #[test]
-    fn a_session_says_the_same_in_every_layout(steps in proptest::collection::vec(step(), 1..12)) {
+    fn a_session_says_the_same_in_every_layout(mut steps in proptest::collection::vec(step(), 1..12)) {
+        steps.push(asked(None));
         for from in LAYOUTS.iter().filter(|layout| layout.writer().is_some()) {
             let dir = tempfile::tempdir().unwrap();
             let root = Root::new(from.name(), dir.path().join("root")).unwrap();
