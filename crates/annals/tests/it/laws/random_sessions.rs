@@ -70,7 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
     let note = proptest::option::weighted(0.1, text());
     (blocks, back, note).prop_map(|((answers, blocks), back, note)| match back {
         None => Step {
-            typed: !answers && blocks.iter().any(is_prompt),
+            typed: !answers && is_prompt(&blocks),
             blocks,
             answers,
             back,
@@ -85,8 +85,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What every layout takes for a person's words.
-fn is_prompt(block: &Block) -> bool {
-    matches!(block, Block::Text(text) if !text.trim().is_empty() && !text.starts_with("Caveat:"))
+fn is_prompt(blocks: &[Block]) -> bool {
+    let result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    let words = |block: &Block| matches!(block, Block::Text(text) if !text.trim().is_empty() && !text.starts_with("Caveat:"));
+    blocks.iter().any(words) && !blocks.iter().any(result)
 }
 
 fn asked(back: Option<usize>) -> Step {
@@ -110,7 +112,7 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
     };
     let new = NewSession::new(id, "/home/dev/random");
     let writer = store.create(root, &new, options).unwrap();
-    let mut path: Vec<(EntryId, Vec<Block>)> = Vec::new();
+    let mut path: Vec<(EntryId, Vec<Block>, bool)> = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let role = match step.answers {
             true => Role::Assistant,
@@ -131,19 +133,26 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
         }
         let time = start + jiff::SignedDuration::from_secs(at as i64 * 10);
         let mut draft = Draft::new(Body::Message(message)).at(time);
-        if let Some(back) = step.back.filter(|back| *back < path.len()) {
+        // What neither a person asked nor a model answered belongs to what it follows, so there is no
+        // going back before it alone.
+        let real = |back: &usize| {
+            let left = path.len().checked_sub(*back);
+            left.and_then(|left| path.get(left))
+                .is_none_or(|(_, _, real)| *real)
+        };
+        if let Some(back) = step.back.filter(|back| *back < path.len()).filter(real) {
             path.truncate(path.len() - back);
-            draft.parent = path.last().map(|(id, _)| id.clone());
+            draft.parent = path.last().map(|(id, ..)| id.clone());
         }
         let written = writer.append_all(vec![draft]).unwrap();
         let last = written.last().and_then(|entry| entry.id.clone()).unwrap();
-        path.push((last, step.blocks.clone()));
+        path.push((last, step.blocks.clone(), step.typed || step.answers));
         if let Some(note) = &step.note {
             writer.append(Draft::note(note.clone()).at(time)).unwrap();
         }
     }
     writer.close().unwrap();
-    path.into_iter().flat_map(|(_, blocks)| blocks).collect()
+    path.into_iter().flat_map(|(_, blocks, _)| blocks).collect()
 }
 
 /// What the conversation that ends with the newest message says.
@@ -185,7 +194,7 @@ fn convert(from: &Root, to: &Root) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 24,
+        cases: 16,
         max_shrink_iters: 400,
         failure_persistence: None,
         ..ProptestConfig::default()
