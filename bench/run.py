@@ -77,6 +77,8 @@ def measure(args, corpus, corpus_small, log):
             tokens[value] = int(rest[0])
         else:
             scan.setdefault(what, []).append(float(value))
+    say("converting there and back")
+    converted, same = conversions(corpus, args.repeats)
     say("appending")
     append = bench_append()
     session = {line.split("\t")[0]: float(line.split("\t")[1]) for line in example("bench_session", OUT, log)}
@@ -100,6 +102,12 @@ def measure(args, corpus, corpus_small, log):
     row("sessions, CPU per byte / on a history of a tenth", linear, "×", "≤ 1.3", linear <= 1.3)
     rate = size / 1e9 / runs["check"].cpu
     row("annals check --json", rate, "GB/CPU-s", note=f"{rate / read:.2f} of reading alone; {runs['check'].rss:.0f} MB")
+    for way, found in converted.items():
+        rate = size / 1e6 / found.cpu
+        row(f"convert {way}", rate, "MB/CPU-s", "≥ 100", rate >= 100,
+            f"median {size / 1e6 / found.cpu_median:.0f}; bytes of the claude-code root")
+        row(f"convert {way}, peak memory", found.rss, "MB", "< 200", found.rss < 200)
+    row("convert: what came back is the source", int(same), "", "1", same, "diff -r")
     show = runs["show"].cpu * 1e3
     row("annals show LOG --last 20", show, "ms CPU", "< 50", show < 50,
         f"median {runs['show'].cpu_median * 1e3:.1f}; {runs['show'].rss:.0f} MB; on 1 MB: {runs['show small'].cpu * 1e3:.1f}")
@@ -188,6 +196,22 @@ class Runs:
     def summary(self):
         names = ("cpu", "cpu_median", "wall", "wall_median", "rss")
         return {name + ("_mb" if name == "rss" else "_s"): round(getattr(self, name), 4) for name in names}
+
+
+def conversions(corpus, repeats):
+    """The corpus to chorus and back, some times; and whether it came back as it was."""
+    runs = {"claude-code → chorus": [], "chorus → claude-code": []}
+    same = True
+    for _ in range(repeats):
+        # In a directory of its own each time: a file system that reuses what was just deleted is slow.
+        with tempfile.TemporaryDirectory(dir=OUT) as there:
+            away, back = os.path.join(there, "away"), os.path.join(there, "back")
+            log = os.path.join(there, "log")
+            for way, source, layout, into in zip(runs, (f"claude-code:{corpus}", f"chorus:{away}"),
+                                                 ("chorus", "claude-code"), (away, back)):
+                runs[way].append(child([ANNALS, "convert", source, "--to", layout, "--into", into], log))
+            same = same and subprocess.run(["diff", "-rq", corpus, back], stdout=subprocess.DEVNULL).returncode == 0
+    return {way: Runs(found) for way, found in runs.items()}, same
 
 
 def child(command, out):

@@ -4,6 +4,7 @@ mod bad_input;
 mod beside;
 mod chorus;
 mod clog;
+mod convert;
 mod delete;
 mod demo;
 mod export;

@@ -1,0 +1,178 @@
+//! convert and repair, from outside.
+
+use std::fs;
+use std::path::Path;
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_plan_a_report_and_back() {
+    let stage = Stage::of("branch-edited-prompt");
+    let from = format!("claude-code:{}", text(&stage.root));
+    let (there, back) = (stage.work().join("there"), stage.work().join("back"));
+    assert_snapshot!(
+        "convert_plan",
+        stage.bare(&["convert", &from, "--to", "chorus"])
+    );
+    assert!(!there.exists(), "a plan writes nothing");
+    let to = text(&there);
+    assert_snapshot!(
+        "convert_done",
+        stage.bare(&["convert", &from, "--to", "chorus", "--into", &to])
+    );
+    assert_snapshot!(
+        "convert_again",
+        stage.bare(&["convert", &from, "--to", "chorus", "--into", &to])
+    );
+    let chorus = format!("chorus:{to}");
+    assert_snapshot!(
+        "convert_shown",
+        stage.bare(&["--root", &chorus, "conversations"])
+    );
+    let to = text(&back);
+    assert_snapshot!(
+        "convert_back",
+        stage.bare(&["convert", &chorus, "--to", "claude-code", "--into", &to])
+    );
+    for file in walk(&stage.root) {
+        let within = file.strip_prefix(&stage.root).unwrap();
+        let again = fs::read(back.join(within)).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), again, "{}", within.display());
+    }
+}
+
+#[test]
+fn what_is_dropped_is_told() {
+    let stage = Stage::of("2.1.325-s03-todos");
+    let from = format!("claude-code:{}", text(&stage.root));
+    let to = text(&stage.work().join("there"));
+    assert_snapshot!(
+        "convert_no_origin",
+        stage.bare(&[
+            "convert",
+            &from,
+            "--to",
+            "clog",
+            "--into",
+            &to,
+            "--no-origin"
+        ])
+    );
+    for file in walk(Path::new(&to)) {
+        let bytes = fs::read_to_string(&file).unwrap();
+        assert!(!bytes.contains("\"origin\""), "{}", file.display());
+    }
+}
+
+fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(walk(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn what_is_written_after_a_conversion_comes_along() {
+    let stage = Stage::of("branch-edited-prompt");
+    let from = format!("claude-code:{}", text(&stage.root));
+    let (there, back) = (stage.work().join("there"), stage.work().join("back"));
+    let (to, home) = (text(&there), text(&back));
+    stage
+        .bare(&["convert", &from, "--to", "clog", "--into", &to])
+        .fine();
+    let clog = format!("clog:{to}");
+    let sessions = stage.bare(&["--root", &clog, "sessions", "--json"]).json();
+    let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
+    stage
+        .bare(&["--root", &clog, "append", &id, "-m", "said in clog"])
+        .fine();
+    stage
+        .bare(&["convert", &clog, "--to", "claude-code", "--into", &home])
+        .fine();
+    let root = format!("claude-code:{home}");
+    let said = stage.bare(&["--root", &root, "search", "said in clog", "--json"]);
+    assert_eq!(said.json()["total"], 1);
+    let before = walk(&stage.root);
+    let log = before
+        .iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+        .unwrap();
+    let old = fs::read(log).unwrap();
+    let new = fs::read(back.join(log.strip_prefix(&stage.root).unwrap())).unwrap();
+    assert!(new.starts_with(&old), "what was there is as it was");
+}
+
+#[test]
+fn targets_that_will_not_do() {
+    let stage = Stage::of("branch-edited-prompt");
+    let root = text(&stage.root);
+    let from = format!("claude-code:{root}");
+    let refused = |name: &str, args: &[&str]| {
+        let before = stage.tree();
+        let run = stage.bare(args);
+        assert_snapshot!(name.to_owned(), run);
+        assert_eq!(stage.tree(), before, "{name}");
+    };
+    let inside = format!("{root}/chorus");
+    refused(
+        "convert_inside",
+        &["convert", &from, "--to", "chorus", "--into", &inside],
+    );
+    refused(
+        "convert_same",
+        &[
+            "convert",
+            &from,
+            "--to",
+            "claude-code",
+            "--into",
+            "/nowhere/x",
+        ],
+    );
+    refused(
+        "convert_unknown",
+        &["convert", &from, "--to", "papyrus", "--into", "/nowhere/x"],
+    );
+    let other = Stage::of_layout("chorus", "chorus-plain");
+    let full = stage.work().join("full");
+    fs::rename(&other.root, &full).unwrap();
+    let full = text(&full);
+    refused(
+        "convert_not_empty",
+        &["convert", &from, "--to", "chorus", "--into", &full],
+    );
+}
+
+#[test]
+fn an_index_is_made_anew() {
+    let stage = Stage::of_layout("chorus", "chorus-plain");
+    assert_snapshot!("repair_nothing", stage.annals(&["repair"]));
+    let index = walk(&stage.root)
+        .into_iter()
+        .find(|path| path.ends_with("conversations.json"))
+        .unwrap();
+    let whole = fs::read(&index).unwrap();
+    fs::write(&index, &whole[..whole.len() / 2]).unwrap();
+    assert_snapshot!("repair_plan", stage.annals(&["repair"]));
+    assert_snapshot!("repair_done", stage.annals(&["repair", "--apply"]));
+    assert_snapshot!("repair_again", stage.annals(&["repair"]));
+    let kept = walk(&stage.root);
+    let aside = kept.iter().find(|path| text(path).contains(".damaged-"));
+    assert_eq!(
+        fs::read(aside.unwrap()).unwrap(),
+        &whole[..whole.len() / 2],
+        "what could not be read is kept"
+    );
+}
