@@ -65,11 +65,19 @@ struct Done<'a> {
     sessions: usize,
     already: usize,
     restored_files: usize,
+    added_entries: u64,
+    differ: Vec<Differs<'a>>,
     said: &'a std::collections::BTreeMap<String, u64>,
     unsaid: &'a std::collections::BTreeMap<String, u64>,
     kept_as_origin: bool,
     not_overwritten: &'a [PathBuf],
     failed: Vec<Failed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Differs<'a> {
+    session: &'a str,
+    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -119,7 +127,8 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     } else {
         tell_report(args, &plan, &report, context)?;
     }
-    Ok(match report.failed.is_empty() && report.there.is_empty() {
+    let clean = report.failed.is_empty() && report.there.is_empty() && report.differ.is_empty();
+    Ok(match clean {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
@@ -200,6 +209,12 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
             sessions: report.sessions,
             already: report.already,
             restored_files: report.restored,
+            added_entries: report.added,
+            differ: report
+                .differ
+                .iter()
+                .map(|(session, why)| Differs { session, why })
+                .collect(),
             said: &report.said,
             unsaid: &report.unsaid,
             kept_as_origin: !args.no_origin,
@@ -259,7 +274,12 @@ fn tell_report(
     }
     if report.restored > 0 {
         let files = plural(report.restored as u64, "file");
-        out.line(format_args!("{files} restored byte for byte"))?;
+        let how = match report.added {
+            0 => "byte for byte".to_owned(),
+            added => format!("; {} added since the conversion", plural(added, "entry")),
+        };
+        let space = if report.added == 0 { " " } else { "" };
+        out.line(format_args!("{files} restored{space}{how}"))?;
     }
     if !report.said.is_empty() {
         out.line(format_args!("said:    {}", counted(&report.said)))?;
@@ -277,6 +297,12 @@ fn tell_report(
             "{} {} is there already and was not overwritten",
             paint(WARNING, "kept:"),
             paint(PATH, &path)
+        ))?;
+    }
+    for (session, why) in &report.differ {
+        out.line(format_args!(
+            "{} {session}: {why}; what is there was left as it is, convert it into an empty directory",
+            paint(WARNING, "there already:")
         ))?;
     }
     for (session, error) in &report.failed {

@@ -93,8 +93,15 @@ fn what_is_written_after_a_conversion_comes_along() {
         .bare(&["convert", &from, "--to", "clog", "--into", &to])
         .fine();
     let clog = format!("clog:{to}");
-    let sessions = stage.bare(&["--root", &clog, "sessions", "--json"]).json();
-    let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
+    // Not from the output, in which ids are masked.
+    let folder = fs::read_dir(there.join("conversations")).unwrap();
+    let folder = folder.last().unwrap().unwrap().file_name();
+    let id = folder
+        .to_str()
+        .unwrap()
+        .strip_prefix("conversation-")
+        .unwrap()
+        .to_owned();
     stage
         .bare(&["--root", &clog, "append", &id, "-m", "said in clog"])
         .fine();
