@@ -440,17 +440,20 @@ impl<'a> Work<'a> {
                     return Ok(());
                 }
             }
-            if !self.target.origin && sound {
-                for member in unread(layout, file, &record, &sink.found) {
-                    self.counts.lost(&format!("member `{member}`"));
-                }
-            }
+            let unread = match !self.target.origin && sound {
+                true => unread(layout, file, &record, &sink.found),
+                false => Vec::new(),
+            };
             let mut lines = Vec::new();
             for entry in sink.found {
                 lines.extend(self.entry(entry, volume, pen, links, &mut refused)?);
             }
             if lines.is_empty() && record.is_blank() {
                 self.counts.lost("blank line");
+            }
+            // Of what is lost whole, the parts need no telling.
+            for member in unread.iter().filter(|_| !lines.is_empty()) {
+                self.counts.lost(&format!("{MEMBER}{member}"));
             }
             self.settle(lines, spot, &line, sound)
         })
@@ -926,6 +929,9 @@ impl<'a> Links<'a> {
     }
 }
 
+/// How the report tells members of records from kinds of records.
+const MEMBER: &str = "member ";
+
 /// The members of a record that no entry tells of: without origins they are lost.
 fn unread(
     layout: &dyn Layout,
@@ -939,7 +945,7 @@ fn unread(
     let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
     let mut lost = Vec::new();
     for (name, value) in &members.0 {
-        if matches!(value.0, None | Some("null" | "{}" | "[]" | "\"\"")) {
+        if matches!(value.0, None | Some("null" | "false" | "{}" | "[]" | "\"\"")) {
             continue;
         }
         let members = [(&**name, "null")];
