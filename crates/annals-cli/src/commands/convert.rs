@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
+use crate::failure::OfTarget;
 use crate::render::progress::Progress;
 use crate::render::size::{bytes, count, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
@@ -95,7 +96,8 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         std::env::temp_dir().join(unused)
     });
     let root = Root::new(&args.to, std::path::absolute(&path)?)?;
-    let plan = convert::plan(selection, root)?;
+    let target = root.path.clone();
+    let plan = convert::plan(selection, root).map_err(|error| about(error, &target))?;
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }
@@ -120,7 +122,8 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         options
     };
     let progress = Progress::new("converting");
-    let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))?;
+    let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))
+        .map_err(|error| about(error, &target))?;
     drop(progress);
     if context.json {
         context.out.json(&document(args, &plan, Some(&report)))?;
@@ -132,6 +135,16 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
+}
+
+/// An error about the target is told with the option that names it.
+fn about(error: annals::Error, target: &Path) -> anyhow::Error {
+    let told = error.to_string().contains(&target.display().to_string());
+    let error = anyhow::Error::from(error);
+    if told {
+        return error.context(OfTarget);
+    }
+    error
 }
 
 fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
@@ -242,10 +255,13 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
     ))?;
     if plan.restores > 0 {
         let from = plural(plan.restores as u64, "session");
-        context.out.line(format_args!(
-            "{from} came from {} and go back to what they were",
-            args.to
-        ))?;
+        let back = match plan.restores {
+            1 => "goes back to what it was",
+            _ => "go back to what they were",
+        };
+        context
+            .out
+            .line(format_args!("{from} came from {} and {back}", args.to))?;
     }
     for left in &plan.left {
         context
@@ -270,7 +286,11 @@ fn tell_report(
     ))?;
     if report.already > 0 {
         let already = plural(report.already as u64, "session");
-        out.line(format_args!("{already} there already, left as they are"))?;
+        let left = match report.already {
+            1 => "left as it is",
+            _ => "left as they are",
+        };
+        out.line(format_args!("{already} there already, {left}"))?;
     }
     if report.restored > 0 {
         let files = plural(report.restored as u64, "file");
@@ -320,7 +340,12 @@ fn counted(kinds: &std::collections::BTreeMap<String, u64>) -> String {
     kinds.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let words: Vec<String> = kinds
         .into_iter()
-        .map(|(kind, number)| format!("{} {kind}", count(*number)))
+        .map(|(kind, number)| match kind.as_str() {
+            "todos" => plural(*number, "todo list"),
+            // A name that is a plural already.
+            kind if kind.ends_with('s') => format!("{} {kind}", count(*number)),
+            kind => plural(*number, kind),
+        })
         .collect();
     words.join(", ")
 }

@@ -137,7 +137,13 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
         } => {
             let lines = if args.full { usize::MAX } else { RESULT_LINES };
             let mut parts = String::new();
-            for block in output {
+            let blank =
+                |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+            if *is_error {
+                // Colour alone does not tell everyone.
+                parts.push_str(&message::failed(output.iter().all(blank)));
+            }
+            for block in output.iter().filter(|block| !*is_error || !blank(block)) {
                 parts.push_str(&match block {
                     Block::Text(text) => message::tool_result(text, *is_error, width, lines),
                     other => render(other, args, width),
