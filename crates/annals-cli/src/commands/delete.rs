@@ -98,12 +98,14 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         None => named(&args.sessions, context)?,
     };
     let now = context.clock.now;
-    let plans: Vec<Trashed> = wanted
-        .iter()
-        .map(|files| context.store.deletion(files, now))
+    let named: Vec<&SessionFiles> = wanted.iter().collect();
+    let groups = SessionFiles::sharing(&named);
+    let split = groups.iter().filter_map(|group| group.split_first());
+    let plans: Vec<Trashed> = split
+        .map(|(first, others)| context.store.deletion_of(first, others, now))
         .collect::<Result<_, _>>()?;
     let (done, failed) = if args.apply {
-        apply(context, &wanted, args.live)
+        apply(context, &groups, args.live)
     } else {
         (plans, Vec::new())
     };
@@ -126,7 +128,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         tell(args.apply, &done, context)?;
     }
     // What was moved is told first: it is in the trash whatever became of the others.
-    let (moved, all) = (done.len(), wanted.len());
+    let (moved, all) = (sessions(&done), wanted.len());
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
         return Ok(Outcome::Fine);
@@ -141,25 +143,37 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Moves one session after the other; one that cannot be moved does not keep the others.
+/// Moves one session after the other, those that share files together; one that cannot be moved does
+/// not keep the others.
 fn apply(
     context: &Context,
-    wanted: &[SessionFiles],
+    groups: &[Vec<&SessionFiles>],
     live: bool,
 ) -> (Vec<Trashed>, Vec<(String, annals::Error)>) {
     let (mut done, mut failed) = (Vec::new(), Vec::new());
-    for files in wanted {
-        let free = if live {
-            Ok(())
-        } else {
-            context.store.is_free(files)
+    for (first, others) in groups.iter().filter_map(|group| group.split_first()) {
+        let mut all = std::iter::once(first).chain(others);
+        let free = match live {
+            true => Ok(()),
+            false => all.try_for_each(|files| context.store.is_free(files)),
         };
-        match free.and_then(|()| context.store.delete(files, context.clock.now)) {
+        let moved = free.and_then(|()| {
+            let now = context.clock.now;
+            context.store.delete_with(first, others, now)
+        });
+        match moved {
             Ok(trashed) => done.push(trashed),
-            Err(error) => failed.push((files.id.to_string(), error)),
+            Err(error) => failed.push((first.id.to_string(), error)),
         }
     }
     (done, failed)
+}
+
+fn sessions(trashed: &[Trashed]) -> usize {
+    trashed
+        .iter()
+        .map(|trashed| trashed.sessions().count())
+        .sum()
 }
 
 fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
@@ -168,7 +182,7 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let sum = format!(
         "{}, {}, {}",
-        plural(done.len() as u64, "session"),
+        plural(sessions(done) as u64, "session"),
         plural(files as u64, "file"),
         size::bytes(done.iter().map(bytes).sum())
     );
@@ -187,7 +201,7 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
         paint(SUCCESS, "✓")
     ))?;
     match done {
-        [only] => context.out.line(format_args!(
+        [only] if only.others.is_empty() => context.out.line(format_args!(
             "`annals delete --undo {}` puts it back",
             paint(ID, &only.session)
         ))?,
@@ -207,14 +221,16 @@ fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions can be deleted");
         }
-        if !found
-            .iter()
-            .any(|files| files.main_path() == target.files.main_path())
-        {
+        if !found.iter().any(|files| same(files, &target.files)) {
             found.push(target.files);
         }
     }
     Ok(found)
+}
+
+/// Several sessions may share a file, and several files a session's id.
+fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
+    one.id == other.id && one.main_path() == other.main_path()
 }
 
 /// Sessions whose present directory is the project's. A name that fits several projects is refused.
@@ -256,11 +272,11 @@ fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> 
         }
         .into());
     }
-    let files: BTreeSet<&Path> = sessions
+    let files: BTreeSet<(&str, &Path)> = sessions
         .iter()
-        .map(|session| session.file.as_path())
+        .map(|session| (session.id.as_str(), session.file.as_path()))
         .collect();
-    let keep = |found: &&SessionFiles| files.contains(found.main_path());
+    let keep = |found: &&SessionFiles| files.contains(&(found.id.as_str(), found.main_path()));
     Ok(inventory.sessions.iter().filter(keep).cloned().collect())
 }
 
@@ -273,7 +289,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
     } else {
-        let short = Short::of(trashed.iter().map(|trashed| trashed.session.as_str()));
+        let short = Short::of(trashed.iter().flat_map(Trashed::sessions));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
@@ -284,7 +300,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
         ]);
         for row in &trashed {
             table.row([
-                Cell::new(short.get(&row.session)),
+                Cell::new(names(row, &short)),
                 Cell::new(context.clock.ago(row.deleted)),
                 Cell::new(size::count(row.files.len() as u64)),
                 Cell::new(size::bytes(bytes(row))),
@@ -332,7 +348,7 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
 }
 
 fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
-    let short = Short::of(all.iter().map(|trashed| trashed.session.as_str()));
+    let short = Short::of(all.iter().flat_map(Trashed::sessions));
     let mut table = Table::new([
         Column::new("SESSION").style(ID),
         Column::new("SIZE").right(),
@@ -341,10 +357,9 @@ fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
     for trashed in all {
         for (at, file) in trashed.files.iter().enumerate() {
             table.row([
-                Cell::new(if at == 0 {
-                    short.get(&trashed.session)
-                } else {
-                    ""
+                Cell::new(match at {
+                    0 => names(trashed, &short),
+                    _ => String::new(),
                 }),
                 Cell::new(size::bytes(file.bytes)),
                 Cell::new(file.path.display().to_string()),
@@ -354,6 +369,14 @@ fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
     let table = table.render(context.out.width());
     context.out.text(table)?;
     Ok(())
+}
+
+fn names(trashed: &Trashed, short: &Short) -> String {
+    let names: Vec<&str> = trashed
+        .sessions()
+        .map(|session| short.get(session))
+        .collect();
+    names.join(", ")
 }
 
 fn bytes(trashed: &Trashed) -> u64 {

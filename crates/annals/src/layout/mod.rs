@@ -91,6 +91,12 @@ pub trait Layout: Sync {
     /// After how many days its own program deletes sessions, unless its settings say otherwise.
     fn keep_days(&self) -> Option<u64>;
 
+    /// Whether those days count from the time of the session's file. If not, they count from the
+    /// newest entry.
+    fn expires_by_file(&self) -> bool {
+        true
+    }
+
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
 

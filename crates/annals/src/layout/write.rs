@@ -51,6 +51,13 @@ pub trait Writer: Sync {
         None
     }
 
+    /// The root's own register with the folders of some new logs told in it. `None` if it tells them
+    /// already, if the layout has no such register, or if this one cannot be read.
+    fn introduce(&self, old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
+        let _ = (old, rows);
+        None
+    }
+
     /// Brings a register up to date with what some logs say.
     ///
     /// With `whole`, the rows are those of all logs that the register should list. A register that is

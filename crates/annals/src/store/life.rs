@@ -84,17 +84,22 @@ impl Store {
     /// What lists say about the sessions in the trash, the newest deletion first. Their root and
     /// their file are those from which they were deleted.
     pub fn deleted(&self) -> Result<Vec<SessionInfo>> {
-        let trashed = self.trashed()?.into_iter();
-        let row = |trashed: Trashed| Some(self.look(&trashed).unwrap_or(bare(&trashed)?));
-        Ok(trashed.filter_map(row).collect())
+        let mut rows = Vec::new();
+        for trashed in self.trashed()? {
+            for session in trashed.sessions() {
+                let row = self.look(&trashed, session);
+                rows.extend(row.or_else(|| bare(&trashed, session)));
+            }
+        }
+        Ok(rows)
     }
 
     /// Reads a deleted session where it lies now: the trash keeps paths as they were in the root.
-    fn look(&self, trashed: &Trashed) -> Option<SessionInfo> {
+    fn look(&self, trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         let place = self.trashed_files(trashed).ok()?;
         let root = Root::new(&trashed.layout, place).ok()?;
         let mut there = Inventory::of(std::slice::from_ref(&root)).sessions;
-        there.retain(|files| files.id.as_str() == trashed.session);
+        there.retain(|files| files.id.as_str() == session);
         let files = there.into_iter().next()?;
         let file = files.main_path().strip_prefix(&root.path).ok()?;
         let file = trashed.root.join(file);
@@ -110,7 +115,7 @@ impl Store {
 }
 
 /// What the trash itself tells of a session that cannot be read there.
-fn bare(trashed: &Trashed) -> Option<SessionInfo> {
+fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
     let file = trashed.files.first()?;
     Some(SessionInfo {
         layout: Root::new(&trashed.layout, &trashed.root)
@@ -118,7 +123,7 @@ fn bare(trashed: &Trashed) -> Option<SessionInfo> {
             .layout
             .name(),
         root: trashed.root.clone(),
-        id: SessionId::new(&trashed.session).ok()?,
+        id: SessionId::new(session).ok()?,
         file: trashed.root.join(&file.path),
         project: Project {
             path: trashed.root.display().to_string(),

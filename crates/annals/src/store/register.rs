@@ -97,14 +97,27 @@ impl SessionWriter {
         let answered = entries.iter().any(|entry| {
             matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant)
         });
+        let begins = matches!(change, Change::Begin);
         let now = {
             let mut state = listing.state();
             state.messages = state.messages.map(|messages| messages + said);
             state.unheard |= said > 0;
-            let begins = matches!(change, Change::Begin);
             begins || title.is_some() || (answered && !state.titled)
         };
-        if now { self.tell(title) } else { Ok(()) }
+        if now {
+            self.tell(title)?;
+        }
+        if begins {
+            let head = self.tail().head.clone();
+            let row = Row {
+                log: Some(head.log),
+                cwd: head.cwd,
+                git_branch: head.git_branch,
+                ..Row::default()
+            };
+            introduce(&self.root, writer::writer_of(&self.root)?, &[row])?;
+        }
+        Ok(())
     }
 
     /// Brings the register up to date, if it is behind.
@@ -198,7 +211,26 @@ pub(super) fn list_new(
     };
     row.cwd.clone_from(&head.cwd);
     row.title = title;
-    enrol(root, writer, &register, &[row]).map(drop)
+    let rows = [row];
+    enrol(root, writer, &register, &rows)?;
+    introduce(root, writer, &rows)
+}
+
+/// Tells the root's own register of the folders that new logs lie in. One that cannot be read is left
+/// alone: it tells of more than logs, so it is not made anew, and the logs are there all the same.
+fn introduce(root: &Root, writer: &dyn Writer, rows: &[Row]) -> Result<()> {
+    let path = root.locate(&Artifact::of(ArtifactKind::Register))?;
+    loop {
+        let Ok(old) = read(&path) else {
+            return Ok(());
+        };
+        let Some(new) = writer.introduce(old.as_deref(), rows) else {
+            return Ok(());
+        };
+        if put(&path, old.as_deref(), &new, false)? {
+            return Ok(());
+        }
+    }
 }
 
 /// What a log says to its register; nothing if it is not there.
@@ -214,10 +246,15 @@ pub(crate) fn row_of_log(root: &Root, log: &Artifact) -> Result<Option<Row>> {
 }
 
 /// Lists all logs of a root, each register once.
-pub(crate) fn enrol_all(root: &Root, writer: &dyn Writer, rows: Vec<Row>) -> Result<()> {
+pub(crate) fn enrol_all(root: &Root, writer: &dyn Writer, mut rows: Vec<Row>) -> Result<()> {
+    let register_of = |row: &Row| row.log.as_ref().and_then(|log| writer.register(log));
+    rows.retain(|row| register_of(row).is_some());
+    if !rows.is_empty() {
+        introduce(root, writer, &rows)?;
+    }
     let mut registers: HashMap<Artifact, Vec<Row>> = HashMap::new();
     for row in rows {
-        if let Some(register) = row.log.as_ref().and_then(|log| writer.register(log)) {
+        if let Some(register) = register_of(&row) {
             registers.entry(register).or_default().push(row);
         }
     }

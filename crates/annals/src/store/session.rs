@@ -244,7 +244,8 @@ impl Session {
         Ok(wanted.map(move |&at| reader.record(at).map(|(bytes, _)| bytes)))
     }
 
-    /// The index of an entry of the main log, by its id or a unique beginning of it.
+    /// The index of an entry of the main log, by its id or a unique beginning of it. Eight characters
+    /// of a UUID that several share mean the one that a conversation ends with.
     pub fn find_entry(&self, id: &str) -> Result<usize> {
         let missing = || Error::NotFound {
             what: "message",
@@ -264,8 +265,13 @@ impl Session {
             id_of.is_some_and(|other| other.as_str().starts_with(id))
         };
         let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
-        // Leaves name conversations, so they come first where several entries fit.
-        if found.len() > 1 {
+        // Leaves name conversations, so they come first where several entries fit. Ids of another form
+        // may be counted up: there a beginning says nothing.
+        let random = |at: &usize| {
+            let id_of = scan.outlines.get(*at).and_then(|outline| outline.id());
+            id_of.is_some_and(|id| Key::spells(id.as_str()))
+        };
+        if found.len() > 1 && id.len() >= 8 && found.iter().all(random) {
             let ends: HashSet<usize> = tree
                 .conversations
                 .iter()

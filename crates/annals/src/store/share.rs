@@ -53,11 +53,6 @@ impl Share {
             .map(|part| part.end - part.start)
             .sum()
     }
-
-    /// Nothing else lies in the file.
-    pub(super) fn is_all(&self) -> bool {
-        self.bytes() == self.known
-    }
 }
 
 /// Tells a session's records from others' in a file that is read from its beginning, or from where

@@ -317,11 +317,13 @@ impl Draft {
         let mut info = self.info.clone();
         let keep = keep_days.or_else(|| self.layout.keep_days());
         let keep = keep.map(|days| SignedDuration::from_hours(days.min(36_500) as i64 * 24));
-        // The agents' own clean-up goes by the file's time, not by its entries.
-        info.expires = self
-            .modified
+        let touched = match self.layout.expires_by_file() {
+            true => self.modified,
+            false => info.updated,
+        };
+        info.expires = touched
             .zip(keep)
-            .and_then(|(modified, keep)| modified.checked_add(keep).ok());
+            .and_then(|(touched, keep)| touched.checked_add(keep).ok());
         info
     }
 }

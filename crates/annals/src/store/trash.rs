@@ -7,6 +7,7 @@
 //! the main log goes last: a deletion that is cut off can be run again, which moves what is left,
 //! or undone, and so can an undoing. One that fails is undone at once.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -28,6 +29,9 @@ pub struct Trashed {
     pub id: String,
     /// The session.
     pub session: String,
+    /// Sessions that went with it, because their logs are the same files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// The layout's name.
     pub layout: String,
     /// The root it was in.
@@ -64,10 +68,69 @@ pub struct TrashedFile {
 
 const MANIFEST: &str = "manifest.json";
 
+impl SessionFiles {
+    /// Sorts sessions by the files that they share: only together can such sessions be deleted.
+    pub fn sharing<'a>(sessions: &[&'a SessionFiles]) -> Vec<Vec<&'a SessionFiles>> {
+        let mut groups: Vec<Vec<&SessionFiles>> = Vec::new();
+        let mut group_of: HashMap<&Path, usize> = HashMap::new();
+        for &files in sessions {
+            let volumes = files.logs().flat_map(FoundFile::volumes);
+            let shared = volumes.filter(|file| file.share.is_some());
+            let paths: HashSet<&Path> = shared.map(|file| file.path.as_path()).collect();
+            let mut met: BTreeSet<usize> = paths
+                .iter()
+                .filter_map(|path| group_of.get(path).copied())
+                .collect();
+            let own = met.pop_first().unwrap_or(groups.len());
+            let mut group: Vec<&SessionFiles> =
+                groups.get_mut(own).map(std::mem::take).unwrap_or_default();
+            for other in &met {
+                group.extend(
+                    groups
+                        .get_mut(*other)
+                        .map(std::mem::take)
+                        .unwrap_or_default(),
+                );
+            }
+            for at in group_of.values_mut().filter(|at| met.contains(at)) {
+                *at = own;
+            }
+            group_of.extend(paths.into_iter().map(|path| (path, own)));
+            group.push(files);
+            match groups.get_mut(own) {
+                Some(place) => *place = group,
+                None => groups.push(group),
+            }
+        }
+        groups.retain(|group| !group.is_empty());
+        groups
+    }
+}
+
+impl Trashed {
+    /// Its sessions: one, or those that shared files.
+    pub fn sessions(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.session)
+            .chain(&self.others)
+            .map(String::as_str)
+    }
+}
+
 impl Store {
     /// What deleting a session would move.
     pub fn deletion(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
+        self.deletion_of(files, &[], now)
+    }
+
+    /// What deleting a session together with others that share its files would move.
+    pub fn deletion_of(
+        &self,
+        files: &SessionFiles,
+        others: &[&SessionFiles],
+        now: Timestamp,
+    ) -> Result<Trashed> {
         let root = &files.root;
+        let all = || std::iter::once(&files).chain(others).copied();
         let within = |path: &Path| {
             path.strip_prefix(&root.path)
                 .map(Path::to_owned)
@@ -79,17 +142,9 @@ impl Store {
                     ))
                 })
         };
-        let beside = own(files);
-        let logs = || files.logs().flat_map(|file| file.volumes().rev());
-        for file in logs() {
-            if file.share.as_ref().is_some_and(|share| !share.is_all()) {
-                return Err(Error::refused(format!(
-                    "{} holds other sessions too, and logs are never rewritten; delete all sessions of that file by moving the file away",
-                    file.path.display()
-                )));
-            }
-        }
-        let list = logs().chain(&beside).map(|file| {
+        let beside: Vec<FoundFile> = all().flat_map(own).collect();
+        refuse_shared(all())?;
+        let list = volumes(all()).into_iter().chain(&beside).map(|file| {
             Ok(TrashedFile {
                 path: within(&file.path)?,
                 bytes: file.id.len,
@@ -99,12 +154,13 @@ impl Store {
         Ok(Trashed {
             id: format!("{stamp}-{}", files.id),
             session: files.id.to_string(),
+            others: others.iter().map(|other| other.id.to_string()).collect(),
             layout: root.layout.name().to_owned(),
             root: root.path.clone(),
             lone: files.is_lone(),
             deleted: now,
             files: list.collect::<Result<_>>()?,
-            rows: rows(files)?,
+            rows: all().map(rows).collect::<Result<Vec<_>>>()?.concat(),
         })
     }
 
@@ -112,17 +168,30 @@ impl Store {
     ///
     /// What lies in no folder stays while another folder holds a log of the session too.
     pub fn delete(&self, files: &SessionFiles, now: Timestamp) -> Result<Trashed> {
-        let plan = self.deletion(files, now)?;
+        self.delete_with(files, &[], now)
+    }
+
+    /// Moves a session to the trash together with others that share its files: see
+    /// [`SessionFiles::sharing`]. They come back together too.
+    pub fn delete_with(
+        &self,
+        files: &SessionFiles,
+        others: &[&SessionFiles],
+        now: Timestamp,
+    ) -> Result<Trashed> {
+        let all = || std::iter::once(&files).chain(others).copied();
+        let plan = self.deletion_of(files, others, now)?;
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
         }
-        let volumes = || files.logs().flat_map(|file| file.volumes().rev());
-        let logs = volumes()
+        let volumes = volumes(all());
+        let logs = volumes
+            .iter()
             .map(|file| Log::open(&file.path, Options::default()))
             .collect::<Result<Vec<_>>>()?;
         let moved = all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
-            for file in volumes() {
+            for file in &volumes {
                 let metadata = fs::symlink_metadata(&file.path);
                 let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
                 if FileId::from(&metadata) != file.id {
@@ -133,7 +202,7 @@ impl Store {
             }
             self.move_out(plan, logs.len())
         })?;
-        strike(files)?;
+        all().try_for_each(strike)?;
         Ok(moved)
     }
 
@@ -187,7 +256,8 @@ impl Store {
     /// does its copy in the trash.
     pub fn undelete(&self, id: &str) -> Result<Trashed> {
         let fits = |trashed: &Trashed| {
-            trashed.id == id || (!id.is_empty() && trashed.session.starts_with(id))
+            let named = |session: &str| session.starts_with(id);
+            trashed.id == id || (!id.is_empty() && trashed.sessions().any(named))
         };
         let mut found: Vec<Trashed> = self.trashed()?.into_iter().filter(fits).collect();
         if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
@@ -262,6 +332,34 @@ impl Store {
                 "there is no state directory to keep deleted sessions in",
             )),
         }
+    }
+}
+
+/// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one.
+fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a FoundFile> {
+    let mut seen = HashSet::new();
+    let all = sessions.flat_map(SessionFiles::logs);
+    let all = all.flat_map(|file| file.volumes().rev());
+    all.filter(|file| seen.insert(file.path.as_path()))
+        .collect()
+}
+
+/// Refuses sessions whose logs hold what is neither theirs nor their sub-agents'.
+fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
+    let mut left: HashMap<&Path, u64> = HashMap::new();
+    let logs = sessions.flat_map(SessionFiles::logs);
+    for file in logs.flat_map(FoundFile::volumes) {
+        if let Some(share) = &file.share {
+            let left = left.entry(&file.path).or_insert(share.known);
+            *left = left.saturating_sub(share.bytes());
+        }
+    }
+    match left.into_iter().find(|(_, left)| *left > 0) {
+        None => Ok(()),
+        Some((path, _)) => Err(Error::refused(format!(
+            "{} holds other sessions too, and logs are never rewritten; name all sessions of that file to delete them together",
+            path.display()
+        ))),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Changes of the configuration: bytes go in, bytes come out, and all that is not meant stays.
 
+use std::collections::HashSet;
+
 use crate::error::{Error, Result};
 use crate::json::{self, Raw, Text, object};
+use crate::layout::Row;
 
 use super::config::{Config, Settings, WORKSPACES, unknown_setting};
 use super::list::{self, Fate, List, is_tall, unmarked};
@@ -126,6 +129,56 @@ impl Config {
         }?;
         Ok(format!("{mark}{new}").into_bytes())
     }
+
+    /// The configuration with the workspaces and agents in whose folders some logs lie. `None` where
+    /// it knows them all, or where it is damaged: then it is no place to write to.
+    pub(super) fn introduce(old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
+        let fresh = fresh();
+        let old = match old {
+            None | Some([]) => fresh.as_str(),
+            Some(bytes) => std::str::from_utf8(bytes).ok()?,
+        };
+        let (mark, body) = unmarked(old);
+        let mut new = body.to_owned();
+        let mut seen = HashSet::new();
+        for row in rows.iter().filter(|row| !row.gone) {
+            let folder = row.log.as_ref().and_then(|log| log.folder.as_deref());
+            let parts = folder.and_then(|folder| folder.split_once('/'));
+            let Some((workspace, agent)) = parts.filter(|parts| seen.insert(*parts)) else {
+                continue;
+            };
+            // One that cannot be told does not keep the others.
+            if let Ok(told) = introduced(&new, workspace, agent, row) {
+                new = told;
+            }
+        }
+        (new != body).then(|| format!("{mark}{new}").into_bytes())
+    }
+}
+
+/// A configuration that has a workspace with an agent.
+fn introduced(body: &str, workspace: &str, agent: &str, row: &Row) -> Result<String> {
+    let config = Config::read(body.as_bytes())?;
+    let mut same = config
+        .workspaces
+        .iter()
+        .filter(|known| known.id == workspace);
+    let mut agents = same.clone().flat_map(|known| &known.agents);
+    if agents.any(|known| known.id == agent) {
+        return Ok(body.to_owned());
+    }
+    let told;
+    let body = match (same.next(), &row.cwd) {
+        (Some(_), _) => body,
+        (None, Some(cwd)) => {
+            let editor = Editor { body, config };
+            told = editor.put_workspace(workspace, None, cwd, row.git_branch.as_deref())?;
+            told.as_str()
+        }
+        (None, None) => return Ok(body.to_owned()),
+    };
+    let config = Config::read(body.as_bytes())?;
+    Editor { body, config }.add_agent(workspace, Some(agent), agent, Some(""))
 }
 
 /// Makes one change.
@@ -145,9 +198,6 @@ impl Editor<'_> {
     }
 
     fn add_workspace(&self, id: Option<&str>, name: Option<&str>, path: &str) -> Result<String> {
-        if !path.starts_with('/') && !path.contains(":\\") {
-            return Err(Error::refused(format!("`{path}` is not an absolute path")));
-        }
         if let Some(there) = self.config.at(path) {
             let id = &there.id;
             return Err(Error::refused(format!(
@@ -155,7 +205,21 @@ impl Editor<'_> {
             )));
         }
         let id = id.map_or_else(|| workspace_id(path), str::to_owned);
-        usable("workspace", &id)?;
+        self.put_workspace(&id, name, path, None)
+    }
+
+    /// Adds a workspace even if there is another one at its directory.
+    fn put_workspace(
+        &self,
+        id: &str,
+        name: Option<&str>,
+        path: &str,
+        git_branch: Option<&str>,
+    ) -> Result<String> {
+        if !path.starts_with('/') && !path.contains(":\\") {
+            return Err(Error::refused(format!("`{path}` is not an absolute path")));
+        }
+        usable("workspace", id)?;
         if self.config.workspaces.iter().any(|known| known.id == id) {
             return Err(Error::refused(format!(
                 "there is a workspace `{id}` already"
@@ -165,11 +229,14 @@ impl Editor<'_> {
         let last = last.rsplit(['/', '\\']).next().unwrap_or(last);
         let name = named(name.unwrap_or(if last.is_empty() { path } else { last }))?;
         let members = [
-            ("id", json::quote(&id)),
+            ("id", json::quote(id)),
             ("name", json::quote(name)),
             ("path", json::quote(path)),
             ("isExpanded", "true".to_owned()),
-            ("gitBranch", "null".to_owned()),
+            (
+                "gitBranch",
+                git_branch.map_or("null".to_owned(), json::quote),
+            ),
             ("isDirty", "false".to_owned()),
             ("hasSystemPrompt", "false".to_owned()),
             ("agents", "[]".to_owned()),

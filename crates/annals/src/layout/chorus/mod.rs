@@ -108,6 +108,10 @@ impl Layout for Chorus {
         None
     }
 
+    fn expires_by_file(&self) -> bool {
+        false
+    }
+
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {

@@ -26,7 +26,7 @@ use crate::model::{
 };
 
 use super::line::{Line, is_noted};
-use super::{AGENT, Chorus, enrol, path};
+use super::{AGENT, Chorus, Config, enrol, path};
 
 impl Writer for Chorus {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
@@ -152,6 +152,10 @@ impl Writer for Chorus {
         whole: bool,
     ) -> Result<Enrolled> {
         enrol::enrol(register, old, rows, whole)
+    }
+
+    fn introduce(&self, old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
+        Config::introduce(old, rows)
     }
 
     fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {

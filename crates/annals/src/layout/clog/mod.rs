@@ -88,6 +88,10 @@ impl Layout for Clog {
         None
     }
 
+    fn expires_by_file(&self) -> bool {
+        false
+    }
+
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             ArtifactKind::SessionLog | ArtifactKind::AgentLog => {

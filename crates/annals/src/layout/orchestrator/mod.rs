@@ -89,6 +89,10 @@ impl Layout for Orchestrator {
         Some(30)
     }
 
+    fn expires_by_file(&self) -> bool {
+        false
+    }
+
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             kind if kind.is_conversation() => Box::new(line::Lines::of(artifact)),

@@ -98,6 +98,71 @@ fn a_directory_without_a_workspace_gets_a_folder_of_its_own() {
     );
 }
 
+fn config(root: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(root.join("config.json")).unwrap()).unwrap()
+}
+
+/// The program shows the conversations of the agents that its configuration has.
+#[test]
+fn the_configuration_gets_the_folder_of_a_new_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let create = |id: &str, cwd: &str| {
+        let new = NewSession::new(SessionId::new(id).unwrap(), cwd).git_branch("main");
+        drop(store.create(&root, &new, QUICK).unwrap());
+    };
+    create("c1", "/home/dev/other");
+    let folder = Chorus.folder("/home/dev/other").unwrap();
+    let id = folder.strip_suffix("/annals").unwrap();
+    assert_eq!(
+        config(&root.path)["workspaces"],
+        serde_json::json!([{
+            "id": id, "name": "other", "path": "/home/dev/other", "isExpanded": true,
+            "gitBranch": "main", "isDirty": false, "hasSystemPrompt": false,
+            "agents": [{"id": "annals", "name": "annals", "filePath": "", "workspaceId": id}],
+        }])
+    );
+    // The second one is known already.
+    let before = fs::read(root.path.join("config.json")).unwrap();
+    create("c2", "/home/dev/other");
+    assert_eq!(fs::read(root.path.join("config.json")).unwrap(), before);
+    create("c3", "/home/dev/third");
+    assert_eq!(
+        config(&root.path)["workspaces"].as_array().unwrap().len(),
+        2
+    );
+}
+
+#[test]
+fn a_workspace_without_agents_gets_one_with_its_first_session() {
+    let copy = case("chorus-plain").copy();
+    let path = copy.root.path.join("config.json");
+    let bare = r#"{"x":1e5,"workspaces":[{"id":"w","path":"/home/dev/bare"}]}"#;
+    fs::write(&path, bare).unwrap();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/bare");
+    drop(copy.store().create(&copy.root, &new, QUICK).unwrap());
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        r#"{"x":1e5,"workspaces":[{"id":"w","path":"/home/dev/bare","agents":[{"id":"annals","name":"annals","filePath":"","workspaceId":"w"}]}]}"#
+    );
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_left_alone() {
+    for damaged in ["{\"workspaces\":[", "[]", "{\"workspaces\":7}", "\u{0}"] {
+        let copy = case("chorus-plain").copy();
+        let path = copy.root.path.join("config.json");
+        fs::write(&path, damaged).unwrap();
+        let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/unknown");
+        let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+        writer.append(Draft::user("all the same")).unwrap();
+        drop(writer);
+        assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        assert_eq!(copy.read("mine").info(None).messages, 1, "{damaged}");
+    }
+}
+
 /// A crash between log and index leaves the index behind: the next one who opens the log heals it.
 #[test]
 fn an_index_that_is_behind_heals_when_its_log_is_opened() {

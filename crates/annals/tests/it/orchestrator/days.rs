@@ -7,7 +7,7 @@ use std::thread;
 use annals::store::{Root, Session, SessionFiles, SessionWriter, State, Store, WriteOptions};
 
 use super::*;
-use crate::support::{QUICK, conversations};
+use crate::support::{QUICK, case, conversations, picture};
 
 const CWD: &str = "/home/dev/work";
 
@@ -386,4 +386,84 @@ fn tokens_of_a_converted_session_add_up() {
         told += used;
     }
     assert!(told > 10_000, "{told}");
+}
+
+/// The file's own time changes when it is copied, and with every other session of that day.
+#[test]
+fn days_without_activity_count_from_the_newest_entry() {
+    let copy = case("one-day").copy();
+    let info = copy.again(&copy.sessions()[0]).info(None);
+    let newest = info.updated.unwrap();
+    assert!(newest < time("2026-03-02T00:00:00Z"));
+    let days = jiff::SignedDuration::from_hours(30 * 24);
+    assert_eq!(info.expires, Some(newest + days));
+    assert_eq!(info.state_at(newest + days), State::Active);
+    assert_eq!(info.state_at(time("2026-04-02T00:00:00Z")), State::Expired);
+}
+
+#[test]
+fn a_beginning_that_several_messages_share_names_none_of_them() {
+    let copy = case("one-day").copy();
+    let session = copy.again(&copy.sessions()[0]);
+    let (_, scan, _) = session.main().unwrap();
+    let ids: Vec<EntryId> = scan.outlines.iter().filter_map(Outline::id).collect();
+    let alike = ids.iter().filter(|id| id.as_str().starts_with("20260301"));
+    assert!(alike.count() > 1, "{ids:?}");
+    match session.find_entry("20260301") {
+        Err(annals::Error::Ambiguous { candidates, .. }) => assert!(candidates.len() > 1),
+        other => panic!("{other:?}"),
+    }
+    for id in &ids {
+        let at = session.find_entry(id.as_str()).unwrap();
+        assert_eq!(session.entry_id(at).as_ref(), Some(id));
+    }
+}
+
+#[test]
+fn a_session_that_shares_its_file_with_its_own_sub_agents_can_be_deleted() {
+    let copy = case("sub-agent").copy();
+    let before = picture(&copy.root.path);
+    let files = copy.files("main");
+    assert!(!files.agents.is_empty());
+    let gone = copy
+        .store()
+        .delete(&files, time("2026-03-05T00:00:00Z"))
+        .unwrap();
+    assert_eq!(gone.files.len(), 1);
+    assert!(copy.sessions().is_empty());
+    copy.store().undelete("main").unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn sessions_of_one_file_go_and_come_back_together() {
+    let copy = case("two-sessions-one-log").copy();
+    let (store, now) = (copy.store(), time("2026-03-05T00:00:00Z"));
+    let before = picture(&copy.root.path);
+    let sessions = copy.sessions();
+    let all: Vec<&SessionFiles> = sessions.iter().collect();
+    let (first, others) = all.split_first().unwrap();
+    assert!(others.len() > 1);
+    assert_eq!(SessionFiles::sharing(&all).len(), 1);
+    for some in [&[][..], &others[1..]] {
+        let refused = store.delete_with(first, some, now).unwrap_err();
+        assert!(
+            refused.to_string().contains("holds other sessions"),
+            "{refused}"
+        );
+        assert_eq!(picture(&copy.root.path), before);
+    }
+    let gone = store.delete_with(first, others, now).unwrap();
+    assert_eq!(gone.sessions().count(), all.len());
+    assert!(copy.sessions().is_empty());
+    let deleted = store.deleted().unwrap();
+    assert_eq!(deleted.len(), all.len());
+    assert!(
+        deleted
+            .iter()
+            .all(|info| info.state == State::Deleted && info.messages > 0)
+    );
+    // Any of them names them all.
+    store.undelete(others[0].id.as_str()).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
 }
