@@ -70,10 +70,8 @@ pub(super) fn page(
             role => role.as_str(),
         };
         let model = message.model.clone().unwrap_or_default();
-        let extras: Vec<&str> = [model.as_str(), id.as_str()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect();
+        let channel = entry.place.channel.as_deref().unwrap_or_default();
+        let extras = [model.as_str(), channel, id.as_str()];
         page.push_str(&message::heading(role, &time, &extras));
     }
     for block in &message.blocks {
