@@ -15,6 +15,9 @@ use crate::render::progress::Progress;
 use crate::render::size::{bytes, count, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 
+/// How a report tells members of records from kinds of them.
+const MEMBER: &str = "member ";
+
 /// Writes sessions in another layout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -304,12 +307,23 @@ fn tell_report(
     if !report.said.is_empty() {
         out.line(format_args!("said:    {}", counted(&report.said)))?;
     }
-    if !report.unsaid.is_empty() {
+    let is_member = |kind: &str| kind.starts_with(MEMBER);
+    let mut unsaid = report.unsaid.clone();
+    unsaid.retain(|kind, _| !is_member(kind));
+    if !unsaid.is_empty() {
         let label = match args.no_origin {
             true => "dropped:",
             false => "kept:   ",
         };
-        out.line(format_args!("{label} {}", counted(&report.unsaid)))?;
+        out.line(format_args!("{label} {}", counted(&unsaid)))?;
+    }
+    let members = report.unsaid.iter().filter(|(kind, _)| is_member(kind));
+    let members: Vec<String> = members
+        .map(|(kind, number)| format!("{} {}", kind.trim_start_matches(MEMBER), count(*number)))
+        .collect();
+    if !members.is_empty() {
+        let members = members.join(", ");
+        out.line(format_args!("         and members of records: {members}"))?;
     }
     for path in &report.there {
         let path = path.display().to_string();

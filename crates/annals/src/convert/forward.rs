@@ -945,7 +945,10 @@ fn unread(
     let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
     let mut lost = Vec::new();
     for (name, value) in &members.0 {
-        if matches!(value.0, None | Some("null" | "false" | "{}" | "[]" | "\"\"")) {
+        if matches!(
+            value.0,
+            None | Some("null" | "false" | "{}" | "[]" | "\"\"")
+        ) {
             continue;
         }
         let members = [(&**name, "null")];
