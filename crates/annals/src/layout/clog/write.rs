@@ -537,7 +537,11 @@ fn check_schema(head: &Head) -> Result<()> {
         return Ok(());
     };
     let newer = version.parse::<u64>().is_ok_and(|number| number > SCHEMA);
-    let program = if newer { "a newer clog" } else { "another clog" };
+    let program = if newer {
+        "a newer clog"
+    } else {
+        "another clog"
+    };
     Err(Error::refused(format!(
         "{} is written by {program} (schemaVersion {}); annals writes version {SCHEMA}",
         head.session,
