@@ -97,6 +97,20 @@ impl Store {
         Ok(session)
     }
 
+    /// The id that a session would have if it began at this time, or now.
+    pub(crate) fn name_of(
+        &self,
+        root: &Root,
+        new: &NewSession,
+        now: Option<Timestamp>,
+    ) -> Result<SessionId> {
+        let writer = writer_of(root)?;
+        let artifact = stamped(now, &self.zone, |stamp| writer.session(new, stamp))?;
+        let own = artifact.session;
+        let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
+        Ok(own.unwrap_or_else(|| new.id.clone()))
+    }
+
     /// Makes a new session's log, or finds the one that it will share.
     pub(super) fn make(
         &self,
