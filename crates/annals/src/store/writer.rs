@@ -79,7 +79,7 @@ impl Store {
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            words: wanted(&new.id),
+            words: wanted(new.wanted.as_deref().unwrap_or(new.id.as_str())),
             ..Head::new(session, file.artifact.clone())
         };
         let listing = Listing::of_new(writer, &head);
@@ -658,8 +658,8 @@ impl SessionWriter {
 }
 
 /// The id that was asked for, where the layout makes another of it.
-pub(super) fn wanted(id: &SessionId) -> BTreeMap<String, String> {
-    BTreeMap::from([(Head::WANTED.to_owned(), id.to_string())])
+pub(super) fn wanted(id: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(Head::WANTED.to_owned(), id.to_owned())])
 }
 
 /// A directory as agent programs name it: without links and final slashes, where that can be told.

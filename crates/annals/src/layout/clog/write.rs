@@ -75,6 +75,10 @@ impl Writer for Clog {
         Ok(pen.finish())
     }
 
+    fn thread(&self, id: &str) -> Option<String> {
+        Some(path::sanitise(id))
+    }
+
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
         graft::copy(record, graft)
     }
