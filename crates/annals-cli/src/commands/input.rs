@@ -3,8 +3,9 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
+use annals::layout::NewSession;
 use annals::model::{EntryId, SessionId};
-use annals::store::Session;
+use annals::store::{Root, Session};
 use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
@@ -74,6 +75,19 @@ pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
         // Ids that differ only in case would be one file on some systems.
         Some(id) => Ok(SessionId::new(&id.to_ascii_lowercase())?),
         None => Ok(SessionId::new(&uuid::Uuid::new_v4().to_string())?),
+    }
+}
+
+/// A new session under the id as given, else under a fresh one.
+pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Result<NewSession> {
+    let cwd = cwd.to_string_lossy();
+    let writer = root.layout.writer();
+    match (given, writer) {
+        // Where logs hold the exact id, it may be any text.
+        (Some(id), Some(writer)) if writer.thread(id).is_some() => {
+            Ok(NewSession::named(writer, id, cwd)?)
+        }
+        _ => Ok(NewSession::new(new_id(given)?, cwd)),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use annals::layout::NewSession;
 use annals::model::{Draft, Entry};
 use anyhow::Result;
 use clap::Args;
@@ -46,7 +45,6 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
-    let id = input::new_id(args.id.as_deref())?;
     let cwd = input::directory(args.cwd.as_deref())?;
     let title = args
         .title
@@ -58,11 +56,11 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         .as_deref()
         .map(|text| input::text(text, "prompt"))
         .transpose()?;
-    if args.id.is_some() {
-        input::check_unused(context, &id)?;
-    }
     let root = context.writable_root()?;
-    let mut new = NewSession::new(id, cwd.to_string_lossy());
+    let mut new = input::new_session(&root, args.id.as_deref(), &cwd)?;
+    if args.id.is_some() {
+        input::check_unused(context, &new.id)?;
+    }
     new.git_branch = input::git_branch(&cwd);
     let writer = context.store.create(&root, &new, context.writing())?;
     if let Some(title) = title {

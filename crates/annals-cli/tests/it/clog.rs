@@ -22,7 +22,11 @@ fn a_thread_names_its_only_conversation() {
     let stage = Stage::of_layout("clog", "same-thread-twice");
     let run = stage.annals(&["show", "2026-03-26T01-32-20-419Z"]).fine();
     assert!(run.out.contains("question 1"), "{run}");
-    assert_snapshot!("thread_ambiguous", stage.refused(&["show", "thread_x"], ""));
+    // Letter case tells threads apart where it is one's own.
+    let run = stage.annals(&["show", "thread_x", "--json"]).fine();
+    let session = "2026-03-26T01-32-20-419Z-thread_x";
+    assert_eq!(run.json()["session"]["id"], session);
+    assert_snapshot!("thread_ambiguous", stage.refused(&["show", "THREAD_x"], ""));
 }
 
 #[test]
@@ -134,4 +138,132 @@ fn documents_beside_the_conversations() {
         "documents_of_claude_code",
         Stage::of("settings").annals(&["documents"])
     );
+}
+
+#[test]
+fn an_empty_log_of_notes_gets_its_header_first() {
+    let stage = Stage::of_layout("clog", "nothing-written");
+    stage.annals(&["note", "zero", "x"]).fine();
+    stage.annals(&["note", "zero", "y"]).fine();
+    let folder = "conversations/conversation-2026-03-26T01-32-20-418Z-zero";
+    let notes = std::fs::read_to_string(stage.root.join(folder).join("notes.jsonl")).unwrap();
+    assert_eq!(notes.lines().count(), 3, "{notes}");
+    assert!(notes.starts_with(r#"{"type":"conversation-header""#));
+    let run = stage.annals(&["check"]);
+    assert!(!run.out.contains("bad-header"), "{run}");
+}
+
+#[test]
+fn a_newer_form_is_read_but_not_written() {
+    let stage = Stage::of_layout("clog", "header-of-another-version");
+    stage.annals(&["show", "future"]).fine();
+    for args in [
+        &["append", "future", "-m", "x"][..],
+        &["note", "future", "x"],
+        &["title", "future", "x"],
+        &["tag", "future", "x"],
+        &["todo", "future", "add", "x"],
+    ] {
+        let run = stage.refused(args, "");
+        let why = "-future is written by a newer clog (schemaVersion 2); annals writes version 1";
+        assert!(run.err.contains(why), "{run}");
+    }
+}
+
+#[test]
+fn notes_on_a_conversation_without_a_chat_are_listed() {
+    let stage = Stage::of_layout("clog", "notes-without-chat");
+    let session = "2026-03-26T01-32-20-418Z-gone";
+    for args in [
+        &["notes", "--json"][..],
+        &["notes", "gone", "--json"],
+        &["notes", session, "--json"],
+    ] {
+        let notes = stage.annals(args).fine().json();
+        assert_eq!(notes["notes"].as_array().unwrap().len(), 1, "{notes}");
+        assert_eq!(notes["notes"][0]["session"], session);
+        assert_eq!(notes["notes"][0]["text"], "still here");
+    }
+    stage.refused(&["notes", "other"], "");
+}
+
+#[test]
+fn an_import_keeps_thread_and_start_and_is_not_made_twice() {
+    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let exported = source
+        .annals(&["export", SESSION, "--format", "jsonl"])
+        .fine()
+        .out;
+    let run = source.refused(&["import", "-"], &exported);
+    assert!(run.err.contains("there is a session"), "{run}");
+    let target = Stage::of_layout("clog", "header-alone");
+    let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
+    let told = run.fine().json();
+    assert_eq!(told["sessions"][0]["session"], SESSION, "{told}");
+    let folder = format!("conversations/conversation-{SESSION}");
+    let chat = std::fs::read_to_string(target.root.join(folder).join("chat.jsonl")).unwrap();
+    let header: serde_json::Value = serde_json::from_str(chat.lines().next().unwrap()).unwrap();
+    assert_eq!(header["threadId"], "thread_abc123");
+    assert_eq!(header["createdAt"], 1_774_488_740_418_u64);
+    target.refused(&["import", "-"], &exported);
+}
+
+#[test]
+fn an_import_of_another_layout_is_told_by_its_new_name_and_refused_again() {
+    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let exported = source.annals(&["export", SESSION, "--format", "jsonl"]);
+    let id = "a-session-of-elsewhere";
+    let exported = exported.fine().out.replace(SESSION, id);
+    let target = Stage::of_layout("clog", "header-alone");
+    let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
+    let told = run.fine().json();
+    let session = told["sessions"][0]["session"].as_str().unwrap().to_owned();
+    assert!(session.ends_with(&format!("Z-{id}")), "{told}");
+    let run = target.annals(&["show", &session, "--json"]).fine();
+    assert_eq!(run.json()["session"]["id"], session.as_str());
+    let run = target.refused(&["import", "-"], &exported);
+    assert!(run.err.contains(&session), "{run}");
+}
+
+#[test]
+fn a_thread_may_be_any_text_and_is_found_by_it() {
+    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let begin = |id: &str| {
+        let run = stage.annals(&["new", "--id", id, "-m", id, "--json"]);
+        run.fine().json()["session"].as_str().unwrap().to_owned()
+    };
+    let threads = ["Thread_X 1", "thread_x 1", "tele:123", "a/b@c", "Ünï"];
+    let made = threads.map(begin);
+    assert_eq!(made[0], "2026-11-15T12-00-00-000Z-thread_x-1");
+    assert_eq!(made[1], "2026-11-15T12-00-00-001Z-thread_x-1");
+    assert_eq!(made[2], "2026-11-15T12-00-00-000Z-tele-123");
+    for (thread, session) in threads.iter().zip(&made) {
+        let run = stage.annals(&["append", thread, "-m", "more", "--json"]);
+        assert_eq!(run.fine().json()["session"], session.as_str(), "{thread}");
+        let file = format!("conversations/conversation-{session}/chat.jsonl");
+        let chat = std::fs::read_to_string(stage.root.join(file)).unwrap();
+        assert_eq!(chat.lines().count(), 3, "{chat}");
+        for line in chat.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["threadId"], *thread);
+        }
+    }
+    // A beginning is enough where it is one's only, and letter case counts where it tells.
+    for (text, session) in [
+        ("thread_abc", SESSION),
+        ("THREAD_ABC123", SESSION),
+        ("tele:1", &made[2]),
+        ("TELE:123", &made[2]),
+        ("Thread_X", &made[0]),
+        ("thread_x 1", &made[1]),
+    ] {
+        let run = stage.annals(&["show", text, "--json"]).fine();
+        assert_eq!(run.json()["session"]["id"], session, "{text}");
+    }
+    let run = stage.refused(&["show", "THREAD_X 1"], "");
+    assert!(run.err.contains(&made[1]), "{run}");
+    stage.refused(&["show", "tele:124"], "");
+    for bad in ["", "  ", "a\nb", &"x".repeat(201)] {
+        stage.refused(&["new", "--id", bad], "");
+    }
 }

@@ -86,21 +86,45 @@ impl<'a> Importer<'a> {
     /// Refuses sessions that cannot all be imported, before the first one is.
     pub fn check(&self, contents: &Contents) -> Result<()> {
         let mut seen = HashSet::new();
-        for id in contents.sessions.iter().filter(|_| !self.options.fresh_ids) {
+        let sessions = contents.sessions.iter();
+        let began = contents.began.iter().copied();
+        // Whoever made the list may not know all times.
+        let sessions = sessions.zip(began.chain(std::iter::repeat(None)));
+        for (id, began) in sessions.filter(|_| !self.options.fresh_ids) {
             let id = self.fitting(id)?;
-            if let Some(path) = self.taken.get(&id) {
-                return Err(Error::refused(format!(
-                    "there is a session {id} already: {}",
-                    path.display()
-                )));
-            }
-            if !seen.insert(id.clone()) {
+            let new = NewSession::new(id.clone(), "/");
+            let named = self.named(&new, self.now(began));
+            self.check_free(&[&id, &named])?;
+            if !seen.insert(named) {
                 return Err(Error::refused(format!(
                     "there are two sessions {id} in the archive"
                 )));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a session that is there already, by the id that was asked for or the one it would get.
+    fn check_free(&self, ids: &[&SessionId]) -> Result<()> {
+        let taken = ids.iter().find_map(|id| Some((id, self.taken.get(*id)?)));
+        match taken {
+            None => Ok(()),
+            Some((id, path)) => Err(Error::refused(format!(
+                "there is a session {id} already: {}",
+                path.display()
+            ))),
+        }
+    }
+
+    /// The id that a session would get. What forbids to begin it is told when it is begun.
+    fn named(&self, new: &NewSession, now: Option<Timestamp>) -> SessionId {
+        let named = self.store.name_of(&self.root, new, now);
+        named.unwrap_or_else(|_| new.id.clone())
+    }
+
+    /// A session begins when its first entry was written, not now.
+    fn now(&self, began: Option<Timestamp>) -> Option<Timestamp> {
+        began.or(self.options.write.now)
     }
 
     /// A session's id as the layout takes it.
@@ -116,28 +140,25 @@ impl<'a> Importer<'a> {
             true => SessionId::new(&Uuid::new_v4().to_string())?,
             false => self.fitting(&kept.id)?,
         };
-        if self.taken.contains_key(&id) {
-            return Err(Error::refused(format!("there is a session {id} already")));
-        }
-        let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
+        let entries = kept.logs.iter().flat_map(|log| &log.entries);
         let cwd = kept.project.clone();
         let cwd = cwd.or_else(|| entries.clone().find_map(|entry| entry.place.cwd.clone()));
         let mut new = NewSession::new(id.clone(), cwd.clone().unwrap_or_else(|| "/".to_owned()));
         new.git_branch = entries
             .clone()
             .find_map(|entry| entry.place.git_branch.clone());
-        // The session begins when its first entry was written, not now.
-        let first = entries.find_map(|entry| entry.time).or(kept.started);
         let write = WriteOptions {
-            now: first.or(self.options.write.now),
+            now: self.now(kept.began()),
             ..self.options.write
         };
+        let named = self.named(&new, write.now);
+        self.check_free(&[&id, &named])?;
         let writer = self.store.create(&self.root, &new, write)?;
-        self.taken.insert(id.clone(), writer.path().to_owned());
+        self.taken.insert(writer.session(), writer.path());
         let mut imported = Imported {
             from: kept.id.clone(),
-            session: id,
-            path: writer.path().to_owned(),
+            session: writer.session(),
+            path: writer.path(),
             entries: 0,
             agents: 0,
             left_out: BTreeMap::new(),

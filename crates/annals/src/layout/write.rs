@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{
     About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Place, SessionId, Todo, Usage,
 };
@@ -34,6 +34,13 @@ pub trait Writer: Sync {
             true => Key::of(id).made_uuid(),
             false => id.to_owned(),
         }
+    }
+
+    /// What any text that names a session becomes in a path, where the layout's logs hold the text
+    /// itself; `None` where an id must be fit for a path.
+    fn thread(&self, id: &str) -> Option<String> {
+        let _ = id;
+        None
     }
 
     /// Copies one record into a fork: the same bytes but for the names that must change.
@@ -160,6 +167,9 @@ pub enum Parent<'a> {
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
+    /// The exact id that was asked for, where the layout keeps it inside the log (see
+    /// [`Writer::thread`]).
+    pub wanted: Option<String>,
     /// The working directory it is about, absolute.
     pub cwd: String,
     /// The git branch checked out there.
@@ -241,10 +251,29 @@ impl NewSession {
     pub fn new(id: SessionId, cwd: impl Into<String>) -> Self {
         NewSession {
             id,
+            wanted: None,
             cwd: cwd.into(),
             git_branch: None,
             beside: None,
             folder: None,
+        }
+    }
+
+    /// A session that a person gave a name: any text, where the layout takes that.
+    pub fn named(writer: &dyn Writer, name: &str, cwd: impl Into<String>) -> Result<Self> {
+        let id = SessionId::new(name);
+        let thread = writer.thread(name);
+        match (id, thread) {
+            // One that says when it began is the whole id.
+            (Ok(id), _) if id.name() != name => Ok(NewSession::new(id, cwd)),
+            (id, None) => Ok(NewSession::new(id?, cwd)),
+            (_, Some(thread)) => {
+                check_name(name)?;
+                Ok(NewSession {
+                    wanted: Some(name.to_owned()),
+                    ..NewSession::new(SessionId::new(&thread)?, cwd)
+                })
+            }
         }
     }
 
@@ -259,6 +288,22 @@ impl NewSession {
         self.folder = Some(folder.into());
         self
     }
+}
+
+/// Refuses a name that nobody could type again.
+fn check_name(name: &str) -> Result<()> {
+    const MAX: usize = 200;
+    let why = match name {
+        name if name.trim().is_empty() => "it is empty",
+        name if name.chars().any(char::is_control) => "it holds control characters",
+        name if name.len() > MAX => "it is longer than 200 bytes",
+        _ => return Ok(()),
+    };
+    Err(Error::BadId {
+        what: "a session id",
+        id: name.chars().take(40).flat_map(char::escape_debug).collect(),
+        why,
+    })
 }
 
 /// What a writer must know about the end of a log.

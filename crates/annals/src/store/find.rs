@@ -1,5 +1,7 @@
 //! From what a person types to the session they mean.
 
+mod thread;
+
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -43,8 +45,8 @@ impl Target {
 }
 
 impl Store {
-    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, the name that its id ends
-    /// in, or the path of a log.
+    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id or of its thread's, the name
+    /// that its id ends in, or the path of a log.
     ///
     /// A file in the current directory is looked for only where no session fits, unless the text
     /// can only be a path.
@@ -72,6 +74,13 @@ impl Store {
         };
         if is_path(text) && is_file(text) {
             return at_path(text, None);
+        }
+        // Where a log says its session's name, that may be any text.
+        for (name, message) in [(text, None), (session, message)] {
+            let odd = SessionId::new(name).is_err() && !is_file(name);
+            if odd && !thread::named(inventory, name).is_empty() {
+                return by_id(name, message);
+            }
         }
         if is_path(session) {
             return at_path(session, message);
@@ -156,14 +165,28 @@ fn known(
 }
 
 fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
-    // Rejects what can never be an id before it is looked for.
-    SessionId::new(prefix)?;
-    let fits = |files: &&SessionFiles| files.id.as_str().starts_with(prefix);
-    let mut found: Vec<&SessionFiles> = inventory.sessions.iter().filter(fits).collect();
+    let found_by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<&SessionFiles> {
+        let sessions = inventory.sessions.iter();
+        sessions.filter(|files| fits(files)).collect()
+    };
+    // Some layouts put the time before the name that a person knows.
+    let mut found = thread::named(inventory, prefix);
+    if SessionId::new(prefix).is_ok() {
+        let by_id = found_by(&|files| files.id.as_str().starts_with(prefix));
+        let whole = by_id.iter().any(|files| files.id.as_str() == prefix);
+        if found.is_empty() || whole {
+            found = by_id;
+        }
+        if found.is_empty() {
+            found = found_by(&|files| files.id.is_named(prefix));
+        }
+    }
     if found.is_empty() {
-        // Some layouts put the time before the name that a person knows.
-        let fits = |files: &&SessionFiles| files.id.is_named(prefix);
-        found = inventory.sessions.iter().filter(fits).collect();
+        found = thread::beginning(inventory, prefix);
+    }
+    if found.is_empty() {
+        // What can never be an id is told as such.
+        SessionId::new(prefix)?;
     }
     let exact: Vec<&&SessionFiles> = found
         .iter()

@@ -74,7 +74,7 @@ impl Store {
             };
             let head = Head {
                 cwd: cwd.clone(),
-                words: writer::wanted(&to),
+                words: writer::wanted(to.as_str()),
                 ..Head::new(id.clone(), artifact)
             };
             let begin = self.planned(

@@ -79,7 +79,7 @@ impl Store {
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            words: wanted(&new.id),
+            words: wanted(new.wanted.as_deref().unwrap_or(new.id.as_str())),
             ..Head::new(session, file.artifact.clone())
         };
         let listing = Listing::of_new(writer, &head);
@@ -95,6 +95,20 @@ impl Store {
         };
         session.change(&Change::Begin)?;
         Ok(session)
+    }
+
+    /// The id that a session would have if it began at this time, or now.
+    pub(crate) fn name_of(
+        &self,
+        root: &Root,
+        new: &NewSession,
+        now: Option<Timestamp>,
+    ) -> Result<SessionId> {
+        let writer = writer_of(root)?;
+        let artifact = stamped(now, &self.zone, |stamp| writer.session(new, stamp))?;
+        let own = artifact.session;
+        let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
+        Ok(own.unwrap_or_else(|| new.id.clone()))
     }
 
     /// Makes a new session's log, or finds the one that it will share.
@@ -644,8 +658,8 @@ impl SessionWriter {
 }
 
 /// The id that was asked for, where the layout makes another of it.
-pub(super) fn wanted(id: &SessionId) -> BTreeMap<String, String> {
-    BTreeMap::from([(Head::WANTED.to_owned(), id.to_string())])
+pub(super) fn wanted(id: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(Head::WANTED.to_owned(), id.to_owned())])
 }
 
 /// A directory as agent programs name it: without links and final slashes, where that can be told.

@@ -39,6 +39,14 @@ pub struct Kept {
     pub logs: Vec<KeptLog>,
 }
 
+impl Kept {
+    /// When its first entry was written, or else when it is said to have begun.
+    pub(super) fn began(&self) -> Option<Timestamp> {
+        let mut entries = self.logs.iter().flat_map(|log| &log.entries);
+        entries.find_map(|entry| entry.time).or(self.started)
+    }
+}
+
 /// An exported log.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -69,6 +77,8 @@ pub struct KeptAgent {
 pub struct Contents {
     /// The ids of its sessions.
     pub sessions: Vec<String>,
+    /// When each of them began.
+    pub began: Vec<Option<Timestamp>>,
     /// Entries of all of them.
     pub entries: u64,
 }
@@ -146,6 +156,7 @@ impl Archive {
                 .iter()
                 .map(|log| log.entries.len() as u64)
                 .sum::<u64>();
+            contents.began.push(kept.began());
             contents.sessions.push(kept.id);
             Ok(())
         })?;

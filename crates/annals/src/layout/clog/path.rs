@@ -138,8 +138,17 @@ pub(super) fn session(thread: &str, now: Timestamp) -> Result<SessionId> {
     SessionId::new(&format!("{time}-{millisecond:03}Z-{}", sanitise(thread)))
 }
 
+/// When a session began, by its name.
+pub(super) fn began(session: &SessionId) -> Option<Timestamp> {
+    let time = session.as_str().strip_suffix(session.name())?;
+    let (date, time) = time.strip_suffix("Z-")?.split_once('T')?;
+    let (time, millisecond) = time.rsplit_once('-')?;
+    let time = time.replace('-', ":");
+    format!("{date}T{time}.{millisecond}Z").parse().ok()
+}
+
 /// A thread's id as a folder's name has it.
-fn sanitise(thread: &str) -> String {
+pub(super) fn sanitise(thread: &str) -> String {
     let mut name = String::new();
     for c in thread.trim().to_lowercase().chars() {
         match c {
@@ -255,6 +264,10 @@ mod tests {
             let session = session(thread, now).unwrap();
             assert_eq!(session.as_str(), format!("2026-03-26T01-32-20-418Z-{name}"));
             assert_eq!(session.name(), name);
+            assert_eq!(began(&session), "2026-03-26T01:32:20.418Z".parse().ok());
+        }
+        for name in ["Mine.1", "2026-13-26T01-32-20-418Z-x"] {
+            assert_eq!(began(&SessionId::new(name).unwrap()), None);
         }
         let early: Timestamp = "1969-12-31T23:59:59.001Z".parse().unwrap();
         assert_eq!(

@@ -35,8 +35,14 @@ const SYSTEM: &str = "system";
 
 impl Writer for Clog {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+        let thread = new.id.name();
+        let session = match thread == new.id.as_str() || path::sanitise(thread) != thread {
+            true => path::session(thread, stamp.now)?,
+            // Named by the layout's rule already: when it began, and its thread.
+            false => new.id.clone(),
+        };
         Ok(Artifact {
-            session: Some(path::session(new.id.as_str(), stamp.now)?),
+            session: Some(session),
             ..Artifact::of(ArtifactKind::SessionLog)
         })
     }
@@ -67,6 +73,10 @@ impl Writer for Clog {
             Change::Spawn(spawn) => pen.spawn(spawn)?,
         }
         Ok(pen.finish())
+    }
+
+    fn thread(&self, id: &str) -> Option<String> {
+        Some(path::sanitise(id))
     }
 
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
@@ -138,13 +148,18 @@ impl<'a, 'b> Pen<'a, 'b> {
     fn new(head: &'a Head, stamp: &'a mut Stamp<'b>) -> Self {
         let session = head.log.session.as_ref().unwrap_or(&head.session);
         let word = |name: &str| head.words.get(name).map(String::as_str);
-        let wanted = word(Head::WANTED).unwrap_or(session.name());
+        // The wish may be a whole session's id, of which the thread is only a part.
+        let wanted = word(Head::WANTED).map(|wanted| match SessionId::new(wanted) {
+            Ok(id) => id.name().to_owned(),
+            Err(_) => wanted.to_owned(),
+        });
+        let thread = word("threadId").map(str::to_owned).or(wanted);
         let conversation = word("conversationId").unwrap_or(session.as_str());
         Pen {
             head,
             stamp,
             conversation: path::of_agent(conversation, head.agent.as_ref()),
-            thread: word("threadId").unwrap_or(wanted).to_owned(),
+            thread: thread.unwrap_or_else(|| session.name().to_owned()),
             lines: Vec::new(),
             remarks: Vec::new(),
             plan: Plan::default(),
@@ -208,6 +223,9 @@ impl<'a, 'b> Pen<'a, 'b> {
     fn began(&self) -> i64 {
         let began = self.head.words.get("createdAt");
         let began = began.and_then(|time| time.parse().ok());
+        // Its folder says it too; a sub-agent's has the time of its session.
+        let session = Some(self.session()).filter(|_| self.head.agent.is_none());
+        let began = began.or_else(|| Some(path::began(session?)?.as_millisecond()));
         began.unwrap_or(self.now().as_millisecond())
     }
 

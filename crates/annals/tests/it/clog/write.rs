@@ -82,7 +82,7 @@ fn a_conversation_begins_with_two_headers() {
     head.git_branch = Some("main".to_owned());
     let header = |kind: &str, annals: &str| {
         format!(
-            r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{kind}","conversationId":"{SESSION}","threadId":"thread_abc123","channel":"tui","title":"","createdAt":1774490400000,"updatedAt":1774490400000,"annals":{annals}}}"#
+            r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{kind}","conversationId":"{SESSION}","threadId":"thread_abc123","channel":"tui","title":"","createdAt":1774488740418,"updatedAt":1774490400000,"annals":{annals}}}"#
         )
     };
     assert_eq!(

@@ -62,6 +62,12 @@ fn an_append_leaves_every_byte_before_it() {
             let Some(log) = &files.log else { continue };
             let before = fs::read(&log.path).unwrap();
             let writer = copy.store().write(&files, QUICK).unwrap();
+            if case.is_closed() {
+                let refused = writer.append(Draft::user("one more"));
+                assert!(refused.is_err(), "{}", case.name);
+                assert_eq!(fs::read(&log.path).unwrap(), before, "{}", case.name);
+                continue;
+            }
             writer.append(Draft::user("one more")).unwrap();
             writer.retitle("another title").unwrap();
             let after = fs::read(&log.path).unwrap();

@@ -1,0 +1,83 @@
+//! Sessions by the names that their logs say, where a path has only what is left of one.
+
+use crate::model::Fact;
+use crate::store::inventory::{Inventory, SessionFiles};
+use crate::store::log;
+
+/// The sessions of exactly this name; else those whose name differs in letter case only.
+///
+/// Only logs are opened whose path has what would be left of the name.
+pub(super) fn named<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a SessionFiles> {
+    let fits = |files: &SessionFiles| {
+        let short = short(files, name);
+        short.is_some_and(|short| files.id.name() == short)
+    };
+    let found = told(inventory, fits);
+    let lower = name.to_lowercase();
+    best(
+        &found,
+        |told| told == name,
+        |told| told.to_lowercase() == lower,
+    )
+}
+
+/// The sessions whose name begins so, in this letter case or else in any.
+pub(super) fn beginning<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a SessionFiles> {
+    if name.trim().is_empty() {
+        return Vec::new();
+    }
+    let fits = |files: &SessionFiles| {
+        let short = short(files, name);
+        short.is_some_and(|short| files.id.name().starts_with(&short))
+    };
+    let found = told(inventory, fits);
+    let lower = name.to_lowercase();
+    best(
+        &found,
+        |told| told.starts_with(name),
+        |told| told.to_lowercase().starts_with(&lower),
+    )
+}
+
+/// What a path of the session's layout would have of a name.
+fn short(files: &SessionFiles, name: &str) -> Option<String> {
+    files.root.layout.writer()?.thread(name)
+}
+
+/// The sessions that may be meant, and the names that their logs say.
+fn told(
+    inventory: &Inventory,
+    fits: impl Fn(&SessionFiles) -> bool,
+) -> Vec<(&SessionFiles, String)> {
+    let sessions = inventory.sessions.iter().filter(|files| fits(files));
+    sessions.map(|files| (files, name(files))).collect()
+}
+
+/// The name that a session's log says, or else what its path has of it.
+fn name(files: &SessionFiles) -> String {
+    let outlines = files.log.as_ref();
+    let outlines = outlines.and_then(|file| log::first_outlines(&files.root, file).ok());
+    let facts = outlines.into_iter().flatten();
+    let mut facts = facts.flat_map(|outline| outline.facts);
+    let said = facts.find_map(|fact| match fact {
+        Fact::Word(word, value) if &*word == "threadId" => Some(value.to_string()),
+        _ => None,
+    });
+    said.unwrap_or_else(|| files.id.name().to_owned())
+}
+
+fn best<'a>(
+    found: &[(&'a SessionFiles, String)],
+    exact: impl Fn(&str) -> bool,
+    close: impl Fn(&str) -> bool,
+) -> Vec<&'a SessionFiles> {
+    let of = |fits: &dyn Fn(&str) -> bool| -> Vec<&'a SessionFiles> {
+        let fitting = found.iter().filter(|(_, name)| fits(name));
+        fitting.map(|(files, _)| *files).collect()
+    };
+    let exactly = of(&exact);
+    match exactly.is_empty() {
+        true => of(&close),
+        false => exactly,
+    }
+}
