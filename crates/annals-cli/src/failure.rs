@@ -4,6 +4,16 @@ use annals::Error;
 
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
 
+/// Marks an error about the directory that `--into` names.
+#[derive(Debug)]
+pub(crate) struct OfTarget;
+
+impl std::fmt::Display for OfTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the target cannot be used")
+    }
+}
+
 /// Prints an error and, where we know one, a way out.
 pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
     match color {
@@ -38,7 +48,15 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {
+    // The option that names another place.
+    let option = match error.downcast_ref::<OfTarget>() {
+        Some(_) => "--into",
+        None => "--root",
+    };
     let hint = match error.downcast_ref::<Error>()? {
+        Error::Refused(why) if why.contains("symbolic link") && option == "--into" => {
+            "name the real place with --into".to_owned()
+        }
         Error::NotFound {
             what: "session", ..
         } => "`annals sessions` lists them; the path of a log works too".to_owned(),
@@ -92,14 +110,17 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Changed { .. } => "run the command again to see the new state".to_owned(),
         Error::Io { source, .. } => match source.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                "check who owns it (ls -l), or name another root with --root".to_owned()
+                format!("check who owns it (ls -l), or name another root with {option}")
             }
             std::io::ErrorKind::ReadOnlyFilesystem => {
-                "the file system is read-only; copy the root elsewhere and name it with --root"
-                    .to_owned()
+                let elsewhere = match option {
+                    "--into" => "name a directory elsewhere",
+                    _ => "copy the root elsewhere and name it",
+                };
+                format!("the file system is read-only; {elsewhere} with {option}")
             }
             std::io::ErrorKind::NotADirectory => {
-                "a root is a directory; name another with --root".to_owned()
+                format!("a root is a directory; name another with {option}")
             }
             std::io::ErrorKind::NotFound => "check the path".to_owned(),
             _ => return None,

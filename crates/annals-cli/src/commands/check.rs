@@ -79,6 +79,19 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
             }
         }
     }
+    if args.ids.is_empty() {
+        for found in context.store.stale_registers(&inventory) {
+            match found {
+                Ok(stale) => tell_stale(&mut reports, check::stale(&stale)),
+                // The check of the file itself may have said so.
+                Err(error) if unreadable.contains(&error.to_string()) => {}
+                Err(error) => {
+                    unreadable.push(error.to_string());
+                    context.warn(&error);
+                }
+            }
+        }
+    }
     let flaws: usize = reports.iter().map(|report| report.flaws.len()).sum();
     let ok = flaws == 0 && unreadable.is_empty() && inventory.troubles.is_empty();
     if context.json {
@@ -88,6 +101,14 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
         print(&reports, flaws, unreadable.len(), args.limit, context)?;
     }
     Ok(if ok { Outcome::Fine } else { Outcome::Nothing })
+}
+
+/// Adds what is stale about an index to what is known of its file.
+fn tell_stale(reports: &mut Vec<FileReport>, stale: FileReport) {
+    match reports.iter_mut().find(|report| report.path == stale.path) {
+        Some(report) => report.flaws.extend(stale.flaws),
+        None => reports.push(stale),
+    }
 }
 
 /// The checks of a session's files.

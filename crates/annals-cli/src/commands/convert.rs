@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
+use crate::failure::OfTarget;
 use crate::render::progress::Progress;
 use crate::render::size::{bytes, count, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
@@ -65,11 +66,19 @@ struct Done<'a> {
     sessions: usize,
     already: usize,
     restored_files: usize,
+    added_entries: u64,
+    differ: Vec<Differs<'a>>,
     said: &'a std::collections::BTreeMap<String, u64>,
     unsaid: &'a std::collections::BTreeMap<String, u64>,
     kept_as_origin: bool,
     not_overwritten: &'a [PathBuf],
     failed: Vec<Failed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Differs<'a> {
+    session: &'a str,
+    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -87,7 +96,8 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         std::env::temp_dir().join(unused)
     });
     let root = Root::new(&args.to, std::path::absolute(&path)?)?;
-    let plan = convert::plan(selection, root)?;
+    let target = root.path.clone();
+    let plan = convert::plan(selection, root).map_err(|error| about(error, &target))?;
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }
@@ -112,17 +122,29 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         options
     };
     let progress = Progress::new("converting");
-    let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))?;
+    let report = convert::run(&plan, &options, &|done, total| progress.set(done, total))
+        .map_err(|error| about(error, &target))?;
     drop(progress);
     if context.json {
         context.out.json(&document(args, &plan, Some(&report)))?;
     } else {
         tell_report(args, &plan, &report, context)?;
     }
-    Ok(match report.failed.is_empty() && report.there.is_empty() {
+    let clean = report.failed.is_empty() && report.there.is_empty() && report.differ.is_empty();
+    Ok(match clean {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
+}
+
+/// An error about the target is told with the option that names it.
+fn about(error: annals::Error, target: &Path) -> anyhow::Error {
+    let told = error.to_string().contains(&target.display().to_string());
+    let error = anyhow::Error::from(error);
+    if told {
+        return error.context(OfTarget);
+    }
+    error
 }
 
 fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
@@ -200,6 +222,12 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
             sessions: report.sessions,
             already: report.already,
             restored_files: report.restored,
+            added_entries: report.added,
+            differ: report
+                .differ
+                .iter()
+                .map(|(session, why)| Differs { session, why })
+                .collect(),
             said: &report.said,
             unsaid: &report.unsaid,
             kept_as_origin: !args.no_origin,
@@ -227,10 +255,13 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
     ))?;
     if plan.restores > 0 {
         let from = plural(plan.restores as u64, "session");
-        context.out.line(format_args!(
-            "{from} came from {} and go back to what they were",
-            args.to
-        ))?;
+        let back = match plan.restores {
+            1 => "goes back to what it was",
+            _ => "go back to what they were",
+        };
+        context
+            .out
+            .line(format_args!("{from} came from {} and {back}", args.to))?;
     }
     for left in &plan.left {
         context
@@ -255,11 +286,20 @@ fn tell_report(
     ))?;
     if report.already > 0 {
         let already = plural(report.already as u64, "session");
-        out.line(format_args!("{already} there already, left as they are"))?;
+        let left = match report.already {
+            1 => "left as it is",
+            _ => "left as they are",
+        };
+        out.line(format_args!("{already} there already, {left}"))?;
     }
     if report.restored > 0 {
         let files = plural(report.restored as u64, "file");
-        out.line(format_args!("{files} restored byte for byte"))?;
+        let how = match report.added {
+            0 => "byte for byte".to_owned(),
+            added => format!("; {} added since the conversion", plural(added, "entry")),
+        };
+        let space = if report.added == 0 { " " } else { "" };
+        out.line(format_args!("{files} restored{space}{how}"))?;
     }
     if !report.said.is_empty() {
         out.line(format_args!("said:    {}", counted(&report.said)))?;
@@ -279,6 +319,12 @@ fn tell_report(
             paint(PATH, &path)
         ))?;
     }
+    for (session, why) in &report.differ {
+        out.line(format_args!(
+            "{} {session}: {why}; what is there was left as it is, convert it into an empty directory",
+            paint(WARNING, "there already:")
+        ))?;
+    }
     for (session, error) in &report.failed {
         out.line(format_args!(
             "{} {session}: {error}",
@@ -294,7 +340,12 @@ fn counted(kinds: &std::collections::BTreeMap<String, u64>) -> String {
     kinds.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let words: Vec<String> = kinds
         .into_iter()
-        .map(|(kind, number)| format!("{} {kind}", count(*number)))
+        .map(|(kind, number)| match kind.as_str() {
+            "todos" => plural(*number, "todo list"),
+            // A name that is a plural already.
+            kind if kind.ends_with('s') => format!("{} {kind}", count(*number)),
+            kind => plural(*number, kind),
+        })
         .collect();
     words.join(", ")
 }

@@ -27,6 +27,7 @@ Settings, state, plans, the logs of runs, what people typed, and whatever outliv
 Examples:
   annals documents
   annals documents state/operator.json   reads one; a unique beginning is enough
+  annals documents operator.json         by its name, with or without its ending
   annals documents settings --json")]
 pub(crate) struct DocumentsArgs {
     /// The document to read: its path within its root, or its name
@@ -86,8 +87,11 @@ impl Document {
     }
 
     fn fits(&self, wanted: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
-        let name = self.file.artifact.name.as_deref().unwrap_or_default();
-        fits(&self.name(), wanted) || !name.is_empty() && fits(name, wanted)
+        let name = self.file.artifact.name.as_deref();
+        let file = self.file.path.file_name().and_then(|file| file.to_str());
+        let stem = self.file.path.file_stem().and_then(|stem| stem.to_str());
+        let mut names = [name, file, stem].into_iter().flatten();
+        fits(&self.name(), wanted) || names.any(|name| !name.is_empty() && fits(name, wanted))
     }
 }
 

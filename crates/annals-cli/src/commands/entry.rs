@@ -12,6 +12,8 @@ pub(crate) struct EntryRow {
     parent: Option<String>,
     time: Option<Timestamp>,
     agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
     kind: &'static str,
     role: Option<&'static str>,
     model: Option<String>,
@@ -98,6 +100,7 @@ impl EntryRow {
             parent: entry.parent.map(|id| id.to_string()),
             time: entry.time,
             agent: entry.agent.map(|agent| agent.to_string()),
+            channel: entry.place.channel,
             kind: kind(&entry.body),
             role: None,
             model: None,

@@ -1,7 +1,7 @@
 //! `annals notes`
 
-use annals::model::{Body, Entry};
-use annals::store::{Session, SessionFiles};
+use annals::model::{ArtifactKind, Body, Entry, SessionId};
+use annals::store::{Inventory, Session, SessionFiles};
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
@@ -56,11 +56,29 @@ impl Note {
 
 pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let short = Short::of(inventory.sessions.iter().map(|files| files.id.as_str()));
-    let mut notes = Vec::new();
+    let known = inventory.sessions.iter().map(|files| &files.id);
+    let gone = inventory.others_of(ArtifactKind::Notes);
+    let gone = gone.filter_map(|(_, file)| file.artifact.session.as_ref());
+    let short = Short::of(known.chain(gone).map(SessionId::as_str));
+    let mut notes;
     match &args.session {
-        Some(id) => notes = of(context.find_session(id)?)?,
+        Some(id) => match context.find_session(id) {
+            Ok(files) => notes = of(files)?,
+            Err(error) if !is_missing(&error) => return Err(error),
+            Err(error) => {
+                let is_it = |session: &SessionId| {
+                    session.as_str().starts_with(id.as_str()) || session.is_named(id)
+                };
+                notes = orphaned(context, &inventory, is_it);
+                let mut sessions = notes.iter().map(|note| &note.session);
+                let first = sessions.next();
+                if first.is_none() || !sessions.all(|other| Some(other) == first) {
+                    return Err(error);
+                }
+            }
+        },
         None => {
+            notes = orphaned(context, &inventory, |_| true);
             for files in &inventory.sessions {
                 match of(files.clone()) {
                     Ok(found) => notes.extend(found),
@@ -115,6 +133,41 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         Outcome::Fine
     })
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<annals::Error>();
+    matches!(error, Some(annals::Error::NotFound { .. }))
+}
+
+/// Notes on sessions that have no log (any more).
+fn orphaned(
+    context: &mut Context,
+    inventory: &Inventory,
+    is_wanted: impl Fn(&SessionId) -> bool,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (root, file) in inventory.others_of(ArtifactKind::Notes) {
+        let session = file.artifact.session.as_ref();
+        let Some(session) = session.filter(|id| is_wanted(id)) else {
+            continue;
+        };
+        let entries = match context.store.entries(root, file) {
+            Ok(entries) => entries,
+            Err(error) => {
+                context.warn(&error);
+                continue;
+            }
+        };
+        let remarks = entries.into_iter();
+        let remarks = remarks.filter(|entry| matches!(entry.body, Body::Note { .. }));
+        notes.extend(remarks.map(|entry| Note {
+            session: session.to_string(),
+            title: None,
+            entry,
+        }));
+    }
+    notes
 }
 
 fn of(files: SessionFiles) -> annals::Result<Vec<Note>> {

@@ -129,9 +129,9 @@ fn document<'a>(
                 path: &root.path,
                 sessions: sessions
                     .iter()
-                    .filter(|session| session.root == root.path)
+                    .filter(|session| is_in(session, root))
                     .count(),
-                bytes: root_bytes(inventory, &root.path),
+                bytes: root_bytes(inventory, root),
             })
             .collect(),
         projects: ProjectInfo::of(sessions.iter()).len(),
@@ -157,14 +157,14 @@ fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo])
     for root in context.store.roots() {
         let count = sessions
             .iter()
-            .filter(|session| session.root == root.path)
+            .filter(|session| is_in(session, root))
             .count();
         let line = format!(
             "{}  {}  {}, {}",
             paint(BOLD, root.layout.name()),
             paint(PATH, &root.path.display().to_string()),
             plural(count as u64, "session"),
-            size::bytes(root_bytes(inventory, &root.path)),
+            size::bytes(root_bytes(inventory, root)),
         );
         context.out.line(line)?;
     }
@@ -338,15 +338,16 @@ fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
     recent
 }
 
-fn root_bytes(inventory: &Inventory, root: &Path) -> u64 {
-    let sessions = inventory
-        .sessions
-        .iter()
-        .filter(|files| files.root.path == root);
-    let others = inventory
-        .others
-        .iter()
-        .filter(|(other, _)| other.path == root);
+/// One directory may hold the trees of two layouts.
+fn is_in(session: &SessionInfo, root: &Root) -> bool {
+    session.layout == root.layout.name() && session.root == root.path
+}
+
+fn root_bytes(inventory: &Inventory, root: &Root) -> u64 {
+    let is_it = |other: &Root| other.layout.name() == root.layout.name() && other.path == root.path;
+    let sessions = inventory.sessions.iter();
+    let sessions = sessions.filter(|files| is_it(&files.root));
+    let others = inventory.others.iter().filter(|(other, _)| is_it(other));
     sessions.map(|files| files.bytes()).sum::<u64>()
         + others.map(|(_, file)| file.id.len).sum::<u64>()
 }

@@ -72,6 +72,9 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
     }
     let count = plural(stale.len() as u64, "index");
     match (stale.is_empty(), args.apply) {
+        (true, _) if context.incomplete() => context
+            .out
+            .line("Nothing was repaired: not everything could be read.")?,
         (true, _) => context.out.line("Nothing to repair.")?,
         (false, true) => context
             .out

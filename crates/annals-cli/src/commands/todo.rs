@@ -20,6 +20,7 @@ Todos are numbered from 1, in the order in which `annals todos SESSION --all` sh
 
 Examples:
   annals todo 8c549c46 add 'Write the changelog' 'Tag the release'
+  annals todo 8c549c46 add -- '-v prints more'    text that begins with a dash
   annals todo 8c549c46 start 1
   annals todo 8c549c46 done 1
   echo '[{\"content\": \"Ship it\", \"status\": \"pending\"}]' | annals todo 8c549c46 set -")]
@@ -38,7 +39,7 @@ enum Action {
     /// Add todos at the end
     Add {
         /// What is to be done, one todo per argument
-        #[arg(required = true, allow_hyphen_values = true)]
+        #[arg(required = true)]
         text: Vec<String>,
     },
     /// Mark todos as being done

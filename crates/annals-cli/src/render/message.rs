@@ -45,6 +45,18 @@ pub(crate) fn thinking(text: &str, max: Option<usize>) -> String {
     barred(text, BAR, THINKING, max)
 }
 
+/// Says in words that a tool failed; its output, if there is any, comes next.
+pub(crate) fn failed(silent: bool) -> String {
+    let words = if silent {
+        "✗ failed without output"
+    } else {
+        "✗ failed"
+    };
+    let mut out = String::new();
+    push_barred(&mut out, ERROR, FAILED, words);
+    out
+}
+
 /// Shows what a tool gave back, at most `max_lines` lines of it.
 pub(crate) fn tool_result(
     text: &str,
@@ -53,17 +65,7 @@ pub(crate) fn tool_result(
     max_lines: usize,
 ) -> String {
     if text.trim().is_empty() {
-        return format!(
-            "{}\n",
-            paint(
-                DIM,
-                if is_error {
-                    "│ (failed without output)"
-                } else {
-                    "│ (no output)"
-                }
-            )
-        );
+        return format!("{}\n", paint(DIM, "│ (no output)"));
     }
     let text = text.trim_end_matches(['\n', '\r']);
     let (bar, style) = if is_error {
@@ -183,9 +185,11 @@ mod tests {
             "│ a\n│ … 1 more line\n"
         );
         assert_eq!(
-            plain(&tool_result(" \n", true, None, 5)),
-            "│ (failed without output)\n"
+            plain(&tool_result(" \n", false, None, 5)),
+            "│ (no output)\n"
         );
+        assert_eq!(plain(&failed(false)), "│ ✗ failed\n");
+        assert_eq!(plain(&failed(true)), "│ ✗ failed without output\n");
     }
 
     #[test]

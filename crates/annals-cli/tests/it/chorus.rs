@@ -33,6 +33,23 @@ fn what_a_configuration_says() {
 }
 
 #[test]
+fn a_project_stands_for_the_root_in_it() {
+    let stage = plain();
+    let project = stage.work().join("project");
+    fs::create_dir(&project).unwrap();
+    fs::rename(&stage.root, project.join(".chorus")).unwrap();
+    let project = project.to_str().unwrap();
+    let sniffed = stage.bare(&["--root", project, "sessions"]).fine();
+    let root = format!("chorus:{project}");
+    let named = stage.bare(&["--root", &root, "sessions"]).fine();
+    assert_eq!(named.out, sniffed.out);
+    // A directory that is a root itself is taken as it is.
+    let root = format!("chorus:{project}/.chorus");
+    let whole = stage.bare(&["--root", &root, "sessions"]).fine();
+    assert_eq!(whole.out, sniffed.out);
+}
+
+#[test]
 fn sessions_of_a_workspace_that_nobody_configured_are_shown() {
     let stage = Stage::of_layout("chorus", "chorus-no-config");
     assert_snapshot!("chorus_workspaces_bare", stage.annals(&["workspaces"]));
@@ -137,7 +154,9 @@ fn a_configuration_that_cannot_be_read_keeps_its_sessions() {
         &["settings", "theme", "light"],
     ] {
         let run = stage.refused(args, "");
-        assert!(run.err.contains("config.json cannot be read"), "{run}");
+        let told = run.err.contains("[DIR]/root/config.json cannot be read");
+        assert!(told, "{run}");
+        assert!(run.err.contains("mend it by hand"), "{run}");
     }
 }
 

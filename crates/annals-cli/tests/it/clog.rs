@@ -98,6 +98,11 @@ fn documents_beside_the_conversations() {
         "document_json",
         stage.annals(&["documents", "state/operator.json", "--json"])
     );
+    let whole = stage.annals(&["documents", "state/operator.json"]).fine();
+    for name in ["operator.json", "operator"] {
+        assert_eq!(stage.annals(&["documents", name]).fine().out, whole.out);
+    }
+    stage.annals(&["documents", "system.log"]).fine();
     assert_snapshot!("document_log", stage.annals(&["documents", "sessions/"]));
     assert_snapshot!(
         "document_log_json",

@@ -96,8 +96,15 @@ fn what_is_written_after_a_conversion_comes_along() {
         .bare(&["convert", &from, "--to", "clog", "--into", &to])
         .fine();
     let clog = format!("clog:{to}");
-    let sessions = stage.bare(&["--root", &clog, "sessions", "--json"]).json();
-    let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
+    // Not from the output, in which ids are masked.
+    let folder = fs::read_dir(there.join("conversations")).unwrap();
+    let folder = folder.last().unwrap().unwrap().file_name();
+    let id = folder
+        .to_str()
+        .unwrap()
+        .strip_prefix("conversation-")
+        .unwrap()
+        .to_owned();
     stage
         .bare(&["--root", &clog, "append", &id, "-m", "said in clog"])
         .fine();
@@ -159,6 +166,65 @@ fn targets_that_will_not_do() {
 }
 
 #[test]
+fn a_target_that_is_a_file_is_told_with_its_option() {
+    let stage = Stage::of("branch-edited-prompt");
+    let from = format!("claude-code:{}", text(&stage.root));
+    let file = stage.work().join("file");
+    fs::write(&file, "").unwrap();
+    let run = stage.bare(&["convert", &from, "--to", "clog", "--into", &text(&file)]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("with --into"), "{run}");
+    assert!(!run.err.contains("--root"), "{run}");
+}
+
+#[test]
+fn a_check_tells_of_indexes_that_are_behind() {
+    for (fixture, detail) in [
+        ("chorus-index-missing", "missing; `annals repair`"),
+        ("chorus-index-torn", "damaged; `annals repair`"),
+        (
+            "chorus-index-behind",
+            "does not say what its logs say; `annals repair`",
+        ),
+    ] {
+        let stage = Stage::of_layout("chorus", fixture);
+        let run = stage.annals(&["check", "--json"]);
+        assert_eq!(run.code, 1, "{fixture}: {run}");
+        let report: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        let files = report["files"].as_array().unwrap();
+        let flaws = files.iter().flat_map(|file| {
+            let flaws = file["flaws"].as_array().unwrap();
+            flaws.iter().map(move |flaw| (file, flaw))
+        });
+        let stale: Vec<_> = flaws
+            .filter(|(_, flaw)| flaw["kind"] == "stale-index")
+            .collect();
+        let told = stale.iter().any(|(file, flaw)| {
+            let path = file["path"].as_str().unwrap();
+            let what = flaw["detail"].as_str().unwrap();
+            path.ends_with("conversations.json") && what.starts_with(detail)
+        });
+        assert!(told, "{fixture}: {run}");
+        stage.annals(&["repair", "--apply"]).fine();
+        let again = stage.annals(&["check", "--json"]);
+        assert!(!again.out.contains("stale-index"), "{fixture}: {again}");
+    }
+}
+
+#[test]
+fn an_index_that_is_a_directory_is_told() {
+    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let index = walk(&stage.root)
+        .into_iter()
+        .find(|path| path.ends_with("conversations.json"))
+        .unwrap();
+    fs::remove_file(&index).unwrap();
+    fs::create_dir(&index).unwrap();
+    assert_snapshot!("check_index_is_a_directory", stage.annals(&["check"]));
+    assert_snapshot!("repair_index_is_a_directory", stage.annals(&["repair"]));
+}
+
+#[test]
 fn an_index_is_made_anew() {
     let stage = Stage::of_layout("chorus", "chorus-plain");
     assert_snapshot!("repair_nothing", stage.annals(&["repair"]));
@@ -168,6 +234,7 @@ fn an_index_is_made_anew() {
         .unwrap();
     let whole = fs::read(&index).unwrap();
     fs::write(&index, &whole[..whole.len() / 2]).unwrap();
+    assert_snapshot!("check_damaged_index", stage.annals(&["check"]));
     assert_snapshot!("repair_plan", stage.annals(&["repair"]));
     assert_snapshot!("repair_done", stage.annals(&["repair", "--apply"]));
     assert_snapshot!("repair_again", stage.annals(&["repair"]));

@@ -26,6 +26,32 @@ fn with_agent() -> (Stage, String, PathBuf) {
 }
 
 #[test]
+fn two_layouts_in_one_directory_are_counted_each() {
+    let stage = Stage::of("branch-edited-prompt");
+    let both = format!("claude-code:{}", stage.root.display());
+    let other = Stage::of_layout("orchestrator", "two-projects");
+    for (path, bytes) in other.tree() {
+        if let Ok(within) = path.strip_prefix(&other.root) {
+            let path = stage.root.join(within);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    let second = format!("orchestrator:{}", stage.root.display());
+    let run = stage.bare(&["--root", &both, "--root", &second, "--json"]);
+    let overview = run.json();
+    let counts: Vec<u64> = overview["roots"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|root| root["sessions"].as_u64().unwrap())
+        .collect();
+    assert!(counts.iter().all(|count| *count > 0), "{run}");
+    let sum: u64 = counts.iter().sum();
+    assert_eq!(overview["sessions"].as_u64(), Some(sum), "{run}");
+}
+
+#[test]
 fn an_append_to_a_sub_agents_log_goes_there() {
     let (stage, session, log) = with_agent();
     let path = log.to_str().unwrap();

@@ -19,7 +19,7 @@ fn a_list_is_kept() {
     let stage = begun();
     assert_snapshot!(
         "todo_add",
-        stage.annals(&["todo", ID, "add", "one", "two \u{202e}", "-three"])
+        stage.annals(&["todo", ID, "add", "one", "two \u{202e}", "--", "-three"])
     );
     stage.annals(&["todo", ID, "start", "2"]).fine();
     assert_snapshot!(
@@ -40,6 +40,23 @@ fn a_list_is_kept() {
     assert_snapshot!("todos_json", stage.annals(&["todos", "--json"]));
     assert_snapshot!("todo_clear", stage.annals(&["todo", ID, "clear"]));
     assert_snapshot!("todos_none", stage.annals(&["todos"]));
+}
+
+#[test]
+fn options_behind_the_text_are_options() {
+    let stage = begun();
+    let added = stage.annals(&["todo", ID, "add", "one", "two", "--json"]);
+    let todos = added.json()["todos"].clone();
+    let texts: Vec<&str> = todos
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|todo| todo["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["one", "two"]);
+    let run = stage.annals(&["todo", ID, "add", "-three"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("use '-- "), "{run}");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, Flaw};
-use crate::store::{FoundFile, Inventory, LogScan, Root, scope};
+use crate::model::{ArtifactKind, Flaw, Span};
+use crate::store::{FoundFile, Inventory, LogScan, Root, StaleRegister, scope};
 use crate::tree::Tree;
 
 /// What a check found in one file.
@@ -58,6 +58,24 @@ pub fn file(root: &Root, file: &FoundFile) -> Result<Vec<FileReport>> {
                 .collect(),
         })
         .collect())
+}
+
+/// What a check says of an index that is behind its logs. Of what the index itself holds, only its
+/// length is told.
+pub fn stale(register: &StaleRegister) -> FileReport {
+    let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
+    FileReport {
+        path: register.path.clone(),
+        lines: 0,
+        valid: 0,
+        bytes: length.unwrap_or(0),
+        flaws: vec![Flaw {
+            kind: register.kind(),
+            span: Span::default(),
+            volume: 0,
+            detail: format!("{}; `annals repair` mends it", register.detail),
+        }],
+    }
 }
 
 /// Checks every file that has a schema; `progress` hears of bytes done and bytes in all.

@@ -10,17 +10,20 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::{
-    Change, Edit, Head, NewSession, Plan, Record, Row, Sink, Spawn, Stamp, Writer, opening,
+    Change, Edit, Enrolled, Head, Layout, NewSession, Plan, Record, Row, Sink, Spawn, Stamp,
+    Writer, opening,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Kind, Outline, Role,
-    SessionId, Span, TitleSource,
+    SessionId, Span, Subject, TitleSource, Usage,
 };
 use crate::store::{FoundFile, Root, Session, Sieve, named, row_of_log};
 
-use super::origin::{self, End, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot};
+use super::origin::{
+    self, End, Given, GivenTitle, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot,
+};
 use super::stage::{Stage, Staged};
-use super::{Counts, Ids, Settled};
+use super::{Counts, Ids, Settled, restore, since};
 
 /// Where sessions go.
 pub(super) struct Target<'a> {
@@ -50,6 +53,15 @@ pub(super) fn session(target: &Target<'_>, session: &Session, part: &Part<'_>) -
     if target.root.path.join(&work.main).symlink_metadata().is_ok() && !work.shared {
         return work.already();
     }
+    if work.shared
+        && let Some(why) = work.differs()?
+    {
+        return Ok(Settled {
+            already: true,
+            differs: Some(why),
+            ..Settled::default()
+        });
+    }
     work.open()?;
     work.logs()?;
     work.remarks()?;
@@ -64,9 +76,34 @@ struct Pen {
     head: Head,
     /// A register lists it.
     listed: bool,
+    /// Tokens of a response that no entry of the target has told yet.
+    owed: Option<(String, Usage)>,
     /// The last entry that a reader takes for the one before: of the main conversation, and of the
     /// traffic beside it by the agent whose it is.
     last: HashMap<Option<Option<AgentId>>, EntryId>,
+}
+
+impl Pen {
+    /// Remembers the tokens of a part of a reply that the target has no words for.
+    fn keep_usage(&mut self, change: &Change) {
+        if let Change::Append(drafts) = change
+            && let Some(Body::Message(message)) = drafts.first().map(|draft| &draft.body)
+            && let (Some(response), Some(usage)) = (&message.response, message.usage)
+        {
+            self.owed = Some((response.clone(), usage));
+        }
+    }
+
+    /// Gives them to the next part of the same reply.
+    fn give_usage(&mut self, body: &mut Body) {
+        if let Body::Message(message) = body
+            && let Some((response, usage)) = &self.owed
+            && message.response.as_ref() == Some(response)
+        {
+            message.usage.get_or_insert_default().grow(usage);
+            self.owed = None;
+        }
+    }
 }
 
 struct Work<'a> {
@@ -161,6 +198,7 @@ impl<'a> Work<'a> {
             }
         }
         Ok(Settled {
+            differs: self.differs()?,
             id: Some(self.head.session),
             already: true,
             rows,
@@ -200,14 +238,8 @@ impl<'a> Work<'a> {
             let id = self.session.files.id.as_str();
             let mut header = Header::new(layout, Some(id), listed);
             header.partial = matches!(self.part, Part::Path(_));
-            let place = Artifact {
-                kind: ArtifactKind::Origin,
-                folder: self.head.log.folder.clone(),
-                session: Some(self.head.session.clone()),
-                agent: None,
-                name: None,
-            };
-            let place = self.target.root.layout.place(&place);
+            header.todos = since::digest(self.session);
+            let place = self.origin_place();
             let mut staged = self.target.stage.file(&place)?;
             staged.line(&encode(&header)?)?;
             self.origin = Some(staged);
@@ -229,6 +261,42 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Where the file of origins lies.
+    fn origin_place(&self) -> PathBuf {
+        self.target.root.layout.place(&Artifact {
+            kind: ArtifactKind::Origin,
+            folder: self.head.log.folder.clone(),
+            session: Some(self.head.session.clone()),
+            agent: None,
+            name: None,
+        })
+    }
+
+    /// Why what an earlier run made of the session is not what this one would make of it.
+    fn differs(&self) -> Result<Option<&'static str>> {
+        let path = self.target.root.path.join(self.origin_place());
+        if !path.is_file() {
+            return Ok(match self.target.origin && !self.shared {
+                true => Some("it was converted without its origin"),
+                false => None,
+            });
+        }
+        let header = restore::read_header(&path)?;
+        if header.partial != matches!(self.part, Part::Path(_)) {
+            return Ok(Some("another part of it was converted"));
+        }
+        let mut now = Vec::new();
+        for file in self.sources() {
+            now.push(source_file(&self.session.files.root, &file.path)?);
+        }
+        let sizes = |files: &[SourceFile]| -> Vec<(String, u64)> {
+            let sizes = files.iter().map(|file| (file.path.clone(), file.len));
+            sizes.collect()
+        };
+        let same = sizes(&header.files) == sizes(&now);
+        Ok((!same).then_some("its source has changed since"))
+    }
+
     /// All files of the session, in the order of their numbers.
     fn sources(&self) -> Vec<&'a FoundFile> {
         let files = &self.session.files;
@@ -247,6 +315,7 @@ impl<'a> Work<'a> {
                 head: self.head.clone(),
                 listed: self.target.writer.register(&self.head.log).is_some(),
                 last: HashMap::new(),
+                owed: None,
             };
             if file.artifact.is_agent_log() {
                 if !self.wants_agent(at) {
@@ -371,12 +440,20 @@ impl<'a> Work<'a> {
                     return Ok(());
                 }
             }
+            let unread = match !self.target.origin && sound {
+                true => unread(layout, file, &record, &sink.found),
+                false => Vec::new(),
+            };
             let mut lines = Vec::new();
             for entry in sink.found {
                 lines.extend(self.entry(entry, volume, pen, links, &mut refused)?);
             }
             if lines.is_empty() && record.is_blank() {
                 self.counts.lost("blank line");
+            }
+            // Of what is lost whole, the parts need no telling.
+            for member in unread.iter().filter(|_| !lines.is_empty()) {
+                self.counts.lost(&format!("{MEMBER}{member}"));
             }
             self.settle(lines, spot, &line, sound)
         })
@@ -395,6 +472,9 @@ impl<'a> Work<'a> {
         let at = links.index(volume, &entry);
         let key = entry.id.as_ref().map(EntryId::key);
         let what = kind_of(&entry.body);
+        if !self.target.origin && entry.place.channel.is_some() {
+            self.counts.lost("channel");
+        }
         let chained = matches!(
             entry.body,
             Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
@@ -418,12 +498,14 @@ impl<'a> Work<'a> {
         if let Body::Summary { leaf, .. } = &mut draft.body {
             *leaf = leaf.as_ref().map(fitting);
         }
+        pen.give_usage(&mut draft.body);
         pen.head.log = self.stamped_volume(&pen.head, now);
         let change = Change::Append(vec![draft]);
         let plan = match self.plan(&pen.head, &change, now) {
             Ok(plan) => plan,
             Err(Error::Refused(_)) => {
                 refused.extend(key.filter(|_| chained));
+                pen.keep_usage(&change);
                 self.counts.lost(&what);
                 return Ok(Vec::new());
             }
@@ -498,6 +580,7 @@ impl<'a> Work<'a> {
             head: self.head.clone(),
             listed: false,
             last: HashMap::new(),
+            owed: None,
         };
         let links = Links::of(&[]);
         for (at, file) in session.files.notes().enumerate() {
@@ -562,7 +645,11 @@ impl<'a> Work<'a> {
         let sources = self.sources();
         for (number, file) in sources.into_iter().enumerate().skip(first) {
             let kind = file.artifact.kind;
-            if !matches!(kind, ArtifactKind::Todos | ArtifactKind::Task) {
+            // These say in the source's words what was said in the target's.
+            if !matches!(
+                kind,
+                ArtifactKind::Todos | ArtifactKind::Task | ArtifactKind::AgentMeta
+            ) {
                 self.counts.lost(kind_name(kind));
             }
             if let Some(beside) = &mut self.origin {
@@ -635,9 +722,19 @@ impl<'a> Work<'a> {
 
     /// Gives all files their names, the main log last: once it is there, the session is done.
     fn finish(mut self) -> Result<Settled> {
-        let stage = self.target.stage;
-        if let Some(origin) = self.origin.take() {
-            stage.commit(origin)?;
+        let rows = self.listed();
+        if let Some(mut origin) = self.origin.take() {
+            if let Some(title) = self.given(&rows)? {
+                let given = Given {
+                    given: GivenTitle { title },
+                };
+                origin.line(&encode(&given)?)?;
+            }
+            if !self.shared {
+                // Without its main log it is what a run left that was cut off.
+                self.target.stage.clear(&origin)?;
+            }
+            self.target.stage.commit(origin)?;
         }
         let mut out = std::mem::take(&mut self.out);
         let main = out.remove(&self.main);
@@ -645,30 +742,64 @@ impl<'a> Work<'a> {
             self.place(&path, out)?;
         }
         if let Some(out) = main {
-            let path = self.main.clone();
-            self.place(&path, out)?;
+            self.place(&self.main, out)?;
         }
-        let mut rows = self.rows;
-        let row = rows.entry(self.head.log.clone()).or_default();
-        row.title = self.title;
-        let (cwd, git_branch) = (self.head.cwd, self.head.git_branch);
-        let rows = rows.into_iter().map(|(log, row)| Row {
-            log: Some(log),
-            cwd: cwd.clone(),
-            git_branch: git_branch.clone(),
-            ..row
-        });
         Ok(Settled {
             id: Some(self.head.session.clone()),
-            rows: rows.collect(),
+            rows,
             counts: self.counts,
             ..Settled::default()
         })
     }
 
+    /// What the logs say to their registers.
+    fn listed(&mut self) -> Vec<Row> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let row = rows.entry(self.head.log.clone()).or_default();
+        row.title = self.title.take();
+        let rows = rows.into_iter().map(|(log, row)| Row {
+            log: Some(log),
+            cwd: self.head.cwd.clone(),
+            git_branch: self.head.git_branch.clone(),
+            ..row
+        });
+        rows.collect()
+    }
+
+    /// The title that the register will have for the session; `None` if there is no register.
+    fn given(&self, rows: &[Row]) -> Result<Option<Option<String>>> {
+        let Some(register) = self.target.writer.register(&self.head.log) else {
+            return Ok(None);
+        };
+        let mut main = rows
+            .iter()
+            .filter(|row| row.log.as_ref() == Some(&self.head.log));
+        let row = main.next().cloned().unwrap_or_default();
+        let told = self.target.writer.enrol(&register, None, &[row], true)?;
+        let Enrolled::Changed { bytes, .. } = told else {
+            return Ok(Some(None));
+        };
+        let listed = crate::store::document_of(self.target.root, &register, &bytes);
+        let abouts = listed
+            .found
+            .into_iter()
+            .filter_map(|entry| match entry.body {
+                Body::Register(abouts) => Some(abouts),
+                _ => None,
+            });
+        let own = Subject::Session(self.head.session.clone());
+        let mut abouts = abouts.flatten().filter(|about| about.subject == own);
+        Ok(Some(abouts.next().and_then(|about| about.title)))
+    }
+
     fn place(&self, path: &Path, out: Out) -> Result<()> {
         match out {
-            Out::File(staged) => self.target.stage.commit(staged).map(drop),
+            Out::File(staged) => {
+                if !self.shared {
+                    self.target.stage.clear(&staged)?;
+                }
+                self.target.stage.commit(staged).map(drop)
+            }
             Out::Shared(lines) => {
                 let whole = self.target.root.path.join(path);
                 // An earlier conversion that was cut off wrote the beginning of them.
@@ -720,6 +851,7 @@ pub(super) fn source_file(root: &Root, path: &Path) -> Result<SourceFile> {
     let metadata = std::fs::metadata(path).map_err(|error| Error::io("stat", path, error))?;
     Ok(SourceFile {
         path: spelled,
+        len: metadata.len(),
         mode: metadata.mode() & 0o7777,
         mtime: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
     })
@@ -795,6 +927,45 @@ impl<'a> Links<'a> {
         }
         None
     }
+}
+
+/// How the report tells members of records from kinds of records.
+const MEMBER: &str = "member ";
+
+/// The members of a record that no entry tells of: without origins they are lost.
+fn unread(
+    layout: &dyn Layout,
+    file: &FoundFile,
+    record: &Record<'_>,
+    entries: &[Entry],
+) -> Vec<String> {
+    let Ok(text) = std::str::from_utf8(record.bytes) else {
+        return Vec::new();
+    };
+    let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
+    let mut lost = Vec::new();
+    for (name, value) in &members.0 {
+        if matches!(
+            value.0,
+            None | Some("null" | "false" | "{}" | "[]" | "\"\"")
+        ) {
+            continue;
+        }
+        let members = [(&**name, "null")];
+        let Some(without) = crate::json::set_members(record.bytes, &members) else {
+            continue;
+        };
+        let mut sink = Sink::default();
+        let bare = Record {
+            bytes: &without,
+            ..*record
+        };
+        layout.decoder(&file.artifact).decode(&bare, &mut sink);
+        if sink.found == entries {
+            lost.push(name.chars().take(40).collect());
+        }
+    }
+    lost
 }
 
 /// A line of the source.

@@ -8,6 +8,7 @@
 mod forward;
 mod origin;
 mod restore;
+mod since;
 mod stage;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,10 +21,8 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::layout::{Row, Writer};
-use crate::model::{AgentId, Artifact, ArtifactKind, Draft, SessionId};
-use crate::store::{
-    FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, Store, WriteOptions, enrol_all,
-};
+use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
+use crate::store::{FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, enrol_all};
 
 use forward::{Part, Target};
 use origin::Header;
@@ -96,12 +95,16 @@ pub struct Report {
     pub already: usize,
     /// Files that were restored.
     pub restored: usize,
+    /// Entries, todos and titles that were added to them: what was done since they were converted.
+    pub added: u64,
     /// What the target says, by kind.
     pub said: BTreeMap<String, u64>,
     /// What the target has no words for, by kind: kept as origins, or left out without them.
     pub unsaid: BTreeMap<String, u64>,
     /// Files that were not restored because others of that name are there.
     pub there: Vec<PathBuf>,
+    /// Sessions that were there already but are not what this run would make of them, and why.
+    pub differ: Vec<(String, &'static str)>,
     /// Sessions that could not be converted, and why.
     pub failed: Vec<(String, String)>,
 }
@@ -117,8 +120,10 @@ struct Settled {
     /// What its logs say to their registers.
     rows: Vec<Row>,
     counts: Counts,
-    /// Entries that were written after the conversion that is being undone.
-    fresh: Vec<Draft>,
+    /// What was done after the conversion that is being undone.
+    since: since::Since,
+    /// Why what is there already is not what this run would make.
+    differs: Option<&'static str>,
 }
 
 /// How many entries of each kind.
@@ -287,8 +292,19 @@ impl Plan {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(Error::io("read", into, error)),
         };
-        if names.count() == 0 {
-            return Ok(());
+        for name in names {
+            let name = name.map_err(|error| Error::io("read", into, error))?;
+            let within = PathBuf::from(name.file_name());
+            let layout = self.into.layout;
+            let known = layout.enters(&within) || layout.classify(&within).is_some();
+            if !known && within != Path::new(stage::NAME) {
+                return Err(Error::refused(format!(
+                    "{} is not empty: it holds {}, which is nothing of the layout {}; name an empty directory",
+                    into.display(),
+                    within.display(),
+                    layout.name()
+                )));
+            }
         }
         let inventory = Inventory::of(std::slice::from_ref(&self.into));
         let mut ours: HashSet<String> = HashSet::new();
@@ -397,8 +413,10 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
             for (path, lines) in lines {
                 shared.entry(path).or_default().extend(lines);
             }
-            let drafts = std::mem::take(&mut settled.fresh);
-            fresh.extend(settled.id.clone().map(|id| (id, drafts)));
+            let since = std::mem::take(&mut settled.since);
+            if !since.is_empty() {
+                fresh.extend(settled.id.clone().map(|id| (id, since)));
+            }
             settled
         });
         take(&mut report, &mut rows, id, settled);
@@ -422,7 +440,9 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     report.there.extend(stage.close()?);
     rows.sort_by(|a, b| (a.started, name(a)).cmp(&(b.started, name(b))));
     enrol_all(root, writer, rows)?;
-    resume(root, fresh, &mut report)?;
+    let (added, failed) = since::write(root, writer, fresh);
+    report.added = added;
+    report.failed.extend(failed);
     Ok(report)
 }
 
@@ -442,7 +462,9 @@ fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settle
             return;
         }
     };
-    if settled.already {
+    if let Some(why) = settled.differs {
+        report.differ.push((id, why));
+    } else if settled.already {
         report.already += 1;
     } else {
         report.sessions += 1;
@@ -468,37 +490,40 @@ fn others(
     shared: &mut SharedLines,
 ) -> Result<Settled> {
     let own = source.path.join(crate::layout::ORIGIN);
-    if own.is_file() {
-        let header = restore::read_header(&own).ok();
-        if let Some(header) = header.filter(|header| header.layout == target.root.layout.name()) {
-            return restore::root(target, &own, &header, shared);
-        }
-    }
-    let mut settled = Settled::default();
+    let header = restore::read_header(&own).ok();
+    let header = header.filter(|header| header.layout == target.root.layout.name());
+    let mut settled = match &header {
+        Some(header) => restore::root(target, &own, header, shared)?,
+        None => Settled::default(),
+    };
     let kind_of = |path: &Path| {
         let within = path.strip_prefix(&source.path).unwrap_or(path);
         source.layout.classify(within).map(|artifact| artifact.kind)
     };
     // Where all sessions go back to what they were, registers list nothing of their own.
     let all_go_back = plan.restores > 0 && plan.restores == plan.sessions.len();
+    let goes_back = header.is_some() || all_go_back;
     let mut kept = plan.others.clone();
-    kept.retain(|path| !(all_go_back && kind_of(path) == Some(ArtifactKind::Register)));
+    kept.retain(|path| {
+        let derived = goes_back && kind_of(path) == Some(ArtifactKind::Register);
+        !derived && (header.is_none() || *path != own)
+    });
     for path in &kept {
         let name = kind_of(path).map_or("other file", forward::kind_name);
         settled.counts.lost(name);
     }
-    if !target.origin || (all_go_back && kept.is_empty()) {
+    if !target.origin || (goes_back && kept.is_empty()) {
         return Ok(settled);
     }
     // Written even if there is nothing to keep: it says that the target has no files of its own.
     let listed = kept.iter();
     let listed = listed.map(|path| forward::source_file(source, path));
     let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
-    header.dirs.clone_from(&plan.dirs);
-    let place = target
-        .root
-        .layout
-        .place(&Artifact::of(ArtifactKind::Origin));
+    if !goes_back {
+        header.dirs.clone_from(&plan.dirs);
+    }
+    let place = Artifact::of(ArtifactKind::Origin);
+    let place = target.root.layout.place(&place);
     let mut out = target.stage.file(&place)?;
     out.line(&forward::encode(&header)?)?;
     for (number, path) in kept.iter().enumerate() {
@@ -506,47 +531,6 @@ fn others(
     }
     target.stage.commit(out)?;
     Ok(settled)
-}
-
-/// Adds what was written after the conversion that was undone.
-fn resume(root: &Root, fresh: Vec<(SessionId, Vec<Draft>)>, report: &mut Report) -> Result<()> {
-    let fresh: Vec<_> = fresh
-        .into_iter()
-        .filter(|(_, drafts)| !drafts.is_empty())
-        .collect();
-    if fresh.is_empty() {
-        return Ok(());
-    }
-    let store = Store::new(vec![root.clone()]);
-    let inventory = store.inventory();
-    for (id, drafts) in fresh {
-        let files = inventory.sessions.iter().find(|files| files.id == id);
-        let written = files
-            .ok_or_else(|| Error::NotFound {
-                what: "session",
-                id: id.to_string(),
-            })
-            .and_then(|files| {
-                let options = WriteOptions {
-                    live: true,
-                    ..WriteOptions::default()
-                };
-                let writer = store.write(files, options)?;
-                for draft in drafts {
-                    // A second run finds it there.
-                    if let Err(error) = writer.append_all(vec![draft])
-                        && !matches!(error, Error::Refused(_))
-                    {
-                        return Err(error);
-                    }
-                }
-                writer.close()
-            });
-        if let Err(error) = written {
-            report.failed.push((id.to_string(), error.to_string()));
-        }
-    }
-    Ok(())
 }
 
 /// How many records of each session lie in the shared logs of a target.

@@ -13,6 +13,7 @@
 //! {"f":0,"n":18,"line":{…}}               a line that is JSON
 //! {"f":0,"n":19,"text":"…"}               any other line that is text
 //! {"f":3,"n":0,"bytes":"<base64>"}        anything else
+//! {"given":{"title":…}}                   what the target's register was told, where it has one
 //! ```
 //!
 //! `end` says what stood after the line if it was not `\n`. A line too long for one record comes in
@@ -47,10 +48,26 @@ pub(super) struct Header {
     /// Only some of the lines were converted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) partial: bool,
+    /// A digest of the todos that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) todos: Option<String>,
     pub(super) files: Vec<SourceFile>,
     /// Directories in which nothing lay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) dirs: Vec<String>,
+}
+
+/// What a file of origins ends with, where a register lists the session: what it was told, so that
+/// what others tell it later can be told from that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Given {
+    pub(super) given: GivenTitle,
+}
+
+/// The title that a register has after a conversion.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GivenTitle {
+    pub(super) title: Option<String>,
 }
 
 /// A file of the source.
@@ -58,6 +75,7 @@ pub(super) struct Header {
 pub(super) struct SourceFile {
     /// Its path within the source's root.
     pub(super) path: String,
+    pub(super) len: u64,
     pub(super) mode: u32,
     /// In nanoseconds since 1970.
     pub(super) mtime: i64,
@@ -73,6 +91,7 @@ impl Header {
             layout: layout.to_owned(),
             session: session.map(str::to_owned),
             partial: false,
+            todos: None,
             files,
             dirs: Vec::new(),
         }

@@ -1,20 +1,20 @@
 //! Back to where a session came from: its origins give the source again, byte for byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{Line, MAX_LINE, Scanner};
-use crate::layout::{Decoder, Record, Sink};
-use crate::model::{ArtifactKind, Body, Draft, EntryId, Span};
+use crate::layout::{Decoder, Record};
+use crate::model::{ArtifactKind, Span};
 use crate::store::{FoundFile, Root, SessionFiles, Sieve, named};
 
-use super::Settled;
 use super::forward::Target;
 use super::origin::{self, Found, Header, Spot};
 use super::stage::Staged;
+use super::{Settled, since};
 
 /// Lines of shared logs, by path and number: they come from several sessions.
 pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
@@ -45,21 +45,25 @@ pub(super) fn session(
     shared: &mut SharedLines,
 ) -> Result<Settled> {
     let mut streams = Vec::new();
-    let mut fresh = Vec::new();
     let beside = files.beside.iter();
     for file in beside.filter(|file| file.artifact.kind == ArtifactKind::Origin) {
         streams.push(Stream::open(&file.path)?);
     }
-    let logs = files
-        .logs()
-        .flat_map(FoundFile::volumes)
-        .chain(files.notes());
-    for file in logs {
+    let logs = files.logs().flat_map(FoundFile::volumes);
+    for file in logs.chain(files.notes()) {
         streams.push(Stream::of_log(&files.root, file)?);
-        fresh.extend(new_drafts(target, files, file)?);
     }
     let mut settled = write(target, header, &mut streams, shared)?;
-    settled.fresh = fresh;
+    let mut fresh: HashMap<PathBuf, Vec<u64>> = HashMap::new();
+    for stream in streams {
+        if !stream.fresh.is_empty() {
+            fresh.entry(stream.path).or_default().extend(stream.fresh);
+        }
+    }
+    fresh
+        .values_mut()
+        .for_each(|offsets| offsets.sort_unstable());
+    settled.since = since::find(target.writer, files, header, &fresh)?;
     settled.id = header
         .session
         .as_deref()
@@ -172,6 +176,8 @@ struct Stream {
     /// The log whose records have them; `None` for a file of origins.
     log: Option<Own>,
     next: Option<(Spot, Vec<u8>)>,
+    /// The offsets of records that were written after the conversion.
+    fresh: Vec<u64>,
 }
 
 impl Stream {
@@ -190,6 +196,7 @@ impl Stream {
             lines: Scanner::new(file),
             log,
             next: None,
+            fresh: Vec::new(),
         };
         stream.advance()?;
         Ok(stream)
@@ -212,7 +219,11 @@ impl Stream {
                     .and_then(origin::of_line),
                 Some(_) => match origin::of_record(line.bytes) {
                     Found::Line(spot, bytes) => Some((spot, bytes)),
-                    Found::New | Found::Made => None,
+                    Found::Made => None,
+                    Found::New => {
+                        self.fresh.push(line.offset);
+                        None
+                    }
                 },
             };
             if found.is_some() {
@@ -257,37 +268,4 @@ fn record<'a>(line: &Line<'a>) -> Record<'a> {
         terminated: true,
         oversize: line.oversize,
     }
-}
-
-/// What was written to a log after its conversion.
-fn new_drafts(target: &Target<'_>, files: &SessionFiles, file: &FoundFile) -> Result<Vec<Draft>> {
-    let failed = |error| Error::io("read", &file.path, error);
-    let handle = File::open(&file.path).map_err(failed)?;
-    let mut lines = Scanner::new(handle);
-    let mut decoder = files.root.layout.decoder(&file.artifact);
-    let mut own = Own::of(&files.root, file);
-    let mut drafts = Vec::new();
-    while let Some(line) = lines.next().map_err(failed)? {
-        if !own.has(&line) || line.oversize || origin::of_record(line.bytes) != Found::New {
-            continue;
-        }
-        let mut sink = Sink::default();
-        decoder.decode(&record(&line), &mut sink);
-        for entry in sink.found {
-            let says = matches!(
-                entry.body,
-                Body::Message(_) | Body::Note { .. } | Body::Title { .. } | Body::Tag { .. }
-            );
-            if !says || file.artifact.is_agent_log() {
-                continue;
-            }
-            let id = entry.id.as_ref().map(EntryId::as_str);
-            drafts.push(Draft {
-                id: id.map(|id| EntryId::new(&target.writer.fitting(id))),
-                time: entry.time,
-                ..Draft::new(entry.body)
-            });
-        }
-    }
-    Ok(drafts)
 }

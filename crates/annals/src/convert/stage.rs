@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 
 /// The directory's name.
-const NAME: &str = ".annals-convert";
+pub(super) const NAME: &str = ".annals-convert";
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -69,6 +69,16 @@ impl Stage {
             mode: None,
             mtime: None,
         })
+    }
+
+    /// Takes away what stands where a file is to lie.
+    pub(super) fn clear(&self, staged: &Staged) -> Result<()> {
+        match fs::remove_file(&staged.to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &staged.to, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gives a file its name, once it and those before it are durable. `false` if one of that name is

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::model::{Block, Body, Entry, FileChange, Key, Message, Place, Todo};
 
-use rules::{NAMES, RULES, looks_random};
+use rules::{HEADERS, NAMES, RULES, looks_random};
 
 /// Masks secrets and counts them.
 #[derive(Debug)]
@@ -213,6 +213,15 @@ impl Redactor {
 
     /// Masks the text of a member, by its own shape or by the member's name.
     fn member(&mut self, name: &str, text: &str) -> String {
+        if HEADERS
+            .iter()
+            .any(|header| name.eq_ignore_ascii_case(header))
+        {
+            let front = format!("{name}: ");
+            let line = format!("{front}{text}");
+            let masked = self.text(&line);
+            return masked.strip_prefix(&front).unwrap_or(text).to_owned();
+        }
         let masked = self.text(text).into_owned();
         let whole = !text.contains([' ', '\n']) && looks_random(text) && text.len() >= 8;
         if masked == text && whole && self.names.is_match(name) {

@@ -2,7 +2,7 @@
 //! with their sessions.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -19,7 +19,7 @@ impl Store {
         let path = config_path(root)?;
         match std::fs::read(&path) {
             Ok(bytes) if bytes.is_empty() => Ok(Config::default()),
-            Ok(bytes) => Config::read(&bytes),
+            Ok(bytes) => Config::read(&bytes).map_err(|error| located(error, &path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
             Err(error) => Err(Error::io("read", path, error)),
         }
@@ -30,7 +30,8 @@ impl Store {
         let path = config_path(root)?;
         writer::make_parent(root, &path)?;
         writer::swap(&path, |old| {
-            Config::edit(Some(old).filter(|old| !old.is_empty()), edit)
+            let old = Some(old).filter(|old| !old.is_empty());
+            Config::edit(old, edit).map_err(|error| located(error, &path))
         })
     }
 
@@ -73,6 +74,24 @@ impl Store {
             self.undelete(&trashed.id)?;
         }
         Err(error)
+    }
+}
+
+/// An error about the whole configuration, with where it lies and what to do.
+fn located(error: Error, path: &Path) -> Error {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let why = match (&error, name) {
+        (Error::Refused(why), Some(name)) => why.strip_prefix(name),
+        _ => None,
+    };
+    match why {
+        Some(why) if why.starts_with(" cannot be read") || why.starts_with(" is damaged") => {
+            Error::refused(format!(
+                "{}{why}; mend it by hand, or move it away to begin anew",
+                path.display()
+            ))
+        }
+        _ => error,
     }
 }
 

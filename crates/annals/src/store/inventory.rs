@@ -129,6 +129,14 @@ impl SessionFiles {
         agents.any(|file| file.artifact.agent.as_ref() == Some(agent))
     }
 
+    /// The title that a register tells of it.
+    pub(crate) fn told_title(&self) -> Option<String> {
+        self.told(|about| match about.subject {
+            Subject::Session(_) => about.title.clone(),
+            Subject::Folder(_) => None,
+        })
+    }
+
     /// What registers say about one thing, the nearest first.
     pub(super) fn told<T>(&self, what: impl Fn(&About) -> Option<T>) -> Option<T> {
         self.about.iter().find_map(|about| what(about))

@@ -605,7 +605,7 @@ pub(super) fn document(root: &Root, file: &FoundFile) -> Result<Sink<Entry>> {
 }
 
 /// Reads the content of a document.
-pub(super) fn document_of(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Sink<Entry> {
+pub(crate) fn document_of(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Sink<Entry> {
     let span = Span {
         offset: 0,
         len: bytes.len() as u64,

@@ -550,7 +550,9 @@ impl Store {
             let wanted = logs.filter_map(|file| writer.register(&file.artifact));
             let others = inventory.others_of(ArtifactKind::Register);
             let there = others
-                .filter(|(other, file)| other.path == root.path && file.artifact.folder.is_some())
+                .filter(|(other, _)| other.path == root.path)
+                .filter(|(other, _)| other.layout.name() == root.layout.name())
+                .filter(|(_, file)| file.artifact.folder.is_some())
                 .map(|(_, file)| file.artifact.clone());
             let mut registers: Vec<Artifact> = wanted.chain(there).collect();
             registers.sort_by(|a, b| a.folder.cmp(&b.folder));

@@ -51,7 +51,7 @@ impl Root {
         if let Some((name, path)) = text.split_once(':')
             && layout::by_name(name).is_some()
         {
-            return Ok(vec![Root::new(name, path)?]);
+            return Ok(vec![Root::new(name, path)?.within_project()]);
         }
         // `word:path` that is no path was meant to name a layout.
         if let Some((name, _)) = text.split_once(':')
@@ -66,6 +66,23 @@ impl Root {
             });
         }
         Root::sniff(Path::new(text))
+    }
+
+    /// The root itself, or the one in its project directory if only that is one.
+    fn within_project(self) -> Self {
+        let is_root = |path: &Path| {
+            let names = names_in(path).unwrap_or_default();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            self.layout.recognises(&names)
+        };
+        let inner = self.layout.project_dir().map(|dir| self.path.join(dir));
+        match inner {
+            Some(inner) if is_root(&inner) && !is_root(&self.path) && !self.holds_logs() => Root {
+                path: inner,
+                ..self
+            },
+            _ => self,
+        }
     }
 
     /// Finds out which layouts a directory has: by its files, else by the names in it, else by the

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Outline, Subject, TitleSource, Todo,
+    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Outline, TitleSource, Todo,
 };
 use crate::tree::{Conversation, Title, Titles, Tree};
 
@@ -69,7 +69,7 @@ impl Session {
             .collect();
         let agents = super::agent::of(&files, &logs, &trees);
         let remarks: Vec<LogScan> = files.notes().map(|file| remarks(&files, file)).collect();
-        let told = told_title(&files);
+        let told = files.told_title();
         let told = told.map(|title| Fact::Title(title.into(), TitleSource::Custom));
         let said = remarks.iter().flat_map(|scan| &scan.outlines);
         let said = said.flat_map(|outline| outline.facts.iter().cloned());
@@ -88,7 +88,7 @@ impl Session {
 
     /// The title that only a register tells.
     pub(crate) fn told_title(&self) -> Option<String> {
-        told_title(&self.files)
+        self.files.told_title()
     }
 
     /// The remarks on it, the oldest first, wherever they lie.
@@ -213,6 +213,17 @@ impl Session {
         let Some((file, scan, _)) = self.log(log) else {
             return Ok(());
         };
+        log::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
+    }
+
+    /// Entries of a log or of remarks by their indexes, handed over one by one.
+    pub(crate) fn each_in(
+        &self,
+        file: &FoundFile,
+        scan: &LogScan,
+        entries: &[usize],
+        visit: impl FnMut(Entry) -> Result<bool>,
+    ) -> Result<()> {
         log::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
@@ -365,11 +376,4 @@ impl Session {
 /// Remarks that cannot be read do not hide the session that they are about.
 fn remarks(files: &SessionFiles, file: &FoundFile) -> LogScan {
     log::outline(&files.root, file).unwrap_or_else(|error| LogScan::unreadable(&error))
-}
-
-fn told_title(files: &SessionFiles) -> Option<String> {
-    files.told(|about| match about.subject {
-        Subject::Session(_) => about.title.clone(),
-        Subject::Folder(_) => None,
-    })
 }

@@ -213,9 +213,12 @@ impl Store {
         let writer = writer_of(&files.root)?;
         files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
-        let beside = files.beside.iter().map(|file| file.artifact.clone());
+        // A log in which nothing stands still wants what stands first in it.
+        let begun =
+            |file: &&FoundFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
+        let beside = files.beside.iter().filter(begun);
         let head = Head {
-            beside: beside.collect(),
+            beside: beside.map(|file| file.artifact.clone()).collect(),
             cwd: files.told(|about| about.cwd.clone()),
             git_branch: files.told(|about| about.git_branch.clone()),
             ..Head::new(files.id.clone(), file.artifact.clone())

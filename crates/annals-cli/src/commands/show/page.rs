@@ -70,10 +70,8 @@ pub(super) fn page(
             role => role.as_str(),
         };
         let model = message.model.clone().unwrap_or_default();
-        let extras: Vec<&str> = [model.as_str(), id.as_str()]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect();
+        let channel = entry.place.channel.as_deref().unwrap_or_default();
+        let extras = [model.as_str(), channel, id.as_str()];
         page.push_str(&message::heading(role, &time, &extras));
     }
     for block in &message.blocks {
@@ -137,7 +135,13 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
         } => {
             let lines = if args.full { usize::MAX } else { RESULT_LINES };
             let mut parts = String::new();
-            for block in output {
+            let blank =
+                |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+            if *is_error {
+                // Colour alone does not tell everyone.
+                parts.push_str(&message::failed(output.iter().all(blank)));
+            }
+            for block in output.iter().filter(|block| !*is_error || !blank(block)) {
                 parts.push_str(&match block {
                     Block::Text(text) => message::tool_result(text, *is_error, width, lines),
                     other => render(other, args, width),

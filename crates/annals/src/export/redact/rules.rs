@@ -49,6 +49,30 @@ pub(super) static RULES: &[Rule] = &[
         0,
         r"(-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?:[^-]|-[^-])*?-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?:[A-Za-z0-9+/=: \t\r\n,]|\\[nrt])+))",
     ),
+    rule(
+        "private-key",
+        0,
+        r"Private-Lines: [0-9]{1,4}(?:\r?\n|\\n)((?:[A-Za-z0-9+/=]{16,}(?:\r?\n|\\n)?)+)",
+    ),
+    // Whole header values come before the tokens that may stand in them.
+    checked(
+        "cookie",
+        0,
+        |text| text.split(';').any(|part| is_literal(part.trim_start())),
+        r#"(?:(?:[Cc]ookie|COOKIE)\\{0,3}["']?[ \t]*:|--cookie[ \t=])[ \t]*\[?\\{0,3}["']?[A-Za-z0-9_.%!~$-]{1,80}=([^\r\n"'\\]{6,})"#,
+    ),
+    checked(
+        "curl-user",
+        0,
+        is_literal,
+        r#"\bcurl\b(?:[^\r\n\\]|\\[^\r\n]|\\\r?\n)*?[ \t"',](?:-[A-Za-z]{0,6}[uU][ \t="',\\]*|--(?:proxy-)?user[ \t="',\\]+)[^ \t\r\n:"',\\]{0,100}:([^ \t\r\n"'\\]{1,200})"#,
+    ),
+    checked(
+        "netrc-password",
+        0,
+        is_literal,
+        r#"\b(?:machine(?:[ \t\r\n]|\\[nrt])+[^ \t\r\n\\]+|default)(?:[ \t\r\n]|\\[nrt])+login(?:[ \t\r\n]|\\[nrt])+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password(?:[ \t\r\n]|\\[nrt])+([^ \t\r\n"'\\]+)"#,
+    ),
     checked(
         "aws-access-key",
         4,
@@ -96,6 +120,95 @@ pub(super) static RULES: &[Rule] = &[
         3,
         r"\b(sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})",
     ),
+    checked(
+        "openrouter-key",
+        3,
+        looks_random,
+        r"\b(sk-or-(?:v1-)?[A-Za-z0-9]{32,})",
+    ),
+    rule("groq-key", 4, r"\b(gsk_[A-Za-z0-9]{40,})"),
+    rule("xai-key", 4, r"\b(xai-[A-Za-z0-9]{40,})"),
+    rule("perplexity-key", 4, r"\b(pplx-[A-Za-z0-9]{40,})"),
+    rule("replicate-token", 3, r"\b(r8_[A-Za-z0-9]{37,40})\b"),
+    // The number in front is the bot's public id.
+    rule(
+        "telegram-token",
+        0,
+        r"[0-9]:(AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)",
+    ),
+    rule(
+        "discord-webhook",
+        0,
+        r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,22}/([A-Za-z0-9_-]{50,})",
+    ),
+    rule("age-key", 4, r"\b(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
+    checked(
+        "vault-token",
+        4,
+        looks_random,
+        r"\b(hv[sbr]\.[A-Za-z0-9_-]{20,})",
+    ),
+    rule(
+        "shopify-token",
+        4,
+        r"\b(shp(?:at|ca|pa|ss|ua)_[A-Fa-f0-9]{32})\b",
+    ),
+    rule("mailgun-key", 4, r"\b(key-[0-9a-f]{32})\b"),
+    rule("linear-key", 4, r"\b(lin_(?:api|oauth)_[A-Za-z0-9]{32,})"),
+    rule(
+        "fly-token",
+        4,
+        r"\b(fm[12][ar]?_[A-Za-z0-9+/=_,-]{40,}|fo1_[A-Za-z0-9_-]{40,})",
+    ),
+    rule(
+        "doppler-token",
+        3,
+        r"\b(dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,})",
+    ),
+    rule(
+        "atlassian-token",
+        4,
+        r"\b(AT(?:ATT|CTT)3x[A-Za-z0-9_=-]{50,})",
+    ),
+    rule("databricks-token", 4, r"\b(dapi[0-9a-f]{32}(?:-[0-9])?)\b"),
+    rule(
+        "postman-key",
+        4,
+        r"\b(PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34})\b",
+    ),
+    rule("sentry-token", 4, r"\b(sntry[su]_[A-Za-z0-9+/=_-]{40,})"),
+    rule(
+        "grafana-token",
+        4,
+        r"\b(glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}|glc_[A-Za-z0-9+/=]{32,})",
+    ),
+    rule(
+        "notion-token",
+        4,
+        r"\b(secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,})\b",
+    ),
+    rule("square-token", 4, r"\b(sq0[a-z]{3}-[A-Za-z0-9_-]{22,})"),
+    rule(
+        "planetscale-token",
+        4,
+        r"\b(pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,})",
+    ),
+    rule("pulumi-token", 4, r"\b(pul-[0-9a-f]{40})\b"),
+    rule(
+        "supabase-token",
+        3,
+        r"\b(sbp_(?:v0_)?[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,})",
+    ),
+    rule(
+        "vercel-token",
+        4,
+        r"\b(vc[pkiar]_[A-Za-z0-9]{24,}|vercel_blob_rw_[A-Za-z0-9]{10,}_[A-Za-z0-9]{20,})",
+    ),
+    rule(
+        "cloudflare-key",
+        4,
+        r"\b(v1\.0-[0-9a-f]{24}-[0-9a-f]{100,})",
+    ),
     rule("npm-token", 4, r"\b(npm_[A-Za-z0-9]{36})\b"),
     checked(
         "npm-token",
@@ -113,6 +226,7 @@ pub(super) static RULES: &[Rule] = &[
     rule("twilio-key", 2, r"\b(SK[0-9a-f]{32})\b"),
     rule("digitalocean-token", 4, r"\b(do[opr]_v1_[a-f0-9]{64})\b"),
     rule("azure-key", 0, r"AccountKey=([A-Za-z0-9+/]{86}==)"),
+    rule("azure-key", 0, r"SharedAccessKey=([A-Za-z0-9+/]{43}=)"),
     rule(
         "azure-key",
         0,
@@ -132,7 +246,7 @@ pub(super) static RULES: &[Rule] = &[
         "basic-auth-url",
         0,
         is_literal,
-        r#"://[^ \t\r\n/:@"'<>]{0,100}:([^ \t\r\n/@"'<>]{1,200})@[A-Za-z0-9\[]"#,
+        r#"://[^ \t\r\n/:@"'<>]{0,100}:([^ \t\r\n/"'<>]{1,200})@[A-Za-z0-9\[]"#,
     ),
     checked(
         "authorization",
@@ -146,6 +260,27 @@ pub(super) static RULES: &[Rule] = &[
         looks_random,
         r"(?i-u:\bbearer)[ \t]+([A-Za-z0-9._~+/=-]{20,})",
     ),
+    // A part of a connection string.
+    checked(
+        "generic-secret",
+        0,
+        looks_random,
+        r#"(?i-u:password|pwd)=([^ \t\r\n"'`\\;(){}]{6,});"#,
+    ),
+    // A parameter of an address.
+    checked(
+        "generic-secret",
+        0,
+        looks_random,
+        r#"[?&](?i-u:access_token|auth_token|token|api_?key|password|client_secret|secret)=([^ \t\r\n"'`\\&#<>()]{8,})"#,
+    ),
+    // An option of a command.
+    checked(
+        "generic-secret",
+        0,
+        looks_random,
+        r#"--(?:(?:access-|auth-|api-)?token|password|api-?key|(?:client-)?secret)(?:[ \t]+|=)["']?([^ \t\r\n"'`\\;()<>]{8,})"#,
+    ),
     // An assignment of a quoted text, at any depth of escapes.
     checked(
         "generic-secret",
@@ -153,13 +288,21 @@ pub(super) static RULES: &[Rule] = &[
         looks_random,
         r#"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|credentials?)[A-Za-z0-9_-]{0,20}\\{0,3}["']?[ \t]*(?:=>|:=|==?|:)[ \t]*\\{0,3}["'`]([^ \t\r\n"'`\\]{8,})\\{0,3}["'`]"#,
     ),
-    // A line of an .env file, of YAML or of an INI file, to its end.
+    // A line of an .env file, of YAML or of an INI file, or a quoted header, to its end.
     checked(
         "generic-secret",
         0,
         looks_random,
-        r#"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|credentials?)[A-Za-z0-9_]{0,20}[ \t]*(?:=|:[ \t])[ \t]*([^ \t\r\n"'`\\#(){}\[\];,<>$]{8,})(?:$|[ \t]*(?:\r|\n|\\n|\\r|#))"#,
+        r#"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|credentials?)[A-Za-z0-9_]{0,20}[ \t]*(?:=|:[ \t])[ \t]*([^ \t\r\n"'`\\#(){}\[\];,<>$]{8,})(?:$|[ \t]*(?:\r|\n|\\n|\\r|#)|\\{0,3}["'])"#,
     ),
+];
+
+/// Members that are headers: what they hold is read as if it stood behind its name.
+pub(super) const HEADERS: [&str; 4] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
 ];
 
 /// The names of members and variables whose text is a secret.

@@ -88,6 +88,142 @@ fn positives() -> Vec<(&'static str, String)> {
         ),
         ("authorization", format!("curl -H bearer |{}|", random(24))),
         (
+            "private-key",
+            format!("|{}|", key.replace("RSA", "OPENSSH")),
+        ),
+        (
+            "private-key",
+            format!(
+                "|{}|",
+                key.replace("RSA", "PGP").replace("KEY-", "KEY BLOCK-")
+            ),
+        ),
+        (
+            "private-key",
+            format!("{{\"private_key\": \"|{escaped}|\\n\"}}"),
+        ),
+        (
+            "private-key",
+            format!("Private-Lines: 2\n|{}\n{}|", random(64), random(32)),
+        ),
+        (
+            "curl-user",
+            "curl -u admin:|Sup3rS3cret| https://x.example".to_owned(),
+        ),
+        (
+            "curl-user",
+            "curl -sS \\\n  --user 'a:|b|' https://x".to_owned(),
+        ),
+        ("curl-user", "curl -fsSLu admin:|pw|".to_owned()),
+        (
+            "curl-user",
+            r#"["curl","-u","admin:|hunter2|","https://x"]"#.to_owned(),
+        ),
+        (
+            "netrc-password",
+            "machine api.host login mira password |correct horse".replace("correct", "correct|"),
+        ),
+        (
+            "netrc-password",
+            "default\n  login mira\n  password |correct|\n".to_owned(),
+        ),
+        (
+            "cookie",
+            format!("Cookie: sid=|{}; theme=dark|\r\n", random(20)),
+        ),
+        (
+            "cookie",
+            format!("set-cookie: sid=|{}; Domain=.example.org|\n", random(20)),
+        ),
+        (
+            "cookie",
+            format!("{{\"Cookie\": \"sid=|eyJ{0}.eyJ{0}.{0}|\"}}", random(20)),
+        ),
+        ("cookie", "curl --cookie 'sid=|a1b2c3d4|' x".to_owned()),
+        (
+            "telegram-token",
+            format!(
+                "https://api.telegram.org/bot123456789:|AA{}|/getMe",
+                random(33)
+            ),
+        ),
+        (
+            "discord-webhook",
+            format!(
+                "https://discord.com/api/webhooks/123456789012345678/|{}|",
+                random(68)
+            ),
+        ),
+        (
+            "age-key",
+            format!("|AGE-SECRET-KEY-1{}|", random(58).to_uppercase()),
+        ),
+        ("vault-token", format!("|hvs.{}|", random(90))),
+        ("vault-token", format!("|hvb.{}|", random(90))),
+        ("shopify-token", format!("|shpat_{}|", hex(32))),
+        ("shopify-token", format!("|shpss_{}|", hex(32))),
+        ("mailgun-key", format!("api:|key-{}|", hex(32))),
+        ("linear-key", format!("|lin_api_{}|", random(40))),
+        ("groq-key", format!("|gsk_{}|", random(52))),
+        ("xai-key", format!("|xai-{}|", random(80))),
+        ("perplexity-key", format!("|pplx-{}|", random(48))),
+        ("replicate-token", format!("|r8_{}|", random(37))),
+        ("openrouter-key", format!("|sk-or-v1-{}|", hex(64))),
+        ("fly-token", format!("FlyV1 |fm2_{0},fm2_{0}|", random(60))),
+        ("doppler-token", format!("|dp.pt.{}|", random(43))),
+        ("doppler-token", format!("|dp.st.prd.{}|", random(43))),
+        ("atlassian-token", format!("|ATATT3xFfGF0{}|", random(180))),
+        ("databricks-token", format!("|dapi{}|", hex(32))),
+        ("postman-key", format!("|PMAK-{}-{}|", hex(24), hex(34))),
+        ("sentry-token", format!("|sntrys_{}|", random(100))),
+        ("sentry-token", format!("|sntryu_{}|", hex(64))),
+        ("grafana-token", format!("|glsa_{}_{}|", random(32), hex(8))),
+        ("grafana-token", format!("|glc_{}|", random(60))),
+        ("notion-token", format!("|secret_{}|", random(43))),
+        ("notion-token", format!("|ntn_{}|", random(46))),
+        ("square-token", format!("|sq0atp-{}|", random(22))),
+        ("planetscale-token", format!("|pscale_tkn_{}|", random(43))),
+        ("pulumi-token", format!("|pul-{}|", hex(40))),
+        ("supabase-token", format!("|sbp_{}|", hex(40))),
+        ("vercel-token", format!("|vcp_{}|", random(56))),
+        ("cloudflare-key", format!("|v1.0-{}-{}|", hex(24), hex(146))),
+        (
+            "generic-secret",
+            format!("CLOUDFLARE_API_TOKEN=|{}|\n", random(40)),
+        ),
+        (
+            "generic-secret",
+            format!("curl -H 'X-Auth-Key: |{}|' x", hex(37)),
+        ),
+        (
+            "generic-secret",
+            format!("vercel deploy --token |{}| --prod", random(24)),
+        ),
+        (
+            "generic-secret",
+            format!("GET /x?access_token=|{}|&y=1", random(24)),
+        ),
+        (
+            "generic-secret",
+            "Server=db;User=sa;Password=|hunter2!|;Database=x".to_owned(),
+        ),
+        (
+            "azure-key",
+            format!("SharedAccessKey=|{}=|;EntityPath=x", random(43)),
+        ),
+        (
+            "basic-auth-url",
+            "redis://:|p@ss|@cache.internal:6379/0".to_owned(),
+        ),
+        (
+            "authorization",
+            format!("authorization: bearer |{}|\r\n", random(24)),
+        ),
+        (
+            "authorization",
+            format!(r#"{{"authorization": "bearer |{}|"}}"#, random(24)),
+        ),
+        (
             "generic-secret",
             r#"password = "|hunter2!secret|""#.to_owned(),
         ),
@@ -152,6 +288,60 @@ const NEGATIVES: &[(&str, &str)] = &[
     ("authorization", "Authorization: Bearer $TOKEN"),
     ("authorization", "Authorization: Bearer <token>"),
     ("authorization", "the bearer of this long-standing-message"),
+    ("private-key", "Private-Lines: 2\nand so on"),
+    ("curl-user", "curl -u $USER:$PASSWORD https://x"),
+    ("curl-user", "curl -u admin https://host:8080/x"),
+    ("curl-user", "curl --user-agent 'annals: 1' https://x"),
+    ("curl-user", "docker run --user 1000:1000 image"),
+    (
+        "netrc-password",
+        "machine learning, a login and a password prompt",
+    ),
+    (
+        "netrc-password",
+        "machine host login mira password <password>",
+    ),
+    ("cookie", "Cookie: a small cake"),
+    ("cookie", "Cookie: sid=$SESSION"),
+    ("cookie", "cookie: Option<Cookie<'a>>,"),
+    ("telegram-token", "123456789:AAshort"),
+    (
+        "discord-webhook",
+        "https://discord.com/api/webhooks/ID/TOKEN",
+    ),
+    ("age-key", "AGE-SECRET-KEY-1SHORT"),
+    ("vault-token", "hvs.read_all_sessions_of_a_root()"),
+    ("shopify-token", "shpat_token_of_the_shop"),
+    ("mailgun-key", "key-value and key-9f86d081"),
+    ("linear-key", "lin_api_key"),
+    ("groq-key", "gsk_..."),
+    ("xai-key", "xai-sdk-python"),
+    ("perplexity-key", "pplx-api"),
+    ("replicate-token", "r8_short"),
+    (
+        "openrouter-key",
+        "sk-or-v1-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    ),
+    ("fly-token", "FlyV1 fm2_short"),
+    ("doppler-token", "dp.pt.short"),
+    ("atlassian-token", "ATATT3xFfGF0"),
+    ("databricks-token", "dapi9f86d081"),
+    ("postman-key", "PMAK-9f86d081"),
+    ("sentry-token", "sntrys_short"),
+    ("grafana-token", "glsa_short_9f86d081"),
+    (
+        "notion-token",
+        "secret_name_of_the_project_in_the_vault_of_keys",
+    ),
+    ("square-token", "sq0atp-short"),
+    ("planetscale-token", "pscale_tkn_short"),
+    ("pulumi-token", "pul-9f86d081"),
+    ("supabase-token", "sbp_9f86d081"),
+    ("vercel-token", "vcp_short"),
+    ("cloudflare-key", "v1.0-9f86d081"),
+    ("generic-secret", "deploy --token $VERCEL_TOKEN --prod"),
+    ("generic-secret", "/x?token=<token>&page=12345678"),
+    ("generic-secret", "Password=${DB_PASSWORD_1};"),
     ("generic-secret", r#"password = "correct""#),
     ("generic-secret", r#"token = "EXAMPLE_TOKEN_123""#),
     ("generic-secret", r#"secret: "xxxxxxxxxxxx1""#),
@@ -242,6 +432,26 @@ fn secrets_inside_of_json_are_found_whatever_their_escapes() {
     assert_eq!(value["password"], "[redacted:generic-secret]");
     assert_eq!(value["n"], 7);
     assert_eq!(redactor.masked().total(), 3);
+}
+
+#[test]
+fn headers_in_json_are_read_as_headers() {
+    for (input, masked) in [
+        (
+            r#"{"headers":{"authorization":"basic YWRtaW46cHc="}}"#,
+            r#"{"headers":{"authorization":"basic [redacted:authorization]"}}"#,
+        ),
+        (
+            r#"{"Cookie" : "sid=a1b2c3; theme=dark", "n": 1}"#,
+            r#"{"Cookie" : "sid=[redacted:cookie]", "n": 1}"#,
+        ),
+        (
+            r#"{"Cookie": "a small cake"}"#,
+            r#"{"Cookie": "a small cake"}"#,
+        ),
+    ] {
+        assert_eq!(redactor().json(input), masked);
+    }
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::model::{
 
 use super::thought;
 
+/// The form of the lines that we know.
+pub(super) const SCHEMA: u64 = 1;
+
 /// The type of the line that says what a file is.
 pub(super) const HEADER: &str = "conversation-header";
 
@@ -267,7 +270,12 @@ impl Line<'_> {
     fn words(&self) -> Vec<Fact> {
         let text = |name: &str, text: &Text<'_>| Some((name.to_owned(), text.filled()?.to_owned()));
         let created = self.time().map(|time| time.as_millisecond().to_string());
+        // Only what forbids to write is worth repeating.
+        let schema = self.schema.0.filter(|_| self.schema.is_some());
+        let schema = schema.filter(|_| self.schema.count() != Ok(Some(SCHEMA)));
+        let schema = schema.map(|schema| schema.chars().take(40).collect());
         let words = [
+            schema.map(|schema| ("schemaVersion".to_owned(), schema)),
             text("conversationId", &self.conversation),
             text("threadId", &self.thread),
             text("channel", &self.channel),
@@ -296,9 +304,11 @@ impl Line<'_> {
             return (span.offset == 0)
                 .then(|| format!("the file begins without a header: its first line is {kind}"));
         }
-        if self.schema.count() != Ok(Some(1)) {
+        if self.schema.count() != Ok(Some(SCHEMA)) {
             let version = self.schema.0.map_or("missing".to_owned(), shown);
-            return Some(format!("schemaVersion is {version}; only 1 is known"));
+            return Some(format!(
+                "schemaVersion is {version}; only {SCHEMA} is known"
+            ));
         }
         (self.file.get() != Some(file)).then(|| {
             let kind = self.file.get().map_or("missing".to_owned(), shown);

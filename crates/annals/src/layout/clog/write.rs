@@ -21,7 +21,7 @@ use crate::model::{
     TitleSource, Todo,
 };
 
-use super::line::{HEADER, Lines};
+use super::line::{HEADER, Lines, SCHEMA};
 use super::{Clog, graft, path, thought};
 
 /// What stands in the place of a compacted conversation.
@@ -53,6 +53,7 @@ impl Writer for Clog {
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
+        check_schema(head)?;
         let mut pen = Pen::new(head, stamp);
         match change {
             Change::Begin | Change::Fork { .. } => pen.begin()?,
@@ -79,7 +80,7 @@ struct Header<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(rename = "schemaVersion")]
-    schema: u32,
+    schema: u64,
     #[serde(rename = "fileKind")]
     file: &'a str,
     #[serde(rename = "conversationId")]
@@ -216,7 +217,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         let place = |text: &'a Option<String>| text.as_deref().filter(|_| first);
         encode(&Header {
             kind: HEADER,
-            schema: 1,
+            schema: SCHEMA,
             file,
             conversation: &self.conversation,
             thread: &self.thread,
@@ -528,6 +529,24 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
         time
     }
+}
+
+/// Refuses a conversation in another form than ours: our lines could mean something else there.
+fn check_schema(head: &Head) -> Result<()> {
+    let Some(version) = head.words.get("schemaVersion") else {
+        return Ok(());
+    };
+    let newer = version.parse::<u64>().is_ok_and(|number| number > SCHEMA);
+    let program = if newer {
+        "a newer clog"
+    } else {
+        "another clog"
+    };
+    Err(Error::refused(format!(
+        "{} is written by {program} (schemaVersion {}); annals writes version {SCHEMA}",
+        head.session,
+        version.escape_debug()
+    )))
 }
 
 fn notes(session: SessionId, agent: Option<AgentId>) -> Artifact {

@@ -190,3 +190,102 @@ fn a_conversion_that_was_cut_off_is_completed() {
     }
     assert!(cut > 8, "{cut}");
 }
+
+/// What is done to a converted session goes along when it goes back: a message, a branch, one of a
+/// sub-agent, a compaction, todos, a title; and nothing else changes.
+#[test]
+fn what_is_done_since_comes_along() {
+    use annals::model::{Draft, Todo};
+    let case = crate::support::case("2.1.325-s04-agent");
+    for layout in writable() {
+        if layout.name() == case.layout.name() {
+            continue;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let there = Root::new(layout.name(), dir.path().join("there")).unwrap();
+        let back = Root::new(case.layout.name(), dir.path().join("back")).unwrap();
+        convert(&case.root(), there.clone());
+        let store = Store::new(vec![there.clone()]).with_zone(jiff::tz::TimeZone::UTC);
+        let files = store.inventory().sessions.remove(0);
+        let session = Session::read(files.clone()).unwrap();
+        let tree = session.tree().unwrap();
+        let inner = tree.path(&tree.conversations[0])[1];
+        let inner = session.entry_id(inner).unwrap();
+        let before = tree.conversations.len();
+        let writer = store.write(&files, QUICK).unwrap();
+        writer.append(Draft::user("said since")).unwrap();
+        writer.compact("summed up since", None).unwrap();
+        writer
+            .append(Draft::user("a branch since").under(inner))
+            .unwrap();
+        writer.set_todos(&[Todo::pending("done since")]).unwrap();
+        writer.retitle("Titled since").unwrap();
+        writer.close().unwrap();
+        let agent = files.agents[0].artifact.agent.clone().unwrap();
+        let of_agent = store.write_agent(&files, agent.as_str(), QUICK).unwrap();
+        of_agent.append(Draft::user("an agent since")).unwrap();
+        of_agent.close().unwrap();
+        let report = convert(&there, back.clone());
+        assert!(report.added >= 7, "{} {}", layout.name(), report.added);
+        let old = Session::read(case.sessions().remove(0)).unwrap();
+        let now = Store::new(vec![back.clone()]);
+        let now = Session::read(now.inventory().sessions.remove(0)).unwrap();
+        let name = layout.name();
+        assert_eq!(now.title().unwrap().text, "Titled since", "{name}");
+        assert_eq!(
+            now.todos().unwrap().last().unwrap().1,
+            [Todo::pending("done since")],
+            "{name}"
+        );
+        let said = |text: &str| {
+            let conversations = crate::support::conversations(&now);
+            let mut found = conversations.iter();
+            found.any(|words| words.iter().any(|word| word == text))
+        };
+        assert!(said("said since") && said("summed up since"), "{name}");
+        assert!(said("a branch since"), "{name}");
+        assert_eq!(
+            now.tree().unwrap().conversations.len(),
+            before + 1,
+            "{name}"
+        );
+        assert_eq!(now.agents.len(), old.agents.len(), "{name}");
+        for (file, older) in now.files.logs().zip(old.files.logs()) {
+            let (new, old) = (
+                fs::read(&file.path).unwrap(),
+                fs::read(&older.path).unwrap(),
+            );
+            assert!(new.starts_with(&old), "{name} {}", file.path.display());
+        }
+        let agents = now.files.agents.iter();
+        let grown = agents.filter(|file| {
+            let bytes = fs::read_to_string(&file.path).unwrap();
+            bytes.contains("an agent since")
+        });
+        assert_eq!(grown.count(), 1, "{name}");
+    }
+}
+
+/// A second run tells what it would have made otherwise, and touches nothing.
+#[test]
+fn a_source_that_changed_since_is_told() {
+    use annals::model::Draft;
+    let case = crate::support::case("branch-edited-prompt");
+    for layout in writable() {
+        if layout.name() == case.layout.name() {
+            continue;
+        }
+        let copy = case.copy();
+        let into = Root::new(layout.name(), copy.dir.path().join("there")).unwrap();
+        convert(&copy.root, into.clone());
+        let before = picture(&into.path);
+        let writer = copy.writer("");
+        writer.append(Draft::user("later")).unwrap();
+        drop(writer);
+        let plan = convert::plan(Selection::Root(copy.root.clone()), into.clone()).unwrap();
+        let report = convert::run(&plan, &Options::default(), &|_, _| ()).unwrap();
+        assert_eq!(report.differ.len(), 1, "{}", layout.name());
+        assert_eq!(report.already + report.sessions, 0, "{}", layout.name());
+        assert_eq!(picture(&into.path), before, "{}", layout.name());
+    }
+}
