@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use annals::jsonl::Durability;
-use annals::model::{Block, Body, Draft, Entry, EntryId};
+use annals::model::{Block, Body, Draft, Entry, EntryId, Message, Role};
 use annals::store::{Session, SessionFiles, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -24,6 +24,10 @@ Without -m, messages come from standard input, one JSON object a line, as in the
   {\"role\": \"assistant\", \"model\": \"…\", \"content\": [{\"type\": \"thinking\", \"thinking\": \"…\"},
    {\"type\": \"tool_use\", \"id\": \"toolu_1\", \"name\": \"Bash\", \"input\": {\"command\": \"make\"}}]}
   {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"toolu_1\", \"content\": \"ok\"}]}
+  {\"role\": \"system\", \"content\": \"Session started\"}
+  {\"role\": \"error\", \"content\": \"The connection was lost\"}
+Calls of tools and their results are blocks, also where the layout keeps them on lines of their own.
+What a layout has no words for it refuses.
 A message may also say usage, stop_reason, message_id, request_id, timestamp, id and parent.
 All lines are checked first and written in one go, or nothing is. Each block becomes an entry.
 
@@ -71,6 +75,8 @@ pub(crate) struct AppendArgs {
 enum Speaker {
     User,
     Assistant,
+    System,
+    Error,
 }
 
 /// When a message counts as written.
@@ -102,6 +108,7 @@ impl<'a> EntryRow<'a> {
             parent: entry.parent.as_ref().map(EntryId::as_str),
             role: match &entry.body {
                 Body::Message(message) => Some(message.role.as_str()),
+                Body::System { subtype, .. } if subtype == draft::ERROR => Some(draft::ERROR),
                 _ => None,
             },
         }
@@ -182,11 +189,17 @@ fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
     } else {
         input::filled(text, "message")?.to_owned()
     };
-    if args.role == Speaker::User {
-        if args.model.is_some() || args.thinking.is_some() {
-            bail!("only the assistant has a model and thinks; add --role assistant");
+    if args.role != Speaker::Assistant && (args.model.is_some() || args.thinking.is_some()) {
+        bail!("only the assistant has a model and thinks; add --role assistant");
+    }
+    match args.role {
+        Speaker::User => return Ok(Draft::user(text)),
+        Speaker::System => {
+            let message = Message::new(Role::System, vec![Block::Text(text)]);
+            return Ok(Draft::new(Body::Message(message)));
         }
-        return Ok(Draft::user(text));
+        Speaker::Error => return Ok(draft::error(text)),
+        Speaker::Assistant => {}
     }
     let thinking = args.thinking.iter().map(|text| Block::Thinking {
         text: text.clone(),

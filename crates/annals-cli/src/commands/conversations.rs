@@ -99,7 +99,7 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
 
 fn table(conversations: &[ConversationInfo], context: &Context) -> String {
     let sessions = Short::of(conversations.iter().map(|row| row.session.as_str()));
-    let leaves = Short::of(conversations.iter().map(|row| row.leaf.as_str()));
+    let leaves = Short::of_messages(conversations.iter().map(|row| row.leaf.as_str()));
     let mut table = Table::new([
         Column::new("CONVERSATION").style(ID).priority(250),
         Column::new("UPDATED").style(DIM).priority(80),

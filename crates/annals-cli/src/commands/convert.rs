@@ -75,6 +75,7 @@ struct Done<'a> {
     unsaid: &'a std::collections::BTreeMap<String, u64>,
     kept_as_origin: bool,
     not_overwritten: &'a [PathBuf],
+    damaged: &'a [PathBuf],
     failed: Vec<Failed<'a>>,
 }
 
@@ -133,7 +134,10 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     } else {
         tell_report(args, &plan, &report, context)?;
     }
-    let clean = report.failed.is_empty() && report.there.is_empty() && report.differ.is_empty();
+    let clean = report.failed.is_empty()
+        && report.there.is_empty()
+        && report.differ.is_empty()
+        && report.damaged.is_empty();
     Ok(match clean {
         true => Outcome::Fine,
         false => Outcome::Nothing,
@@ -235,6 +239,7 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
             unsaid: &report.unsaid,
             kept_as_origin: !args.no_origin,
             not_overwritten: &report.there,
+            damaged: &report.damaged,
             failed: report
                 .failed
                 .iter()
@@ -330,6 +335,14 @@ fn tell_report(
         out.line(format_args!(
             "{} {} is there already and was not overwritten",
             paint(WARNING, "kept:"),
+            paint(PATH, &path)
+        ))?;
+    }
+    for path in &report.damaged {
+        let path = path.display().to_string();
+        out.line(format_args!(
+            "{} {} did not come back whole: its origins are damaged",
+            paint(WARNING, "damaged:"),
             paint(PATH, &path)
         ))?;
     }

@@ -16,6 +16,9 @@ use serde_json::value::RawValue;
 /// What a line must look like, for messages.
 const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
 
+/// The role of what went wrong, which is nobody's message.
+pub(crate) const ERROR: &str = "error";
+
 /// The members that a draft may have.
 const MEMBERS: [&str; 12] = [
     "role",
@@ -54,6 +57,14 @@ impl fmt::Display for BadDraft {
 }
 
 impl std::error::Error for BadDraft {}
+
+/// Something that went wrong.
+pub(crate) fn error(text: String) -> Draft {
+    Draft::new(Body::System {
+        subtype: ERROR.to_owned(),
+        text,
+    })
+}
 
 /// Reads every line of `text`, and gives each draft with its line. Blank lines are skipped.
 pub(crate) fn parse(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
@@ -180,9 +191,11 @@ impl<'a> Line<'a> {
         let role = match self.string(members.role, "role")?.as_deref() {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some(ERROR) => return self.error(&members).map(|draft| vec![draft]),
             Some(other) => {
                 let why = format!(
-                    "the role `{}` is neither `user` nor `assistant`",
+                    "the role `{}` is none of `user`, `assistant`, `system` and `error`",
                     cut(other)
                 );
                 return Err(self.bad(members.role, why));
@@ -213,16 +226,7 @@ impl<'a> Line<'a> {
             self.check_id(id, members.id)?;
         }
         let parent = self.string(members.parent, "parent")?;
-        let time = match self.string(members.timestamp, "timestamp")? {
-            None => None,
-            Some(text) => Some(text.parse::<Timestamp>().map_err(|_| {
-                let why = format!(
-                    "`{}` is no time; expected one like 2026-03-01T12:00:00Z",
-                    cut(&text)
-                );
-                self.bad(members.timestamp, why)
-            })?),
-        };
+        let time = self.time(members.timestamp)?;
         if role == Role::Assistant
             && message.stop_reason.is_none()
             && message
@@ -233,6 +237,50 @@ impl<'a> Line<'a> {
             message.stop_reason = Some("tool_use".to_owned());
         }
         Ok(split(message, id, parent, time))
+    }
+
+    fn error(self, members: &Members<'a>) -> Result<Draft, BadDraft> {
+        let Some(text) = self.string(members.content, "content")? else {
+            let why = "`content` is missing; expected the text of the error";
+            return Err(self.bad(None, why));
+        };
+        if text.trim().is_empty() {
+            return Err(self.bad(members.content, "`content` is empty"));
+        }
+        let replies = [
+            ("model", members.model),
+            ("usage", members.usage),
+            ("stop_reason", members.stop_reason),
+            ("message_id", members.message_id),
+            ("request_id", members.request_id),
+        ];
+        let lost = |(_, raw): &&(_, Option<&RawValue>)| raw.is_some_and(|raw| raw.get() != "null");
+        if let Some((name, raw)) = replies.iter().find(lost) {
+            return Err(self.bad(*raw, format!("an error has no `{name}`")));
+        }
+        let mut draft = error(text);
+        if let Some(id) = self.string(members.id, "id")? {
+            self.check_id(&id, members.id)?;
+            draft.id = Some(EntryId::new(&id));
+        }
+        let parent = self.string(members.parent, "parent")?;
+        draft.parent = parent.as_deref().map(EntryId::new);
+        draft.time = self.time(members.timestamp)?;
+        Ok(draft)
+    }
+
+    fn time(self, raw: Option<&'a RawValue>) -> Result<Option<Timestamp>, BadDraft> {
+        let Some(text) = self.string(raw, "timestamp")? else {
+            return Ok(None);
+        };
+        let time = text.parse::<Timestamp>().map_err(|_| {
+            let why = format!(
+                "`{}` is no time; expected one like 2026-03-01T12:00:00Z",
+                cut(&text)
+            );
+            self.bad(raw, why)
+        })?;
+        Ok(Some(time))
     }
 
     fn content(self, content: &'a RawValue, role: Role) -> Result<Vec<Block>, BadDraft> {
@@ -263,7 +311,10 @@ impl<'a> Line<'a> {
         };
         let misplaced = match (kind.as_str(), role) {
             ("tool_use" | "thinking" | "redacted_thinking", Some(Role::User)) => Some("assistant"),
-            ("tool_result", Some(Role::Assistant)) => Some("user"),
+            ("tool_use" | "thinking" | "redacted_thinking", Some(Role::System)) => {
+                Some("assistant")
+            }
+            ("tool_result", Some(Role::Assistant | Role::System)) => Some("user"),
             _ => None,
         };
         if let Some(other) = misplaced {

@@ -193,7 +193,7 @@ fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result
         .iter()
         .flat_map(|file| &file.versions)
         .filter_map(|version| version.message.as_deref());
-    let short = Short::of(messages);
+    let short = Short::of_messages(messages);
     for (at, file) in saved.iter().enumerate().filter(|_| !context.json) {
         if at > 0 {
             context.out.blank()?;

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use annals::layout::{Chorus, Layout as _};
 use annals::model::{Draft, Entry};
-use anyhow::Result;
+use annals::store::Root;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -21,6 +23,7 @@ The session goes to the first root, or to the default place of Claude Code if th
 Examples:
   annals new -m 'Why is the build slow?'
   annals new --cwd ~/src/my-app --title 'Release 1.2'
+  annals new --agent code-reviewer -m 'What about this?'      with an agent of Chorus
   id=$(annals new --json | jq -r .session)")]
 pub(crate) struct NewArgs {
     /// The directory it is about [default: the current one]
@@ -32,6 +35,9 @@ pub(crate) struct NewArgs {
     /// Its id [default: a fresh UUID]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
+    /// Begin it with this agent of the directory's workspace, where the layout has agents
+    #[arg(long, value_name = "ID")]
+    agent: Option<String>,
     /// Its first prompt; `-` reads it from standard input
     #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
@@ -62,6 +68,11 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         input::check_unused(context, &new.id)?;
     }
     new.git_branch = input::git_branch(&cwd);
+    new.folder = args
+        .agent
+        .as_deref()
+        .map(|agent| folder(context, &root, &new.cwd, agent))
+        .transpose()?;
     let writer = context.store.create(&root, &new, context.writing())?;
     if let Some(title) = title {
         writer.retitle(title)?;
@@ -84,4 +95,37 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
             .line(paint(DIM, &writer.path().display().to_string()))?;
     }
     Ok(Outcome::Fine)
+}
+
+/// The folder of an agent of the workspace that a directory has.
+fn folder(context: &Context, root: &Root, directory: &str, agent: &str) -> Result<String> {
+    if root.layout.name() != Chorus.name() {
+        bail!(
+            "{} is a root of {}, which has no agents to begin a session with; --agent is for chorus",
+            root.path.display(),
+            root.layout.name()
+        );
+    }
+    let config = context.store.config(root)?;
+    let Some(workspace) = config.at(directory) else {
+        bail!(
+            "no workspace is at {directory}; `annals workspaces add {directory}` makes one, `annals agents add` gives it agents"
+        );
+    };
+    let known: Vec<&str> = workspace
+        .agents
+        .iter()
+        .map(|known| known.id.as_str())
+        .collect();
+    if known.contains(&agent) {
+        return Ok(format!("{}/{agent}", workspace.id));
+    }
+    let there = match known.as_slice() {
+        [] => "it has none".to_owned(),
+        known => format!("there are {}", known.join(", ")),
+    };
+    bail!(
+        "workspace `{}` has no agent `{agent}`; {there}",
+        workspace.id
+    )
 }

@@ -136,6 +136,23 @@ impl Short {
         Short(parts.collect())
     }
 
+    /// Compares some ids of messages with each other. They are named by their beginnings alone, and
+    /// those that are no UUIDs may well begin alike.
+    pub(crate) fn of_messages<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
+        let (uuids, others): (Vec<&str>, Vec<&str>) = ids.partition(|id| Key::spells(id));
+        let mut short = Short::of(uuids.into_iter());
+        let others: BTreeSet<&str> = others.into_iter().collect();
+        for id in &others {
+            let same = |other: &&&str| **other != *id && message(other) == message(id);
+            let end = match others.iter().find(same) {
+                Some(_) => id.len(),
+                None => message(id).len(),
+            };
+            short.0.insert((*id).to_owned(), 0..end);
+        }
+        short
+    }
+
     /// The part of an id.
     pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
         let part = self.0.get(id).cloned();
@@ -146,6 +163,12 @@ impl Short {
 /// A session's id in a hint: short where eight characters nearly always do, else whole.
 pub(crate) fn brief(id: &str) -> &str {
     if Key::spells(id) { head(id, 8) } else { id }
+}
+
+/// A message's id: eight characters of a UUID tell it from nearly all others, other ids may be
+/// counted up and differ at their ends.
+pub(crate) fn message(id: &str) -> &str {
+    head(id, if Key::spells(id) { 8 } else { 24 })
 }
 
 /// A line of facts, cut where the terminal ends.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::{Period, resolve_dir};
-use super::row::{Short, head};
+use super::row::{Short, message};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{BOLD, DIM, ID, MATCH, PLAIN, TIME, paint};
@@ -154,7 +154,7 @@ fn print(inventory: &Inventory, found: &Found, context: &mut Context) -> Result<
 fn line(hit: &Hit, context: &Context) -> String {
     let time = hit.time.map(|time| context.clock.full(time));
     let role = hit.role.map_or("note", |role| role.as_str());
-    let id = hit.entry.as_ref().map(|id| head(id.as_str(), 8));
+    let id = hit.entry.as_ref().map(|id| message(id.as_str()));
     let parts = hit.snippet.split_at_checked(hit.at.start);
     let (before, rest) = parts.unwrap_or((&hit.snippet, ""));
     let (found, after) = rest.split_at_checked(hit.at.len()).unwrap_or((rest, ""));

@@ -159,7 +159,7 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, short: &Short) 
                 size::compact(session.usage.total())
             }),
             Cell::new(size::bytes(session.bytes)),
-            Cell::new(marks),
+            marks,
         ]);
     }
     table.render(context.out.width())
@@ -173,17 +173,24 @@ fn untitled(session: &SessionInfo) -> &'static str {
     }
 }
 
-fn marks(session: &SessionInfo, context: &Context) -> String {
+/// What is unusual about a session. A state that asks for nothing is told quietly.
+fn marks(session: &SessionInfo, context: &Context) -> Cell {
     let mut marks = Vec::new();
     if session.flaws > 0 {
         marks.push(size::plural(session.flaws as u64, "flaw"));
     }
     let state = session.state_at(context.clock.now);
-    if matches!(state, State::Expired | State::Deleted) {
+    let quiet = matches!(state, State::Created | State::Resumed)
+        && session.flaws == 0
+        && session.tag.is_none();
+    if state != State::Active {
         marks.push(state.as_str().to_owned());
     }
     if let Some(tag) = &session.tag {
         marks.push(format!("#{tag}"));
     }
-    marks.join(", ")
+    match marks.join(", ") {
+        marks if quiet => Cell::styled(marks, DIM),
+        marks => Cell::new(marks),
+    }
 }

@@ -177,7 +177,7 @@ impl<'a> Drawing<'a> {
             .iter()
             .filter_map(|outline| Some(outline.id()?.to_string()))
             .collect();
-        let short = Short::of(ids.iter().map(String::as_str));
+        let short = Short::of_messages(ids.iter().map(String::as_str));
         Drawing {
             session,
             conversations,

@@ -96,7 +96,7 @@ fn drafts_that_are_none() {
         ("array", r#"[{"role":"user","content":"a"}]"#),
         ("number", "3"),
         ("no_role", r#"{"content":"a"}"#),
-        ("bad_role", r#"{"role":"system","content":"a"}"#),
+        ("bad_role", r#"{"role":"wizard","content":"a"}"#),
         ("no_content", r#"{"role":"user"}"#),
         (
             "bad_content",

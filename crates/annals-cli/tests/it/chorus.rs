@@ -240,3 +240,105 @@ fn the_other_verbs() {
     assert_eq!(found["sessions"].as_array().unwrap().len(), 3);
     assert_eq!(found["sessions"][0]["layout"], "chorus");
 }
+
+fn lines(file: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(file).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn all_that_the_program_writes_can_be_appended() {
+    let stage = plain();
+    let drafts = r#"{"role":"user","content":"Run it."}
+{"role":"assistant","model":"m","content":[{"type":"text","text":"So be it."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"make"}}]}
+{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"ok"}]}
+{"role":"system","content":"A word from the program"}
+{"role":"error","content":"The connection was lost","id":"lost-1","timestamp":"2027-01-01T00:00:00Z"}
+"#;
+    stage.with_stdin(&["append", "2a489c69"], drafts).fine();
+    stage
+        .annals(&["append", "2a489c69", "--role", "error", "-m", "Again"])
+        .fine();
+    stage
+        .annals(&["append", "2a489c69", "--role", "system", "-m", "Bye"])
+        .fine();
+    let file = "2a489c69-4096-4f14-8eae-e17f43791e68-messages.jsonl";
+    let lines = lines(&stage.root.join("sessions/w-app/a-main").join(file));
+    let written: Vec<&str> = lines[lines.len() - 8..]
+        .iter()
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        written,
+        [
+            "user",
+            "assistant",
+            "tool_use",
+            "tool_result",
+            "system",
+            "error",
+            "error",
+            "system"
+        ]
+    );
+    let error = &lines[lines.len() - 3];
+    assert_eq!(error["uuid"], "lost-1");
+    assert_eq!(error["content"], "The connection was lost");
+    for (draft, why) in [
+        (r#"{"role":"error"}"#, "`content` is missing"),
+        (r#"{"role":"error","content":" "}"#, "`content` is empty"),
+        (r#"{"role":"error","content":[]}"#, "expected a text"),
+        (
+            r#"{"role":"error","content":"x","model":"m"}"#,
+            "an error has no `model`",
+        ),
+        (
+            r#"{"role":"system","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]}"#,
+            "belongs into a message of the assistant",
+        ),
+    ] {
+        let refused = stage.refused(&["append", "2a489c69"], draft);
+        assert!(refused.err.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn a_session_begins_with_the_agent_that_is_named() {
+    let stage = plain();
+    let new = ["new", "--cwd", "/home/dev/app", "-m", "hello", "--json"];
+    let begun = stage.annals(&[&new[..], &["--agent", "a-review"]].concat());
+    let file = begun.json()["file"].as_str().unwrap().to_owned();
+    assert!(file.contains("sessions/w-app/a-review/"), "{file}");
+    for (args, why) in [
+        (
+            ["/home/dev/app", "a-none"],
+            "workspace `w-app` has no agent `a-none`; there are a-main, a-review",
+        ),
+        (["/home/dev/none", "a-main"], "no workspace is at"),
+    ] {
+        let refused = stage.refused(&["new", "--cwd", args[0], "--agent", args[1]], "");
+        assert!(refused.err.contains(why), "{refused}");
+    }
+    let other = Stage::of("branch-edited-prompt");
+    let refused = other.refused(&["new", "--agent", "a-main"], "");
+    assert!(refused.err.contains("has no agents"), "{refused}");
+}
+
+#[test]
+fn a_table_marks_what_is_not_simply_in_use() {
+    let stage = plain();
+    let new = ["new", "--cwd", "/home/dev/app", "--id", "untouched"];
+    stage.annals(&new).fine();
+    // After a break of months.
+    stage.annals(&["append", "2a489c69", "-m", "Back"]).fine();
+    let table = stage.annals(&["sessions"]).fine();
+    let row = |id: &str| {
+        let mut rows = table.out.lines();
+        rows.find(|row| row.starts_with(id)).unwrap().trim_end()
+    };
+    assert!(row("untouche").ends_with("created"), "{table}");
+    assert!(row("2a489c69").ends_with("resumed"), "{table}");
+    assert!(!table.out.contains("active"), "{table}");
+}

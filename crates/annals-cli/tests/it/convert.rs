@@ -35,6 +35,9 @@ fn a_plan_a_report_and_back() {
         "convert_shown",
         stage.bare(&["--root", &chorus, "conversations"])
     );
+    // The program shows what its configuration has.
+    let known = stage.bare(&["--root", &chorus, "workspaces"]).fine();
+    assert!(!known.out.contains("not in the configuration"), "{known}");
     let to = text(&back);
     assert_snapshot!(
         "convert_back",

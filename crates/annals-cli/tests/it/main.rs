@@ -11,6 +11,7 @@ mod export;
 mod files;
 mod harness;
 mod look;
+mod orchestrator;
 mod search;
 mod target;
 mod todo;

@@ -8,20 +8,22 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Scanner};
+use crate::jsonl;
 use crate::layout::{
     Change, Edit, Enrolled, Head, Layout, NewSession, Plan, Record, Row, Sink, Spawn, Stamp,
     Writer, opening,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Kind, Outline, Role,
-    SessionId, Span, Subject, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Role, SessionId,
+    Subject, TitleSource, Usage,
 };
 use crate::store::{FoundFile, Root, Session, Sieve, named, row_of_log};
 
+use super::links::Links;
 use super::origin::{
     self, End, Given, GivenTitle, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot,
 };
+use super::source::{SourceLine, each_line};
 use super::stage::{Stage, Staged};
 use super::{Counts, Ids, Settled, restore, since};
 
@@ -135,9 +137,11 @@ impl<'a> Work<'a> {
         let info = session.info(None);
         let started = info.started.or(info.updated).unwrap_or_default();
         // A directory that no one told has no name; what its folder is called is not its path.
-        let cwd = match info.project.guessed {
-            true => format!("/{}", info.project.path.trim_start_matches('/')),
-            false => info.project.path.clone(),
+        let path = &info.project.path;
+        let whole = path.starts_with('/') || path.contains(":\\");
+        let cwd = match whole && !info.project.guessed {
+            true => path.clone(),
+            false => format!("/{}", path.trim_start_matches('/')),
         };
         let wanted = target.writer.fitting(&target.ids.wanted(&session.files));
         let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
@@ -366,6 +370,13 @@ impl<'a> Work<'a> {
             text(agent.and_then(|agent| agent.description.as_ref())),
         );
         spawn.call = agent.and_then(|agent| self.call_of(agent));
+        if self.target.writer.register(&log).is_some() {
+            let row = self.rows.entry(log.clone()).or_default();
+            let purpose = [&spawn.description, &spawn.kind]
+                .into_iter()
+                .find(|text| !text.is_empty());
+            row.purpose = purpose.cloned();
+        }
         let change = Change::Spawn(spawn);
         let plan = self.plan(&head, &change, self.started)?;
         self.write(plan.edits, MADE)?;
@@ -553,7 +564,15 @@ impl<'a> Work<'a> {
         line: &SourceLine<'_>,
         sound: bool,
     ) -> Result<()> {
-        let inline = !lines.is_empty() && line.bytes.len() <= LONGEST_INLINE && !line.oversize;
+        let inline = line.bytes.len() <= LONGEST_INLINE && !line.oversize;
+        // What would be too long for readers stands beside the log, and only there.
+        let room = jsonl::MAX_LINE - if inline { line.bytes.len() * 2 } else { 0 } - 1024;
+        let mut lines = lines;
+        if lines.iter().any(|(_, text)| text.len() > room) {
+            self.counts.lost("record that is too long");
+            lines.clear();
+        }
+        let inline = inline && !lines.is_empty();
         for (at, (path, mut text)) in lines.into_iter().enumerate() {
             if self.target.origin {
                 let origin = match at {
@@ -888,47 +907,6 @@ fn list(row: &mut Row, entries: usize, draft: &Draft, time: Option<Timestamp>) {
     }
 }
 
-/// How the entries of a log hang together.
-struct Links<'a> {
-    outlines: &'a [Outline],
-    by_key: HashMap<Key, usize>,
-}
-
-impl<'a> Links<'a> {
-    fn of(outlines: &'a [Outline]) -> Self {
-        let keys = outlines.iter().enumerate();
-        let by_key = keys.filter_map(|(at, outline)| Some((outline.key?, at)));
-        Links {
-            outlines,
-            by_key: by_key.collect(),
-        }
-    }
-
-    /// The outline of an entry.
-    fn index(&self, volume: usize, entry: &Entry) -> Option<usize> {
-        let wanted = (volume, entry.span.offset);
-        let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
-        let at = self.outlines.partition_point(|one| place(one) < wanted);
-        let found = self.outlines.get(at)?;
-        (place(found) == wanted).then_some(at)
-    }
-
-    /// What an entry hangs from in the target: the nearest above it that the target has words for.
-    fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
-        let mut outline = self.outlines.get(at)?;
-        for _ in 0..self.outlines.len() {
-            let above = *self.by_key.get(&outline.link.key()?)?;
-            outline = self.outlines.get(above)?;
-            let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
-            let there = outline.key.is_some_and(|key| !refused.contains(&key));
-            if says && there {
-                return outline.id();
-            }
-        }
-        None
-    }
-}
-
 /// How the report tells members of records from kinds of records.
 const MEMBER: &str = "member ";
 
@@ -966,82 +944,6 @@ fn unread(
         }
     }
     lost
-}
-
-/// A line of the source.
-struct SourceLine<'a> {
-    /// Its bytes with a byte order mark, without what ends it; of an oversize line the beginning.
-    bytes: std::borrow::Cow<'a, [u8]>,
-    text: &'a [u8],
-    span: Span,
-    number: u64,
-    end: End,
-    oversize: bool,
-    file: &'a File,
-    path: &'a Path,
-}
-
-impl SourceLine<'_> {
-    fn record(&self) -> Record<'_> {
-        Record {
-            span: self.span,
-            bytes: self.text,
-            terminated: self.end != End::None,
-            oversize: self.oversize,
-        }
-    }
-
-    /// The line in pieces that fit into a record, each with what stood after it.
-    fn pieces(&self, mut put: impl FnMut(&[u8], End) -> Result<()>) -> Result<()> {
-        if !self.oversize && self.bytes.len() <= PIECE {
-            return put(&self.bytes, self.end);
-        }
-        let whole = self.span.len - self.end.bytes().len() as u64;
-        let mut at = 0;
-        while at < whole {
-            let len = (whole - at).min(PIECE as u64);
-            let piece = jsonl::read_span(self.file, self.span.offset + at, len)
-                .map_err(|error| Error::io("read", self.path, error))?;
-            at += len;
-            put(&piece, if at == whole { self.end } else { End::None })?;
-        }
-        Ok(())
-    }
-}
-
-fn each_line(path: &Path, mut visit: impl FnMut(SourceLine<'_>) -> Result<()>) -> Result<()> {
-    let failed = |error| Error::io("read", path, error);
-    let file = File::open(path).map_err(failed)?;
-    let mut scanner = Scanner::new(&file);
-    while let Some(line) = scanner.next().map_err(failed)? {
-        let end = match line.ending {
-            Ending::Lf => End::Lf,
-            Ending::CrLf => End::CrLf,
-            Ending::None => End::None,
-        };
-        let marked = line.offset == 0
-            && !line.oversize
-            && line.len == (line.bytes.len() + end.bytes().len() + 3) as u64;
-        let bytes = match marked {
-            true => [b"\xef\xbb\xbf", line.bytes].concat().into(),
-            false => line.bytes.into(),
-        };
-        visit(SourceLine {
-            bytes,
-            text: line.bytes,
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: line.number,
-            },
-            number: line.number - 1,
-            end,
-            oversize: line.oversize,
-            file: &file,
-            path,
-        })?;
-    }
-    Ok(())
 }
 
 /// What an entry is, in a word or two.

@@ -6,9 +6,11 @@
 //! all, the main log after everything else, so a conversion that is cut off can simply be run again.
 
 mod forward;
+mod links;
 mod origin;
 mod restore;
 mod since;
+mod source;
 mod stage;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -101,6 +103,8 @@ pub struct Report {
     pub said: BTreeMap<String, u64>,
     /// What the target has no words for, by kind: kept as origins, or left out without them.
     pub unsaid: BTreeMap<String, u64>,
+    /// Files that came back shorter or longer than they were: some of their lines are damaged.
+    pub damaged: Vec<PathBuf>,
     /// Files that were not restored because others of that name are there.
     pub there: Vec<PathBuf>,
     /// Sessions that were there already but are not what this run would make of them, and why.
@@ -117,6 +121,7 @@ struct Settled {
     restored: bool,
     files: usize,
     there: Vec<PathBuf>,
+    damaged: Vec<PathBuf>,
     /// What its logs say to their registers.
     rows: Vec<Row>,
     counts: Counts,
@@ -317,9 +322,13 @@ impl Plan {
             let header = restore::header_of(self.into.layout.name(), files);
             ours.extend(header.and_then(|header| header.session));
         }
+        let ours: HashSet<String> = ours.iter().map(|id| folded(id)).collect();
         let is_ours = |files: &&SessionFiles| {
-            let id = files.id.as_str();
-            ours.contains(id) || ours.iter().any(|ours| id.ends_with(&format!("-{ours}")))
+            let id = folded(files.id.as_str());
+            // Where a name begins with the time, the rest of it is the id.
+            let rest = id.get(TIME..).and_then(|rest| rest.strip_prefix('-'));
+            // A shared log that was made and not written to is what a cut-off run leaves.
+            files.bytes() == 0 || ours.contains(&id) || rest.is_some_and(|rest| ours.contains(rest))
         };
         match inventory.sessions.iter().find(|files| !is_ours(files)) {
             None => Ok(()),
@@ -332,13 +341,21 @@ impl Plan {
     }
 }
 
+/// The length of a time in the name of a folder, such as `2026-03-26T01-32-20-418Z`.
+const TIME: usize = 24;
+
+/// An id as the most careless of layouts writes it into a name.
+fn folded(id: &str) -> String {
+    id.to_lowercase().replace('.', "-")
+}
+
 /// Converts; `progress` hears of bytes done and bytes in all.
 pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report> {
     let root = &plan.into;
     let Some(writer) = root.layout.writer() else {
         return Err(Error::refused("the target cannot be written"));
     };
-    let stage = Stage::open(&root.path)?;
+    let stage = Stage::open(root)?;
     let there = shared_there(root);
     let ids = Ids::of(&plan.sessions);
     let target = Target {
@@ -425,6 +442,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         let settled = others(&target, plan, source, &mut shared)?;
         report.restored += settled.files;
         report.there.extend(settled.there);
+        report.damaged.extend(settled.damaged);
         add(&mut report.unsaid, settled.counts.unsaid);
     }
     for (path, lines) in shared {
@@ -471,6 +489,7 @@ fn take(report: &mut Report, rows: &mut Rows, id: String, settled: Result<Settle
     }
     report.restored += settled.files;
     report.there.extend(settled.there);
+    report.damaged.extend(settled.damaged);
     add(&mut report.said, settled.counts.said);
     add(&mut report.unsaid, settled.counts.unsaid);
     rows.extend(settled.rows);

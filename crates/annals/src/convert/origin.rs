@@ -282,7 +282,9 @@ pub(super) fn within(path: &str) -> Option<PathBuf> {
     use std::path::Component;
     let path = PathBuf::from(path);
     let down = |part: Component<'_>| matches!(part, Component::Normal(_));
-    (path.components().next().is_some() && path.components().all(down)).then_some(path)
+    let staged = path.starts_with(super::stage::NAME);
+    let sound = path.components().next().is_some() && path.components().all(down);
+    (sound && !staged).then_some(path)
 }
 
 #[cfg(test)]

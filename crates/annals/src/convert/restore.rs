@@ -130,6 +130,9 @@ fn write(
             None => target.stage.file(&within)?,
         };
         out.like(source.mode, source.mtime);
+        if out.written() != source.len && !header.partial {
+            settled.damaged.push(target.root.path.join(&within));
+        }
         if target.stage.commit(out)? {
             settled.files += 1;
         } else {

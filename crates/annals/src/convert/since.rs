@@ -300,7 +300,7 @@ fn add(
                 tried.extend(parent.cloned());
             }
             // A second run finds it there.
-            Err(Error::Refused(_)) => break false,
+            Err(Error::Refused(why)) if why.contains("in the session already") => break false,
             done => {
                 done?;
                 break true;

@@ -17,14 +17,17 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
+use crate::store::Root;
 
 /// The directory's name.
 pub(super) const NAME: &str = ".annals-convert";
 
 #[derive(Debug)]
 pub(super) struct Stage {
-    root: PathBuf,
+    root: Root,
     dir: PathBuf,
+    /// Held until the conversion is done.
+    _lock: File,
     next: AtomicU64,
     waiting: Mutex<Vec<Waiting>>,
     /// Files that did not get their names, because others have them.
@@ -34,20 +37,33 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Prepares a target; what an earlier conversion left behind goes.
-    pub(super) fn open(root: &Path) -> Result<Self> {
-        jsonl::ensure_dir(root)?;
-        let dir = root.join(NAME);
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &dir, error));
-            }
-            _ => {}
-        }
+    /// Prepares a target; what an earlier conversion left behind goes. Refuses a target that another
+    /// conversion is writing to.
+    pub(super) fn open(root: &Root) -> Result<Self> {
+        jsonl::ensure_dir(&root.path)?;
+        let dir = root.path.join(NAME);
+        root.guard(&dir)?;
         jsonl::ensure_dir(&dir)?;
+        let lock = File::open(&dir).map_err(|error| Error::io("open", &dir, error))?;
+        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::refused(format!(
+                    "another conversion is writing to {}; wait until it is done",
+                    root.path.display()
+                )));
+            }
+            Err(error) => return Err(Error::io("lock", &dir, error.into())),
+        }
+        let left = fs::read_dir(&dir).map_err(|error| Error::io("read", &dir, error))?;
+        for entry in left.flatten() {
+            let path = entry.path();
+            fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+        }
         Ok(Stage {
-            root: root.to_owned(),
+            root: root.clone(),
             dir,
+            _lock: lock,
             next: AtomicU64::new(0),
             waiting: Mutex::default(),
             taken: Mutex::default(),
@@ -57,6 +73,8 @@ impl Stage {
 
     /// Begins a file that is to lie at `within` the target.
     pub(super) fn file(&self, within: &Path) -> Result<Staged> {
+        let to = self.root.path.join(within);
+        self.root.guard(&to)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(number.to_string());
         let file = File::create_new(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -64,10 +82,11 @@ impl Stage {
             .map_err(|error| Error::io("create", &path, error))?;
         Ok(Staged {
             temp: path,
-            to: self.root.join(within),
+            to,
             out: BufWriter::with_capacity(256 << 10, file),
             mode: None,
             mtime: None,
+            written: 0,
         })
     }
 
@@ -90,13 +109,14 @@ impl Stage {
             out,
             mode,
             mtime,
+            written: _,
         } = staged;
         let failed = |error| Error::io("write", &to, error);
         let file = out
             .into_inner()
             .map_err(|error| failed(error.into_error()))?;
         if let Some(mode) = mode {
-            file.set_permissions(Permissions::from_mode(mode & 0o7777))
+            file.set_permissions(Permissions::from_mode(mode & 0o777))
                 .map_err(failed)?;
         }
         if let Some(mtime) = mtime {
@@ -120,7 +140,7 @@ impl Stage {
         let dir = File::open(&self.dir).map_err(failed)?;
         rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))?;
         for Waiting { temp, to } in waiting.drain(..) {
-            let parent = to.parent().unwrap_or(&self.root);
+            let parent = to.parent().unwrap_or(&self.root.path);
             jsonl::ensure_dir(parent)?;
             if rename_new(&temp, &to)? {
                 lock(&self.touched).insert(parent.to_owned());
@@ -188,10 +208,17 @@ pub(super) struct Staged {
     out: BufWriter<File>,
     mode: Option<u32>,
     mtime: Option<std::time::SystemTime>,
+    written: u64,
 }
 
 impl Staged {
+    /// How many bytes it has.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
         self.out
             .write_all(bytes)
             .map_err(|error| Error::io("write", &self.to, error))

@@ -205,7 +205,7 @@ impl Root {
 
     /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down
     /// from it, and through no symbolic link. The root itself may be one.
-    pub(super) fn guard(&self, path: &Path) -> Result<()> {
+    pub(crate) fn guard(&self, path: &Path) -> Result<()> {
         let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
         let Ok(relative) = path.strip_prefix(&self.path) else {
             return refuse(&format!("is outside of {}", self.path.display()));

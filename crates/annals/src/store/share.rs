@@ -4,6 +4,7 @@
 //! before it. At the beginning of a file that is the file's own session, or the one with which the
 //! volume before it ended if this one goes on in the middle of a turn.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +149,7 @@ struct Ending {
 struct Shares {
     /// In the order of their first records.
     sessions: Vec<(SessionId, Vec<Range<u64>>)>,
+    places: HashMap<SessionId, usize>,
     current: usize,
     time: Option<Timestamp>,
     len: u64,
@@ -159,6 +161,7 @@ impl Shares {
         let own = file.artifact.session.clone().ok_or_else(missing)?;
         let mut shares = Shares {
             sessions: Vec::new(),
+            places: HashMap::new(),
             current: 0,
             time: None,
             len: 0,
@@ -192,11 +195,12 @@ impl Shares {
     }
 
     fn turn_to(&mut self, session: &SessionId) {
-        let known = self.sessions.iter().position(|(id, _)| id == session);
-        self.current = known.unwrap_or_else(|| {
+        let next = self.sessions.len();
+        let at = *self.places.entry(session.clone()).or_insert(next);
+        if at == next {
             self.sessions.push((session.clone(), Vec::new()));
-            self.sessions.len() - 1
-        });
+        }
+        self.current = at;
     }
 
     fn extend(&mut self, from: u64, to: u64) {

@@ -7,7 +7,7 @@ use annals::store::Session;
 
 use super::{ShowArgs, is_kind};
 use crate::commands::entry;
-use crate::commands::row::head;
+use crate::commands::row;
 use crate::context::Context;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{message, tool};
@@ -37,7 +37,7 @@ pub(super) fn page(
     let id = entry
         .id
         .as_ref()
-        .map(|id| head(id.as_str(), 8).to_owned())
+        .map(|id| row::message(id.as_str()).to_owned())
         .unwrap_or_default();
     let message = match entry.body {
         Body::Message(message) => message,

@@ -1,0 +1,79 @@
+//! How the entries of a log hang together, as far as a target has words for them.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::model::{Entry, EntryId, Key, Kind, Outline};
+
+/// The entries of one log, and above each the nearest that says something.
+pub(super) struct Links<'a> {
+    outlines: &'a [Outline],
+    above: Vec<Option<usize>>,
+}
+
+impl<'a> Links<'a> {
+    pub(super) fn of(outlines: &'a [Outline]) -> Self {
+        let keys = outlines.iter().enumerate();
+        let by_key: HashMap<Key, usize> = keys
+            .filter_map(|(at, outline)| Some((outline.key?, at)))
+            .collect();
+        let parent = |at: usize| -> Option<usize> {
+            let key = outlines.get(at)?.link.key()?;
+            by_key.get(&key).copied()
+        };
+        let says = |at: usize| {
+            outlines.get(at).is_some_and(|outline| {
+                outline.kind.is_message() || outline.kind == Kind::Compaction
+            })
+        };
+        // Each chain of entries that say nothing is walked once: those on it share what is above it.
+        let mut above: Vec<Option<Option<usize>>> = vec![None; outlines.len()];
+        let mut walked = Vec::new();
+        for start in 0..outlines.len() {
+            let mut at = start;
+            let found = loop {
+                if let Some(known) = above.get(at).copied().flatten() {
+                    break known;
+                }
+                walked.push(at);
+                match parent(at) {
+                    Some(next) if says(next) => break Some(next),
+                    // A ring says nothing above itself.
+                    Some(next) if walked.contains(&next) && walked.len() < 64 => break None,
+                    Some(next) if walked.len() <= outlines.len() => at = next,
+                    _ => break None,
+                }
+            };
+            for at in walked.drain(..) {
+                if let Some(slot) = above.get_mut(at) {
+                    *slot = Some(found);
+                }
+            }
+        }
+        Links {
+            outlines,
+            above: above.into_iter().map(Option::flatten).collect(),
+        }
+    }
+
+    /// The outline of an entry.
+    pub(super) fn index(&self, volume: usize, entry: &Entry) -> Option<usize> {
+        let wanted = (volume, entry.span.offset);
+        let place = |outline: &Outline| (usize::from(outline.volume), outline.span.offset);
+        let at = self.outlines.partition_point(|one| place(one) < wanted);
+        let found = self.outlines.get(at)?;
+        (place(found) == wanted).then_some(at)
+    }
+
+    /// What an entry hangs from in the target: the nearest above it that the target has words for.
+    pub(super) fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+        let mut at = at;
+        for _ in 0..=refused.len() {
+            at = self.above.get(at).copied().flatten()?;
+            let outline = self.outlines.get(at)?;
+            if outline.key.is_some_and(|key| !refused.contains(&key)) {
+                return outline.id();
+            }
+        }
+        None
+    }
+}
