@@ -61,6 +61,13 @@ pub(super) static RULES: &[Rule] = &[
         |text| text.split(';').any(|part| is_literal(part.trim_start())),
         r#"(?:(?:[Cc]ookie|COOKIE)\\{0,3}["']?[ \t]*:|--cookie[ \t=])[ \t]*\[?\\{0,3}["']?[A-Za-z0-9_.%!~$-]{1,80}=([^\r\n"'\\]{6,})"#,
     ),
+    // In quotes, where it may hold blanks.
+    checked(
+        "curl-user",
+        0,
+        is_literal,
+        r#"\bcurl\b(?:[^\r\n\\]|\\[^\r\n]|\\\r?\n)*?[ \t"',](?:-[A-Za-z]{0,6}[uU][ \t="',\\]*["']|--(?:proxy-)?user[ \t="',\\]*["'])[^ \t\r\n:"',\\]{0,100}:([^\r\n"'\\]{1,200})"#,
+    ),
     checked(
         "curl-user",
         0,

@@ -117,6 +117,10 @@ fn positives() -> Vec<(&'static str, String)> {
         ("curl-user", "curl -fsSLu admin:|pw|".to_owned()),
         (
             "curl-user",
+            "curl -u \"admin:|two words|\" https://x".to_owned(),
+        ),
+        (
+            "curl-user",
             r#"["curl","-u","admin:|hunter2|","https://x"]"#.to_owned(),
         ),
         (
