@@ -120,6 +120,13 @@ impl SessionWriter {
         Ok(())
     }
 
+    /// What the log holds must be counted again: not all of it was written here.
+    pub(super) fn others_wrote(&self) {
+        if let Some(listing) = &self.listing {
+            listing.state().messages = None;
+        }
+    }
+
     /// Brings the register up to date, if it is behind.
     pub(super) fn heal(&self) -> Result<()> {
         let behind = self

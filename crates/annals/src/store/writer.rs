@@ -426,10 +426,22 @@ impl SessionWriter {
         let mut title = None;
         let mut places = Vec::new();
         if touches_log {
-            let log = self.volume(writer)?;
+            let mut log = self.volume(writer)?;
+            // Another thread may have gone on to the next volume meanwhile.
+            while *log.path() != self.path() {
+                log = self.volume(writer)?;
+            }
             places = log
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
+                    if tail.file.path != log.path() {
+                        return Err(Error::Changed {
+                            path: log.path().to_owned(),
+                        });
+                    }
+                    if end != tail.end {
+                        self.others_wrote();
+                    }
                     tail.catch_up(&self.root, handle, end)?;
                     self.check_links(&mut tail, change)?;
                     let plan = self.plan(writer, &tail.head, change)?;
@@ -479,24 +491,29 @@ impl SessionWriter {
 
     /// The log that the next entry goes to.
     fn volume(&self, writer: &dyn Writer) -> Result<Arc<Log>> {
+        let wanted = |head: &Head| {
+            stamped(self.options.now, &self.zone, |stamp| {
+                writer.volume(head, stamp)
+            })
+        };
         let head = self.tail().head.clone();
-        let artifact = stamped(self.options.now, &self.zone, |stamp| {
-            writer.volume(&head, stamp)
-        });
+        let artifact = wanted(&head);
         if artifact == head.log || self.lone {
             return self.log();
         }
         let path = self.root.locate(&artifact)?;
         make_parent(&self.root, &path)?;
-        let log = Arc::new(open_or_make(&path, self.options)?);
+        let opened = Arc::new(open_or_make(&path, self.options)?);
         let mut file = found(path, artifact.clone())?;
-        {
-            let mut tail = self.tail();
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = self.tail();
+        if tail.head.log != artifact {
             file.share = tail.file.share.as_ref().map(Share::anew);
             tail.roll(artifact, file);
+            *log = Some(Arc::clone(&opened));
         }
-        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&log));
-        Ok(log)
+        // Whoever was first has opened it.
+        Ok(log.as_ref().map_or(opened, Arc::clone))
     }
 
     /// Refuses links that readers could not follow: a parent that is not there or that the agent

@@ -224,7 +224,11 @@ fn brought_up(old: &str, row: &Row) -> Option<String> {
     let behind = |updated: &Timestamp| timestamp(known.updated).is_none_or(|old| old < *updated);
     let updated = row.updated.map(milliseconds).filter(behind);
     members.extend(updated.map(|time| ("updatedAt", json::quote(&spell(time)))));
-    if known.messages.count() != Ok(Some(row.messages)) {
+    // Who looked at the log earlier than the index says may have seen less of it.
+    let listed = known.messages.count().ok().flatten();
+    let earlier = row.updated.map(milliseconds) < timestamp(known.updated);
+    let fewer = listed.is_some_and(|listed| row.messages < listed);
+    if listed != Some(row.messages) && !(earlier && fewer) {
         members.push(("messageCount", row.messages.to_string()));
     }
     if members.is_empty() {
