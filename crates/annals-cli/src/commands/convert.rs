@@ -301,13 +301,17 @@ fn tell_report(
         out.line(format_args!("{already} there already, {left}"))?;
     }
     if report.restored > 0 {
-        let files = plural(report.restored as u64, "file");
-        let how = match report.added {
-            0 => "byte for byte".to_owned(),
-            added => format!("; {} added since the conversion", plural(added, "entry")),
-        };
-        let space = if report.added == 0 { " " } else { "" };
-        out.line(format_args!("{files} restored{space}{how}"))?;
+        let whole = report.restored.saturating_sub(report.damaged.len());
+        let files = plural(whole as u64, "file");
+        match report.added {
+            0 => out.line(format_args!("{files} restored byte for byte"))?,
+            added => {
+                let added = plural(added, "entry");
+                out.line(format_args!(
+                    "{files} restored, then {added} added: what was written since"
+                ))?;
+            }
+        }
     }
     if !report.said.is_empty() {
         out.line(format_args!("said:    {}", counted(&report.said)))?;
