@@ -82,6 +82,8 @@ def measure(args, corpus, corpus_small, log):
     say("appending")
     append = bench_append()
     session = {line.split("\t")[0]: float(line.split("\t")[1]) for line in example("bench_session", OUT, log)}
+    say("appending beside other conversations")
+    beside = {line.split("\t")[0]: [float(value) for value in line.split("\t")[1:]] for line in example("bench_register")}
     say("building trees")
     tree = {line.split("\t")[0]: float(line.split("\t")[1]) for line in example("bench_tree")}
 
@@ -108,6 +110,9 @@ def measure(args, corpus, corpus_small, log):
             f"median {size / 1e6 / found.cpu_median:.0f}; bytes of the claude-code root")
         row(f"convert {way}, peak memory", found.rss, "MB", "< 200", found.rss < 200)
     row("convert: what came back is the source", int(same), "", "1", same, "diff -r")
+    few, many = beside["10"][0], beside["2000"][0]
+    row("chorus: append beside 2,000 conversations / beside 10", many / few, "×", "≤ 1.3", many <= 1.3 * few,
+        f"{few:.0f} and {many:.0f} µs, no sync; closing {beside['10'][1]:.0f} and {beside['2000'][1]:.0f} µs")
     show = runs["show"].cpu * 1e3
     row("annals show LOG --last 20", show, "ms CPU", "< 50", show < 50,
         f"median {runs['show'].cpu_median * 1e3:.1f}; {runs['show'].rss:.0f} MB; on 1 MB: {runs['show small'].cpu * 1e3:.1f}")
