@@ -17,7 +17,7 @@ use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Role, SessionId,
     Subject, TitleSource, Usage,
 };
-use crate::store::{FoundFile, Root, Session, Sieve, named, row_of_log};
+use crate::store::{FoundFile, Root, Session, row_of_log};
 
 use super::links::Links;
 use super::origin::{
@@ -421,20 +421,13 @@ impl<'a> Work<'a> {
         let root = &self.session.files.root;
         let layout = root.layout;
         let mut decoder = layout.decoder(&file.artifact);
-        let mut namer = layout.decoder(&file.artifact);
-        let mut sieve = file.share.as_ref().map(Sieve::new);
         let mut refused = HashSet::new();
         let partial = match self.part {
             Part::Path(path) if log == 0 => Some(*path),
             _ => None,
         };
-        each_line(&file.path, |line| {
+        each_line(file, |line| {
             let record = line.record();
-            if let Some(sieve) = &mut sieve
-                && !sieve.takes(record.span.offset, || named(namer.as_mut(), &record))
-            {
-                return Ok(());
-            }
             let spot = Spot {
                 file: number,
                 line: line.number,

@@ -1,12 +1,14 @@
 //! The lines of a source, to the last byte.
 
 use std::fs::File;
+use std::io::{Read, Seek as _, SeekFrom};
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::Record;
 use crate::model::Span;
+use crate::store::FoundFile;
 
 use super::origin::{End, PIECE};
 
@@ -51,14 +53,35 @@ impl SourceLine<'_> {
     }
 }
 
-/// Hands every line of a file to `visit`.
+/// Hands the lines of one volume of a log that are its session's to `visit`.
 pub(super) fn each_line(
-    path: &Path,
+    file: &FoundFile,
     mut visit: impl FnMut(SourceLine<'_>) -> Result<()>,
 ) -> Result<()> {
+    let path = &file.path;
     let failed = |error| Error::io("read", path, error);
-    let file = File::open(path).map_err(failed)?;
-    let mut scanner = Scanner::new(&file);
+    let handle = File::open(path).map_err(failed)?;
+    let Some(share) = &file.share else {
+        return lines(&handle, path, Scanner::new(&handle), &mut visit);
+    };
+    for stretch in share.stretches.iter() {
+        let mut reader = &handle;
+        let bytes = &stretch.bytes;
+        reader.seek(SeekFrom::Start(bytes.start)).map_err(failed)?;
+        let within = reader.take(bytes.end - bytes.start);
+        let scanner = Scanner::from_offset(within, bytes.start, stretch.line);
+        lines(&handle, path, scanner, &mut visit)?;
+    }
+    Ok(())
+}
+
+fn lines<R: Read>(
+    file: &File,
+    path: &Path,
+    mut scanner: Scanner<R>,
+    visit: &mut impl FnMut(SourceLine<'_>) -> Result<()>,
+) -> Result<()> {
+    let failed = |error| Error::io("read", path, error);
     while let Some(line) = scanner.next().map_err(failed)? {
         let end = match line.ending {
             Ending::Lf => End::Lf,
@@ -83,7 +106,7 @@ pub(super) fn each_line(
             number: line.number - 1,
             end,
             oversize: line.oversize,
-            file: &file,
+            file,
             path,
         })?;
     }

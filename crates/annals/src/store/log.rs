@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Scanner, TailReader};
+use crate::jsonl::{self, Ending, Line, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
@@ -147,14 +148,51 @@ pub(super) fn each_record(
     let Some(share) = &file.share else {
         return each_line(&file.path, visit);
     };
-    let mut sieve = Sieve::new(share);
     let mut decoder = root.layout.decoder(&file.artifact);
-    each_line(&file.path, |record| {
-        let mine = sieve.takes(record.span.offset, || {
-            share::named(decoder.as_mut(), record)
-        });
-        if mine { visit(record) } else { Ok(true) }
-    })
+    let mut sieve = Sieve::new(share);
+    let handle = open(&file.path)?;
+    let failed = |error| Error::io("read", &file.path, error);
+    let mut scan = |bytes: Range<u64>, line: u64, sift: bool| -> Result<bool> {
+        let mut reader = &handle;
+        reader.seek(SeekFrom::Start(bytes.start)).map_err(failed)?;
+        let within = reader.take(bytes.end - bytes.start);
+        let mut lines = Scanner::from_offset(within, bytes.start, line);
+        while let Some(line) = lines.next().map_err(failed)? {
+            let record = record(&line);
+            let mine = !sift
+                || sieve.takes(record.span.offset, || {
+                    share::named(decoder.as_mut(), &record)
+                });
+            if mine && !visit(&record)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    for stretch in share.stretches.iter() {
+        if !scan(stretch.bytes.clone(), stretch.line, false)? {
+            return Ok(());
+        }
+    }
+    // What was added since it was looked at.
+    let end = handle.metadata().map_err(failed)?.len();
+    if end > share.known {
+        scan(share.known..end, share.lines + 1, true)?;
+    }
+    Ok(())
+}
+
+fn record<'a>(line: &Line<'a>) -> Record<'a> {
+    Record {
+        span: Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        },
+        bytes: line.bytes,
+        terminated: line.ending != Ending::None,
+        oversize: line.oversize,
+    }
 }
 
 /// Hands every line of a file to `visit`, until it says `false`.
@@ -187,17 +225,7 @@ pub(super) fn each_line(
             .next()
             .map_err(|error| Error::io("read", path, error))?
         {
-            let record = Record {
-                span: Span {
-                    offset: line.offset,
-                    len: line.len,
-                    line: line.number,
-                },
-                bytes: line.bytes,
-                terminated: line.ending != Ending::None,
-                oversize: line.oversize,
-            };
-            if !visit(&record)? {
+            if !visit(&record(&line))? {
                 break;
             }
         }

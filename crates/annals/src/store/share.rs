@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use crate::layout::{AGENT, Decoder, Record, Sink};
-use crate::model::{AgentId, Fact, Kind, Outline, SessionId};
+use crate::model::{AgentId, Fact, Kind, Outline, SessionId, Span};
 
 use super::inventory::FoundFile;
 use super::{Root, log};
@@ -27,9 +27,20 @@ pub struct Share {
     /// The session as its records name it.
     pub(super) name: SessionId,
     /// Its stretches, in order.
-    pub(super) stretches: Arc<[Range<u64>]>,
+    pub(crate) stretches: Arc<[Stretch]>,
     /// Up to here the file is known; what follows must be looked at.
-    pub(super) known: u64,
+    pub(crate) known: u64,
+    /// How many lines that is.
+    pub(crate) lines: u64,
+}
+
+/// Lines that follow each other and are one session's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// Where they lie.
+    pub(crate) bytes: Range<u64>,
+    /// The number of the first one.
+    pub(crate) line: u64,
 }
 
 impl Share {
@@ -39,6 +50,7 @@ impl Share {
             name,
             stretches: Arc::new([]),
             known: 0,
+            lines: 0,
         }
     }
 
@@ -49,9 +61,9 @@ impl Share {
 
     /// Its bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.stretches
-            .iter()
-            .map(|part| part.end - part.start)
+        let stretches = self.stretches.iter();
+        stretches
+            .map(|part| part.bytes.end - part.bytes.start)
             .sum()
     }
 }
@@ -69,7 +81,7 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     pub(crate) fn new(share: &Share) -> Self {
-        let ends = share.stretches.last().map_or(0, |last| last.end);
+        let ends = share.stretches.last().map_or(0, |last| last.bytes.end);
         Sieve {
             share: share.clone(),
             at: 0,
@@ -93,13 +105,13 @@ impl Sieve {
         let stretches = &self.share.stretches;
         while stretches
             .get(self.at)
-            .is_some_and(|part| part.end <= offset)
+            .is_some_and(|part| part.bytes.end <= offset)
         {
             self.at += 1;
         }
         stretches
             .get(self.at)
-            .is_some_and(|part| part.contains(&offset))
+            .is_some_and(|part| part.bytes.contains(&offset))
     }
 }
 
@@ -148,11 +160,12 @@ struct Ending {
 
 struct Shares {
     /// In the order of their first records.
-    sessions: Vec<(SessionId, Vec<Range<u64>>)>,
+    sessions: Vec<(SessionId, Vec<Stretch>)>,
     places: HashMap<SessionId, usize>,
     current: usize,
     time: Option<Timestamp>,
     len: u64,
+    lines: u64,
 }
 
 impl Shares {
@@ -165,6 +178,7 @@ impl Shares {
             current: 0,
             time: None,
             len: 0,
+            lines: 0,
         };
         let mut decoder = root.layout.decoder(&file.artifact);
         let mut sink: Sink<Outline> = Sink::default();
@@ -181,7 +195,7 @@ impl Shares {
                 }
                 None => {}
             }
-            shares.extend(record.span.offset, record.span.end());
+            shares.extend(record.span);
             for outline in sink.found.drain(..) {
                 shares.time = shares.time.max(outline.time);
             }
@@ -203,14 +217,18 @@ impl Shares {
         self.current = at;
     }
 
-    fn extend(&mut self, from: u64, to: u64) {
-        self.len = to;
+    fn extend(&mut self, span: Span) {
+        self.len = span.end();
+        self.lines = span.line;
         let Some((_, stretches)) = self.sessions.get_mut(self.current) else {
             return;
         };
         match stretches.last_mut() {
-            Some(last) if last.end == from => last.end = to,
-            _ => stretches.push(from..to),
+            Some(last) if last.bytes.end == span.offset => last.bytes.end = span.end(),
+            _ => stretches.push(Stretch {
+                bytes: span.offset..span.end(),
+                line: span.line,
+            }),
         }
     }
 
@@ -223,7 +241,7 @@ impl Shares {
     }
 
     fn files(self, file: &FoundFile) -> impl Iterator<Item = (SessionId, FoundFile)> {
-        let len = self.len;
+        let (len, lines) = (self.len, self.lines);
         self.sessions.into_iter().map(move |(name, stretches)| {
             let mut part = file.clone();
             let (session, agent) = whose(&name);
@@ -232,6 +250,7 @@ impl Shares {
                 name,
                 stretches: stretches.into(),
                 known: len,
+                lines,
             });
             (session, part)
         })
