@@ -1,15 +1,15 @@
 //! Back to where a session came from: its origins give the source again, byte for byte.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Take};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Line, MAX_LINE, Scanner};
-use crate::layout::{Decoder, Record};
-use crate::model::{ArtifactKind, Span};
-use crate::store::{FoundFile, Root, SessionFiles, Sieve, named};
+use crate::jsonl::{MAX_LINE, Scanner};
+use crate::model::ArtifactKind;
+use crate::store::{FoundFile, SessionFiles};
 
 use super::forward::Target;
 use super::origin::{self, Found, Header, Spot};
@@ -51,7 +51,7 @@ pub(super) fn session(
     }
     let logs = files.logs().flat_map(FoundFile::volumes);
     for file in logs.chain(files.notes()) {
-        streams.push(Stream::of_log(&files.root, file)?);
+        streams.push(Stream::of_log(file)?);
     }
     let mut settled = write(target, header, &mut streams, shared)?;
     let mut fresh: HashMap<PathBuf, Vec<u64>> = HashMap::new();
@@ -175,9 +175,12 @@ fn each_of(
 /// The origins in one file, in the order of their spots.
 struct Stream {
     path: PathBuf,
-    lines: Scanner<File>,
-    /// The log whose records have them; `None` for a file of origins.
-    log: Option<Own>,
+    file: File,
+    lines: Scanner<Take<File>>,
+    /// What of the file is still to be read, where several sessions lie in it.
+    stretches: VecDeque<Range<u64>>,
+    /// It is a file of origins, not a log whose records have them.
+    bare: bool,
     next: Option<(Spot, Vec<u8>)>,
     /// The offsets of records that were written after the conversion.
     fresh: Vec<u64>,
@@ -185,19 +188,31 @@ struct Stream {
 
 impl Stream {
     fn open(path: &Path) -> Result<Self> {
-        Stream::over(path, None)
+        Stream::over(path, true, VecDeque::from([0..u64::MAX]))
     }
 
-    fn of_log(root: &Root, file: &FoundFile) -> Result<Self> {
-        Stream::over(&file.path, Some(Own::of(root, file)))
+    fn of_log(file: &FoundFile) -> Result<Self> {
+        let stretches = match &file.share {
+            None => VecDeque::from([0..u64::MAX]),
+            Some(share) => share
+                .stretches
+                .iter()
+                .map(|one| one.bytes.clone())
+                .collect(),
+        };
+        Stream::over(&file.path, false, stretches)
     }
 
-    fn over(path: &Path, log: Option<Own>) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::io("read", path, error))?;
+    fn over(path: &Path, bare: bool, stretches: VecDeque<Range<u64>>) -> Result<Self> {
+        let failed = |error| Error::io("read", path, error);
+        let file = File::open(path).map_err(failed)?;
+        let nothing = file.try_clone().map_err(failed)?.take(0);
         let mut stream = Stream {
             path: path.to_owned(),
-            lines: Scanner::new(file),
-            log,
+            file,
+            lines: Scanner::new(nothing),
+            stretches,
+            bare,
             next: None,
             fresh: Vec::new(),
         };
@@ -210,65 +225,35 @@ impl Stream {
     }
 
     fn advance(&mut self) -> Result<()> {
-        let failed = |error| Error::io("read", &self.path, error);
         self.next = None;
-        while let Some(line) = self.lines.next().map_err(failed)? {
-            if self.log.as_mut().is_some_and(|log| !log.has(&line)) {
-                continue;
+        loop {
+            let failed = |error| Error::io("read", &self.path, error);
+            while let Some(line) = self.lines.next().map_err(failed)? {
+                let found = match self.bare {
+                    true => std::str::from_utf8(line.bytes)
+                        .ok()
+                        .and_then(origin::of_line),
+                    false => match origin::of_record(line.bytes) {
+                        Found::Line(spot, bytes) => Some((spot, bytes)),
+                        Found::Made => None,
+                        Found::New => {
+                            self.fresh.push(line.offset);
+                            None
+                        }
+                    },
+                };
+                if found.is_some() {
+                    self.next = found;
+                    return Ok(());
+                }
             }
-            let found = match &self.log {
-                None => std::str::from_utf8(line.bytes)
-                    .ok()
-                    .and_then(origin::of_line),
-                Some(_) => match origin::of_record(line.bytes) {
-                    Found::Line(spot, bytes) => Some((spot, bytes)),
-                    Found::Made => None,
-                    Found::New => {
-                        self.fresh.push(line.offset);
-                        None
-                    }
-                },
-            };
-            if found.is_some() {
-                self.next = found;
+            let Some(stretch) = self.stretches.pop_front() else {
                 return Ok(());
-            }
+            };
+            let mut file = self.file.try_clone().map_err(failed)?;
+            file.seek(SeekFrom::Start(stretch.start)).map_err(failed)?;
+            let within = file.take(stretch.end - stretch.start);
+            self.lines.reset_to(within, stretch.start, 1);
         }
-        Ok(())
-    }
-}
-
-/// Tells the lines of a session's log from others' in the same file.
-struct Own {
-    sieve: Option<Sieve>,
-    namer: Box<dyn Decoder>,
-}
-
-impl Own {
-    fn of(root: &Root, file: &FoundFile) -> Self {
-        Own {
-            sieve: file.share.as_ref().map(Sieve::new),
-            namer: root.layout.decoder(&file.artifact),
-        }
-    }
-
-    fn has(&mut self, line: &Line<'_>) -> bool {
-        let namer = self.namer.as_mut();
-        self.sieve
-            .as_mut()
-            .is_none_or(|sieve| sieve.takes(line.offset, || named(namer, &record(line))))
-    }
-}
-
-fn record<'a>(line: &Line<'a>) -> Record<'a> {
-    Record {
-        span: Span {
-            offset: line.offset,
-            len: line.len,
-            line: line.number,
-        },
-        bytes: line.bytes,
-        terminated: true,
-        oversize: line.oversize,
     }
 }

@@ -53,7 +53,6 @@ pub use root::Root;
 pub use search::{Found, Hit, Query};
 pub use session::Session;
 pub use share::Share;
-pub(crate) use share::{Sieve, named};
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
 pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};

@@ -71,7 +71,7 @@ impl Share {
 /// Tells a session's records from others' in a file that is read from its beginning, or from where
 /// one left off.
 #[derive(Debug)]
-pub(crate) struct Sieve {
+pub(super) struct Sieve {
     share: Share,
     /// The first stretch that ends after the last record asked about.
     at: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    pub(crate) fn new(share: &Share) -> Self {
+    pub(super) fn new(share: &Share) -> Self {
         let ends = share.stretches.last().map_or(0, |last| last.bytes.end);
         Sieve {
             share: share.clone(),
@@ -95,7 +95,7 @@ impl Sieve {
     }
 
     /// Whether a record is the session's. `name` tells which session it names, if it must be known.
-    pub(crate) fn takes(&mut self, offset: u64, name: impl FnOnce() -> Option<SessionId>) -> bool {
+    pub(super) fn takes(&mut self, offset: u64, name: impl FnOnce() -> Option<SessionId>) -> bool {
         if offset >= self.share.known {
             if let Some(name) = name() {
                 self.mine = name == self.share.name;
@@ -116,7 +116,7 @@ impl Sieve {
 }
 
 /// The session that a record names.
-pub(crate) fn named(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
+pub(super) fn named(decoder: &mut dyn Decoder, record: &Record<'_>) -> Option<SessionId> {
     let mut sink = Sink::default();
     decoder.outline(record, &mut sink);
     sink.found.iter().rev().find_map(name)
