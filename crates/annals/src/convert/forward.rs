@@ -1,7 +1,6 @@
 //! From a session's entries to the lines of another layout.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -10,21 +9,20 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{
-    Change, Edit, Enrolled, Head, Layout, NewSession, Plan, Record, Row, Sink, Spawn, Stamp,
-    Writer, opening,
+    Change, Edit, Enrolled, Head, Layout, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Role, SessionId,
-    Subject, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, SessionId, Subject,
+    TitleSource, Usage,
 };
 use crate::store::{FoundFile, Root, Session, row_of_log};
 
+use super::carry::{carry, encode, source_file};
 use super::links::Links;
-use super::origin::{
-    self, End, Given, GivenTitle, Header, LONGEST_INLINE, MADE, PIECE, SourceFile, Spot,
-};
+use super::origin::{self, Given, GivenTitle, Header, LONGEST_INLINE, MADE, SourceFile, Spot};
 use super::source::{SourceLine, each_line};
 use super::stage::{Stage, Staged};
+use super::tell::{MEMBER, kind_name, kind_of, list, unread};
 use super::{Counts, Ids, Settled, restore, since};
 
 /// Where sessions go.
@@ -824,55 +822,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Carries a whole file.
-pub(super) fn carry(beside: &mut Staged, path: &Path, number: usize) -> Result<()> {
-    use std::io::Read as _;
-    let failed = |error| Error::io("read", path, error);
-    let mut file = File::open(path).map_err(failed)?;
-    let mut bytes = vec![0; PIECE];
-    let mut line = 0;
-    loop {
-        let mut read = 0;
-        while read < PIECE {
-            let free = bytes.get_mut(read..).unwrap_or_default();
-            match file.read(free).map_err(failed)? {
-                0 => break,
-                more => read += more,
-            }
-        }
-        if read == 0 {
-            return Ok(());
-        }
-        let spot = Spot { file: number, line };
-        let piece = bytes.get(..read).unwrap_or_default();
-        beside.line(&origin::line(spot, piece, End::None, false))?;
-        line += 1;
-    }
-}
-
-/// What the source knows of a file beside its content.
-pub(super) fn source_file(root: &Root, path: &Path) -> Result<SourceFile> {
-    use std::os::unix::fs::MetadataExt as _;
-    let within = path.strip_prefix(&root.path).unwrap_or(path);
-    let spelled = origin::spelled(within).ok_or_else(|| {
-        Error::refused(format!(
-            "{} is not UTF-8 and cannot be kept",
-            path.display()
-        ))
-    })?;
-    let metadata = std::fs::metadata(path).map_err(|error| Error::io("stat", path, error))?;
-    Ok(SourceFile {
-        path: spelled,
-        len: metadata.len(),
-        mode: metadata.mode() & 0o7777,
-        mtime: metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec(),
-    })
-}
-
-pub(super) fn encode(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
-}
-
 fn git_branch(session: &Session) -> Option<String> {
     let mut facts = session.logs.iter().flat_map(|scan| &scan.outlines).rev();
     facts.find_map(|outline| {
@@ -881,99 +830,4 @@ fn git_branch(session: &Session) -> Option<String> {
             _ => None,
         })
     })
-}
-
-/// Tells a register what a log says now.
-fn list(row: &mut Row, entries: usize, draft: &Draft, time: Option<Timestamp>) {
-    row.messages += entries as u64;
-    row.started = row.started.or(time);
-    row.updated = row.updated.max(time);
-    let Body::Message(message) = &draft.body else {
-        return;
-    };
-    row.answered |= message.role == Role::Assistant;
-    if row.prompt.is_none() && message.human {
-        row.prompt = message.blocks.iter().find_map(|block| match block {
-            Block::Text(text) => Some(opening(text).into()),
-            _ => None,
-        });
-    }
-}
-
-/// How the report tells members of records from kinds of records.
-const MEMBER: &str = "member ";
-
-/// The members of a record that no entry tells of: without origins they are lost.
-fn unread(
-    layout: &dyn Layout,
-    file: &FoundFile,
-    record: &Record<'_>,
-    entries: &[Entry],
-) -> Vec<String> {
-    let Ok(text) = std::str::from_utf8(record.bytes) else {
-        return Vec::new();
-    };
-    let members: crate::json::Pairs<'_> = serde_json::from_str(text).unwrap_or_default();
-    let mut lost = Vec::new();
-    for (name, value) in &members.0 {
-        if matches!(
-            value.0,
-            None | Some("null" | "false" | "{}" | "[]" | "\"\"")
-        ) {
-            continue;
-        }
-        let members = [(&**name, "null")];
-        let Some(without) = crate::json::set_members(record.bytes, &members) else {
-            continue;
-        };
-        let mut sink = Sink::default();
-        let bare = Record {
-            bytes: &without,
-            ..*record
-        };
-        layout.decoder(&file.artifact).decode(&bare, &mut sink);
-        if sink.found == entries {
-            lost.push(name.chars().take(40).collect());
-        }
-    }
-    lost
-}
-
-/// What an entry is, in a word or two.
-fn kind_of(body: &Body) -> String {
-    match body {
-        Body::Message(_) => "message",
-        Body::Summary { .. } => "summary",
-        Body::Compaction { .. } => "compaction",
-        Body::System { .. } => "system",
-        Body::Attachment { .. } => "attachment",
-        Body::Title { .. } => "title",
-        Body::Tag { .. } => "tag",
-        Body::Note { .. } => "note",
-        Body::Resume { .. } => "resume point",
-        Body::Todos(_) => "todos",
-        Body::Files(_) => "file versions",
-        Body::Typed { .. } => "typed",
-        Body::Settings { .. } => "settings",
-        Body::Agent { .. } => "sub-agent",
-        Body::Register(_) => "register",
-        Body::Opaque { flaw: Some(_), .. } => "damaged line",
-        Body::Opaque { kind: None, .. } => "untyped",
-        Body::Opaque {
-            kind: Some(kind), ..
-        } => return kind.chars().take(40).collect(),
-    }
-    .to_owned()
-}
-
-/// What a file is, in a word or two.
-pub(super) fn kind_name(kind: ArtifactKind) -> &'static str {
-    match kind {
-        ArtifactKind::AgentMeta => "sub-agent's description",
-        ArtifactKind::FileVersion => "saved file",
-        ArtifactKind::ToolResult => "long output",
-        ArtifactKind::TitleFile => "title file",
-        ArtifactKind::Origin => "origins",
-        _ => "other file",
-    }
 }

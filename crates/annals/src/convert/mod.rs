@@ -5,6 +5,7 @@
 //! restored byte for byte; see `origin.rs`. A session becomes whole files that get their names last of
 //! all, the main log after everything else, so a conversion that is cut off can simply be run again.
 
+mod carry;
 mod forward;
 mod links;
 mod origin;
@@ -12,6 +13,7 @@ mod restore;
 mod since;
 mod source;
 mod stage;
+mod tell;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -528,7 +530,7 @@ fn others(
         !derived && (header.is_none() || *path != own)
     });
     for path in &kept {
-        let name = kind_of(path).map_or("other file", forward::kind_name);
+        let name = kind_of(path).map_or("other file", tell::kind_name);
         settled.counts.lost(name);
     }
     if !target.origin || (goes_back && kept.is_empty()) {
@@ -536,7 +538,7 @@ fn others(
     }
     // Written even if there is nothing to keep: it says that the target has no files of its own.
     let listed = kept.iter();
-    let listed = listed.map(|path| forward::source_file(source, path));
+    let listed = listed.map(|path| carry::source_file(source, path));
     let mut header = Header::new(source.layout.name(), None, listed.collect::<Result<_>>()?);
     if !goes_back {
         header.dirs.clone_from(&plan.dirs);
@@ -544,9 +546,9 @@ fn others(
     let place = Artifact::of(ArtifactKind::Origin);
     let place = target.root.layout.place(&place);
     let mut out = target.stage.file(&place)?;
-    out.line(&forward::encode(&header)?)?;
+    out.line(&carry::encode(&header)?)?;
     for (number, path) in kept.iter().enumerate() {
-        forward::carry(&mut out, path, number)?;
+        carry::carry(&mut out, path, number)?;
     }
     target.stage.commit(out)?;
     Ok(settled)

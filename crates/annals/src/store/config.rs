@@ -29,7 +29,7 @@ impl Store {
     pub fn edit_config(&self, root: &Root, edit: &ConfigEdit) -> Result<()> {
         let path = config_path(root)?;
         writer::make_parent(root, &path)?;
-        writer::swap(&path, |old| {
+        super::document::swap(&path, |old| {
             let old = Some(old).filter(|old| !old.is_empty());
             Config::edit(old, edit).map_err(|error| located(error, &path))
         })

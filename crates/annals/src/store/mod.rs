@@ -5,6 +5,7 @@
 
 mod agent;
 mod config;
+mod document;
 mod file;
 mod find;
 mod fork;

@@ -21,6 +21,7 @@ use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, SessionId, TitleSource, Todo,
 };
 
+use super::document::swap;
 use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::query::Counted;
 use super::register::{self, Listing};
@@ -485,7 +486,7 @@ impl SessionWriter {
         Ok(entries)
     }
 
-    fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+    pub(super) fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
         plan(writer, head, change, self.options.now, &self.zone)
     }
 
@@ -558,7 +559,7 @@ impl SessionWriter {
     }
 
     /// Tells the lines for this log from what is to be done to other files.
-    fn split(&self, head: &Head, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
+    pub(super) fn split(&self, head: &Head, edits: Vec<Edit>) -> Result<(Vec<Vec<u8>>, Vec<Edit>)> {
         let own = self.root.layout.place(&head.log);
         let mut lines = Vec::new();
         let mut others = Vec::new();
@@ -617,41 +618,6 @@ impl SessionWriter {
         .map(|()| Vec::new())
     }
 
-    /// Changes the agent's todos: reads them, lets `edit` change them, and puts the result in their
-    /// place, again and again until no one else has changed them meanwhile.
-    ///
-    /// `edit` gets the document's path and bytes and the list that was read from it.
-    pub fn edit_todos<E: From<Error>>(
-        &self,
-        mut edit: impl FnMut(&Path, &[u8], Vec<Todo>) -> Result<Vec<Todo>, E>,
-    ) -> Result<Vec<Todo>, E> {
-        let writer = writer_of(&self.root)?;
-        let head = self.tail().head.clone();
-        let encoded = |list: &[Todo]| -> Result<(PathBuf, Vec<u8>)> {
-            let change = Change::SetTodos(list.to_vec());
-            let plan = self.plan(writer, &head, &change)?;
-            match self.split(&head, plan.edits)?.1.pop() {
-                Some(Edit::Replace { path, bytes }) => Ok((self.root.path.join(path), bytes)),
-                _ => Err(Error::refused("this layout keeps no todos")),
-            }
-        };
-        let (path, _) = encoded(&[])?;
-        make_parent(&self.root, &path)?;
-        let artifact = path
-            .strip_prefix(&self.root.path)
-            .ok()
-            .and_then(|path| self.root.layout.classify(path));
-        let mut list = Vec::new();
-        swap(&path, |old| {
-            let before = artifact
-                .as_ref()
-                .map(|artifact| todos_in(&self.root, artifact, old));
-            list = edit(&path, old, before.unwrap_or_default())?;
-            Ok::<_, E>(encoded(&list)?.1)
-        })?;
-        Ok(list)
-    }
-
     fn log(&self) -> Result<Arc<Log>> {
         let (path, shared) = {
             let file = &self.tail().file;
@@ -687,43 +653,6 @@ fn real_directory(path: &str) -> String {
         "" => path.to_owned(),
         trimmed => trimmed.to_owned(),
     })
-}
-
-/// The todos of a document.
-fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
-    let records = [(bytes.to_vec(), (0, bytes.len() as u64))];
-    let records = records.iter().map(|(bytes, place)| (bytes, *place));
-    let entries = decode(root, artifact, records, None);
-    let todos = entries.into_iter().filter_map(|entry| match entry.body {
-        Body::Todos(todos) => Some(todos),
-        _ => None,
-    });
-    todos.flatten().collect()
-}
-
-/// Puts what `change` makes of a document in its place, as long as it is still what `change` saw.
-pub(super) fn swap<E: From<Error>>(
-    path: &Path,
-    mut change: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
-) -> Result<(), E> {
-    loop {
-        let old = match std::fs::read(path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Error::io("read", path, error).into()),
-        };
-        let new = change(old.as_deref().unwrap_or_default())?;
-        let put = match &old {
-            Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::of(old))),
-            None => jsonl::create_new(path, &new),
-        };
-        match put {
-            // Someone was faster. Each turn means that someone else got through, so this ends.
-            Err(Error::Changed { .. }) => {}
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
-            done => return Ok(done?),
-        }
-    }
 }
 
 pub(super) fn plan(
