@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{
-    Change, Edit, Enrolled, Head, Layout, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer,
+    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, SessionId, Subject,

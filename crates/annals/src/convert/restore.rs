@@ -188,12 +188,12 @@ struct Stream {
 
 impl Stream {
     fn open(path: &Path) -> Result<Self> {
-        Stream::over(path, true, VecDeque::from([0..u64::MAX]))
+        Stream::over(path, true, std::iter::once(0..u64::MAX).collect())
     }
 
     fn of_log(file: &FoundFile) -> Result<Self> {
         let stretches = match &file.share {
-            None => VecDeque::from([0..u64::MAX]),
+            None => std::iter::once(0..u64::MAX).collect(),
             Some(share) => share
                 .stretches
                 .iter()
