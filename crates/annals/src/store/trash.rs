@@ -263,6 +263,15 @@ impl Store {
         if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
             found = vec![found.swap_remove(exact)];
         }
+        if found.len() > 1 && self.is_one_deletion(&found)? {
+            // It was cut off and run again, so each part lies in a folder of its own.
+            while let [_, rest @ ..] = found.as_slice()
+                && !rest.is_empty()
+                && let Some(part) = found.pop()
+            {
+                self.undelete(&part.id)?;
+            }
+        }
         if found.len() > 1 {
             return Err(Error::Ambiguous {
                 what: "deleted session",
@@ -323,6 +332,36 @@ impl Store {
     /// Where the files of a deleted session lie, under their paths within the root.
     pub(super) fn trashed_files(&self, trashed: &Trashed) -> Result<PathBuf> {
         Ok(self.trash()?.join(&trashed.id).join("files"))
+    }
+
+    /// Whether what lies in the trash several times is parts of one session: no file is there twice.
+    fn is_one_deletion(&self, found: &[Trashed]) -> Result<bool> {
+        let trash = self.trash()?;
+        let mut seen = HashSet::new();
+        let same = |trashed: &Trashed| {
+            found.first().is_some_and(|first| {
+                first.session == trashed.session
+                    && first.layout == trashed.layout
+                    && first.root == trashed.root
+            })
+        };
+        let mut twice = |trashed: &Trashed| {
+            let folder = trash.join(&trashed.id).join("files");
+            let there = |path: &&PathBuf| folder.join(path).symlink_metadata().is_ok();
+            let mut paths = trashed.files.iter().map(|file| &file.path).filter(there);
+            paths.any(|path| !seen.insert(path.clone()))
+        };
+        // The one that was cut off meant to move all that the later ones did.
+        let listed = |trashed: &Trashed| -> HashSet<PathBuf> {
+            let files = trashed.files.iter().map(|file| file.path.clone());
+            files.collect()
+        };
+        let longest = found.iter().map(listed).max_by_key(HashSet::len);
+        let longest = longest.unwrap_or_default();
+        let within = found
+            .iter()
+            .all(|trashed| listed(trashed).is_subset(&longest));
+        Ok(within && found.iter().all(same) && !found.iter().any(&mut twice))
     }
 
     fn trash(&self) -> Result<PathBuf> {

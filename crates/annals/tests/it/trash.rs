@@ -274,3 +274,27 @@ fn a_reset_tells_what_was_moved_beside_what_was_not() {
     assert_eq!(told.iter().filter(|moved| moved.is_ok()).count(), 2);
     assert!(elsewhere.exists() && !paths[0].exists() && !paths[2].exists());
 }
+
+/// A deletion that was cut off and run again lies in two folders, and comes back as one.
+#[test]
+fn what_was_deleted_in_two_goes_comes_back_in_one() {
+    let copy = case("2.1.325-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    let first = store
+        .delete(&copy.sessions()[0], "2026-03-01T10:00:00Z".parse().unwrap())
+        .unwrap();
+    // As if it had been killed: the main log was not moved yet, and goes in a second one.
+    let folder = copy.state().join("trash").join(&first.id);
+    let main = &first.files[0].path;
+    let place = copy.root.path.join(main);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::rename(folder.join("files").join(main), &place).unwrap();
+    store
+        .delete(&copy.sessions()[0], "2026-03-01T10:00:05Z".parse().unwrap())
+        .unwrap();
+    assert_eq!(store.trashed().unwrap().len(), 2);
+    store.undelete(&first.session).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+    assert!(store.trashed().unwrap().is_empty());
+}
