@@ -1,5 +1,7 @@
 //! From a session's entries to the lines of another layout.
 
+mod beside;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -580,93 +582,6 @@ impl<'a> Work<'a> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Remarks that lie in logs of their own.
-    fn remarks(&mut self) -> Result<()> {
-        let session = self.session;
-        let number = session.files.logs().flat_map(FoundFile::volumes).count();
-        let mut pen = Pen {
-            head: self.head.clone(),
-            listed: false,
-            last: HashMap::new(),
-            owed: None,
-        };
-        let links = Links::of(&[]);
-        for (at, file) in session.files.notes().enumerate() {
-            self.log(file, number + at, 0, usize::MAX, &mut pen, &links)?;
-        }
-        Ok(())
-    }
-
-    /// A title that only a register tells.
-    fn titles(&mut self) -> Result<()> {
-        let told = self.session.told_title();
-        let Some(text) = told else { return Ok(()) };
-        let title = Body::Title {
-            text,
-            source: TitleSource::Custom,
-        };
-        let now = self.started;
-        let draft = Draft::new(title).at(now);
-        let head = self.head.clone();
-        match self.plan(&head, &Change::Append(vec![draft]), now) {
-            Ok(plan) => {
-                self.title = plan.title.or(self.title.take());
-                self.write(plan.edits, MADE)
-            }
-            Err(Error::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn todos(&mut self) -> Result<()> {
-        if self
-            .session
-            .files
-            .beside
-            .iter()
-            .all(|file| !matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task))
-        {
-            return Ok(());
-        }
-        for (agent, list) in self.session.todos().unwrap_or_default() {
-            let mut head = self.head.clone();
-            if agent != self.session.files.id.as_str() {
-                head.agent = AgentId::new(&agent).ok();
-            }
-            match self.plan(&head, &Change::SetTodos(list), self.started) {
-                Ok(plan) => {
-                    self.counts.said("todos");
-                    self.write(plan.edits, MADE)?;
-                }
-                Err(Error::Refused(_)) => self.counts.lost("todos"),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// What lies beside the logs and has no words in the target.
-    fn documents(&mut self) -> Result<()> {
-        let session = self.session;
-        let first = session.files.logs().flat_map(FoundFile::volumes).count()
-            + session.files.notes().count();
-        let sources = self.sources();
-        for (number, file) in sources.into_iter().enumerate().skip(first) {
-            let kind = file.artifact.kind;
-            // These say in the source's words what was said in the target's.
-            if !matches!(
-                kind,
-                ArtifactKind::Todos | ArtifactKind::Task | ArtifactKind::AgentMeta
-            ) {
-                self.counts.lost(kind_name(kind));
-            }
-            if let Some(beside) = &mut self.origin {
-                carry(beside, &file.path, number)?;
-            }
-        }
-        Ok(())
     }
 
     /// Makes edits that stand for no line of the source.
