@@ -101,7 +101,7 @@ impl EntryRow {
             time: entry.time,
             agent: entry.agent.map(|agent| agent.to_string()),
             channel: entry.place.channel,
-            kind: kind(&entry.body),
+            kind: entry.body.kind(),
             role: None,
             model: None,
             blocks: Vec::new(),
@@ -129,28 +129,6 @@ impl EntryRow {
             }
         }
         row
-    }
-}
-
-/// An entry's kind as JSON and filters spell it.
-pub(crate) fn kind(body: &Body) -> &'static str {
-    match body {
-        Body::Message(_) => "message",
-        Body::Summary { .. } => "summary",
-        Body::Compaction { .. } => "compaction",
-        Body::System { .. } => "system",
-        Body::Attachment { .. } => "attachment",
-        Body::Title { .. } => "title",
-        Body::Tag { .. } => "tag",
-        Body::Note { .. } => "note",
-        Body::Resume { .. } => "resume",
-        Body::Todos(_) => "todos",
-        Body::Files(_) => "files",
-        Body::Typed { .. } => "typed",
-        Body::Settings { .. } => "settings",
-        Body::Agent { .. } => "agent",
-        // What the library understands and we do not know yet.
-        _ => "opaque",
     }
 }
 

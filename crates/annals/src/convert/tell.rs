@@ -48,26 +48,15 @@ pub(super) fn unread(
 /// What an entry is, in a word or two.
 pub(super) fn kind_of(body: &Body) -> String {
     match body {
-        Body::Message(_) => "message",
-        Body::Summary { .. } => "summary",
-        Body::Compaction { .. } => "compaction",
-        Body::System { .. } => "system",
-        Body::Attachment { .. } => "attachment",
-        Body::Title { .. } => "title",
-        Body::Tag { .. } => "tag",
-        Body::Note { .. } => "note",
         Body::Resume { .. } => "resume point",
-        Body::Todos(_) => "todos",
         Body::Files(_) => "file versions",
-        Body::Typed { .. } => "typed",
-        Body::Settings { .. } => "settings",
         Body::Agent { .. } => "sub-agent",
-        Body::Register(_) => "register",
         Body::Opaque { flaw: Some(_), .. } => "damaged line",
         Body::Opaque { kind: None, .. } => "untyped",
         Body::Opaque {
             kind: Some(kind), ..
         } => return kind.chars().take(40).collect(),
+        other => other.kind(),
     }
     .to_owned()
 }

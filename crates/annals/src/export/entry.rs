@@ -30,28 +30,6 @@ pub fn read_entry(json: &str) -> Result<Entry> {
     row.entry().map_err(Error::Refused)
 }
 
-/// An entry's kind, as `annals show --json` spells it.
-pub(super) fn kind(body: &Body) -> &'static str {
-    match body {
-        Body::Message(_) => "message",
-        Body::Summary { .. } => "summary",
-        Body::Compaction { .. } => "compaction",
-        Body::System { .. } => "system",
-        Body::Attachment { .. } => "attachment",
-        Body::Title { .. } => "title",
-        Body::Tag { .. } => "tag",
-        Body::Note { .. } => "note",
-        Body::Resume { .. } => "resume",
-        Body::Todos(_) => "todos",
-        Body::Files(_) => "files",
-        Body::Typed { .. } => "typed",
-        Body::Settings { .. } => "settings",
-        Body::Agent { .. } => "agent",
-        Body::Register(_) => "register",
-        Body::Opaque { .. } => "opaque",
-    }
-}
-
 /// Writes a value as JSON on one line.
 pub(super) fn put(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(out, value).map_err(io::Error::from)
@@ -190,7 +168,7 @@ impl<'a> Row<'a> {
     }
 
     fn say(&mut self, body: &'a Body) {
-        self.kind = Some(kind(body).into());
+        self.kind = Some(body.kind().into());
         match body {
             Body::Message(message) => {
                 self.speak(message);

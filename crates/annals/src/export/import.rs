@@ -19,8 +19,6 @@ use crate::model::{
 };
 use crate::store::{Root, SessionWriter, Store, WriteOptions};
 
-use super::entry::kind;
-
 pub use archive::{Archive, Contents, Kept, KeptAgent, KeptLog};
 
 /// Entries that are written at once.
@@ -277,7 +275,7 @@ impl<'a> Pen<'a> {
         for entry in in_order(entries) {
             // Of two entries with one id, the first is kept: a log cannot hold both.
             if entry.id.as_ref().is_some_and(|id| !seen.insert(id)) {
-                self.leave(kind(&entry.body));
+                self.leave(entry.body.kind());
                 continue;
             }
             // An id that is not written must be known before something hangs from the entry.
@@ -327,7 +325,7 @@ impl<'a> Pen<'a> {
     }
 
     fn aside(&mut self, body: Body) -> Result<()> {
-        let kind = kind(&body);
+        let kind = body.kind();
         match self.writer.append_all(vec![Draft::new(body)]) {
             Err(error) if is_refusal(&error) => {
                 self.leave(kind);
@@ -352,7 +350,7 @@ impl<'a> Pen<'a> {
     fn write(&mut self, batch: &[&Entry]) -> Result<()> {
         let mut wanted: Vec<&Entry> = Vec::with_capacity(batch.len());
         for entry in batch {
-            match self.refused.contains(kind(&entry.body)) {
+            match self.refused.contains(entry.body.kind()) {
                 true => self.leave_entry(entry),
                 false => wanted.push(entry),
             }
@@ -383,7 +381,7 @@ impl<'a> Pen<'a> {
                 }
                 if wanted.len() == 1 {
                     if !matches!(first.body, Body::Message(_)) {
-                        self.refused.insert(kind(&first.body));
+                        self.refused.insert(first.body.kind());
                     }
                     self.leave_entry(first);
                     return Ok(());
@@ -483,7 +481,7 @@ impl<'a> Pen<'a> {
     }
 
     fn leave_entry(&mut self, entry: &Entry) {
-        self.leave(kind(&entry.body));
+        self.leave(entry.body.kind());
         self.skip(entry);
     }
 

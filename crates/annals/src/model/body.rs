@@ -101,6 +101,30 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// The kind as JSON output and filters spell it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Body::Message(_) => "message",
+            Body::Summary { .. } => "summary",
+            Body::Compaction { .. } => "compaction",
+            Body::System { .. } => "system",
+            Body::Attachment { .. } => "attachment",
+            Body::Title { .. } => "title",
+            Body::Tag { .. } => "tag",
+            Body::Note { .. } => "note",
+            Body::Resume { .. } => "resume",
+            Body::Todos(_) => "todos",
+            Body::Files(_) => "files",
+            Body::Typed { .. } => "typed",
+            Body::Settings { .. } => "settings",
+            Body::Agent { .. } => "agent",
+            Body::Register(_) => "register",
+            Body::Opaque { .. } => "opaque",
+        }
+    }
+}
+
 /// What a document tells of a session or of a folder, beside their logs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

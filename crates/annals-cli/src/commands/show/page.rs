@@ -159,7 +159,7 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
 }
 
 fn aside(body: Body, time: &str, id: &str, width: Option<usize>) -> String {
-    let kind = entry::kind(&body);
+    let kind = body.kind();
     let label = match &body {
         Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
         Body::Attachment { kind, .. } if !kind.is_empty() => kind.clone(),

@@ -406,3 +406,47 @@ fn only_a_root_of_chorus_has_a_configuration() {
     store.edit_config(&root, &edit).unwrap();
     assert_eq!(store.config(&root).unwrap().settings.theme, "light");
 }
+
+/// Writers that take turns: the index counts what all of them wrote.
+#[test]
+fn the_index_counts_what_others_wrote() {
+    use annals::layout::NewSession;
+    use annals::model::{Draft, SessionId};
+    use annals::store::{Root, Store};
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let id = SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
+    let new = NewSession::new(id, "/home/dev/shared");
+    let quick = crate::support::QUICK;
+    let first = store.create(&root, &new, quick).unwrap();
+    first.append(Draft::user("one")).unwrap();
+    first
+        .append(Draft::assistant([annals::model::Block::Text("two".into())]))
+        .unwrap();
+    first.close().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for turn in 0..5 {
+                    let files = store.inventory().sessions.remove(0);
+                    let options = annals::store::WriteOptions {
+                        live: true,
+                        ..quick
+                    };
+                    let writer = store.write(&files, options).unwrap();
+                    writer
+                        .append(Draft::user(format!("{thread} {turn}")))
+                        .unwrap();
+                    writer.close().unwrap();
+                }
+            });
+        }
+    });
+    let files = store.inventory().sessions.remove(0);
+    store.write(&files, quick).unwrap().close().unwrap();
+    let files = store.inventory().sessions.remove(0);
+    assert_eq!(files.about[0].messages, Some(22));
+    assert!(store.stale_registers(&store.inventory()).is_empty());
+}
