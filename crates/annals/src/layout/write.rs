@@ -457,3 +457,19 @@ pub struct Stamp<'a> {
     /// Gives a fresh id.
     pub fresh: &'a mut dyn FnMut() -> String,
 }
+
+impl Stamp<'_> {
+    /// The time of the next record: as given, else now, but later than the newest so far, which it
+    /// then is.
+    pub(crate) fn tick(
+        &self,
+        newest: &mut Option<Timestamp>,
+        given: Option<Timestamp>,
+    ) -> Timestamp {
+        let millisecond = jiff::SignedDuration::from_millis(1);
+        let after = newest.and_then(|time| time.checked_add(millisecond).ok());
+        let time = given.unwrap_or_else(|| after.map_or(self.now, |after| after.max(self.now)));
+        *newest = Some(newest.map_or(time, |newest| newest.max(time)));
+        time
+    }
+}

@@ -531,14 +531,7 @@ impl Pen<'_, '_> {
 
     /// The next line's time: as given, else now, but later than the line before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        let millisecond = jiff::SignedDuration::from_millis(1);
-        let after = self
-            .time
-            .and_then(|time| time.checked_add(millisecond).ok());
-        let time = given
-            .unwrap_or_else(|| after.map_or(self.stamp.now, |after| after.max(self.stamp.now)));
-        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
-        time
+        self.stamp.tick(&mut self.time, given)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -540,12 +540,7 @@ impl<'a, 'b> Pen<'a, 'b> {
 
     /// The next line's time: as given, else now, but later than the line before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        let after = |time: Timestamp| time.checked_add(SignedDuration::from_millis(1)).ok();
-        let after = self.time.and_then(after);
-        let time = given
-            .unwrap_or_else(|| after.map_or(self.stamp.now, |after| after.max(self.stamp.now)));
-        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
-        time
+        self.stamp.tick(&mut self.time, given)
     }
 }
 

@@ -531,11 +531,7 @@ impl Pen<'_, '_> {
 
     /// The next record's time: as given, else now, but later than the record before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        let after = self.time.and_then(|time| later(time, 1));
-        let now = self.stamp.now;
-        let time = given.unwrap_or_else(|| after.map_or(now, |after| after.max(now)));
-        self.time = Some(self.time.map_or(time, |newest| newest.max(time)));
-        time
+        self.stamp.tick(&mut self.time, given)
     }
 
     fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> Written<'l> {
