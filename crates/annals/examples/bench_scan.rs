@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 
 use annals::jsonl::Scanner;
-use annals::model::Key;
+use annals::model::ResponseKey;
 use annals::store::{FoundFile, LogScan, Root, Store};
 
 const PASSES: u32 = 3;
@@ -81,7 +81,7 @@ fn split(files: &[&FoundFile]) -> io::Result<u64> {
 
 /// The output tokens of each model. Forks repeat responses in other files: each counts once.
 fn tokens(logs: &[(&Root, &FoundFile)]) -> annals::Result<BTreeMap<String, u64>> {
-    let mut responses: HashMap<Key, (String, u64)> = HashMap::new();
+    let mut responses: HashMap<ResponseKey, (String, u64)> = HashMap::new();
     for (root, file) in logs {
         for outline in LogScan::read(root, file)?.outlines {
             let Some(reply) = outline.reply else { continue };

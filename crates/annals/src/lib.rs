@@ -124,6 +124,7 @@
 
 pub mod check;
 pub mod convert;
+pub mod cost;
 mod error;
 pub mod export;
 mod json;

@@ -328,10 +328,10 @@ fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
             .sum();
         recent.messages += messages;
         recent.sessions += usize::from(messages > 0);
-        for ((day, _), usage) in &session.usage_by_day {
-            if *day >= first {
+        for charge in &session.charges {
+            if charge.time.is_some_and(|time| time >= start) {
                 // Totals of sane counts stay sane.
-                let _ = recent.usage.add(usage);
+                let _ = recent.usage.add(&charge.usage);
             }
         }
     }

@@ -453,7 +453,7 @@ struct Came<'a> {
     replies: u64,
     calls: u64,
     agents: Vec<&'a Agent>,
-    response: Option<annals::model::Key>,
+    response: Option<annals::model::ResponseKey>,
 }
 
 impl Came<'_> {

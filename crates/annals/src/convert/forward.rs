@@ -102,7 +102,7 @@ impl Pen {
             && let Some((response, usage)) = &self.owed
             && message.response.as_ref() == Some(response)
         {
-            message.usage.get_or_insert_default().grow(usage);
+            message.usage.get_or_insert_default().settle(usage);
             self.owed = None;
         }
     }

@@ -19,7 +19,8 @@ use serde_json::value::RawValue;
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::model::{
-    AgentId, Body, Entry, EntryId, Fact, Key, Kind, Link, Message, Outline, Purpose, Role,
+    AgentId, Body, Entry, EntryId, Fact, Key, Kind, Link, Message, Outline, Purpose, ResponseKey,
+    Role,
 };
 
 use super::content::{self, Content, opening};
@@ -214,10 +215,12 @@ impl Annex<'_> {
                 reply.model = Some(model.into());
             }
             if let Some(response) = self.response.filled() {
-                reply.response = Some(Key::of_pair(response, self.request.or_empty()));
+                reply.response = Some(ResponseKey::of(response, self.request.or_empty()));
             }
             if self.usage.is_some() {
-                reply.usage = field::usage(self.usage).0;
+                let spent = field::spending(self.usage);
+                reply.usage = spent.usage;
+                reply.terms = spent.terms;
             }
         }
         if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::{Raw, object};
-use crate::model::Usage;
+use crate::json::fast::{self, Fast};
+use crate::json::{Raw, Text, object};
+use crate::model::{Money, Pace, Terms, Usage};
 
 object! {
     struct Tokens<'a> {
@@ -15,6 +16,9 @@ object! {
         "cache_creation_input_tokens" => cache_write: Raw<'a>,
         "cache_creation" => split: Split<'a>,
         "server_tool_use" => server: Server<'a>,
+        "service_tier" => tier: Text<'a>,
+        "speed" => speed: Text<'a>,
+        "inference_geo" => place: Text<'a>,
     }
 }
 
@@ -41,27 +45,71 @@ pub(crate) struct Counts<'a> {
     pub(crate) server: Server<'a>,
 }
 
-/// The tokens of a reply, and what is wrong with its counts. A count that cannot be is left out.
+/// What a reply says about its tokens.
+#[derive(Default)]
+pub(crate) struct Spending {
+    pub(crate) usage: Option<Usage>,
+    pub(crate) terms: Terms,
+    /// What is wrong with the counts.
+    pub(crate) fault: Option<String>,
+}
+
+/// What a reply says about its tokens in the words of the model's interface.
+pub(crate) fn spending(raw: Raw<'_>) -> Spending {
+    let mut terms = Terms::default();
+    let (usage, fault) = tokens(raw, |tokens: Tokens<'_>| {
+        terms = Terms {
+            // What was asked for says less than what was done: `speed` stands beside a tier.
+            pace: [&tokens.speed, &tokens.tier]
+                .into_iter()
+                .filter_map(|name| Pace::by_name(name.get()?))
+                .find(|pace| *pace != Pace::Standard)
+                .unwrap_or_default(),
+            us_only: tokens.place.get() == Some("us"),
+        };
+        Counts {
+            input: ("input_tokens", tokens.input),
+            output: ("output_tokens", tokens.output),
+            cache_read: ("cache_read_input_tokens", tokens.cache_read),
+            cache_write: ("cache_creation_input_tokens", tokens.cache_write),
+            split: tokens.split,
+            server: tokens.server,
+        }
+    });
+    Spending {
+        usage,
+        terms,
+        fault,
+    }
+}
+
+/// Its tokens alone, and what is wrong with their counts. A count that cannot be is left out.
 pub(crate) fn usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
-    tokens(raw, |tokens: Tokens<'_>| Counts {
-        input: ("input_tokens", tokens.input),
-        output: ("output_tokens", tokens.output),
-        cache_read: ("cache_read_input_tokens", tokens.cache_read),
-        cache_write: ("cache_creation_input_tokens", tokens.cache_write),
-        split: tokens.split,
-        server: tokens.server,
-    })
+    let spent = spending(raw);
+    (spent.usage, spent.fault)
+}
+
+/// What a program says that a reply cost, and what is wrong with that.
+pub(crate) fn recorded(name: &str, raw: Raw<'_>) -> (Option<Money>, Option<String>) {
+    match raw.0.filter(|_| raw.is_some()) {
+        None => (None, None),
+        Some(text) => match Money::parse(text).filter(|cost| *cost >= Money::ZERO) {
+            Some(cost) => (Some(cost), None),
+            None => (None, Some(format!("{name} is {}", shown(raw)))),
+        },
+    }
 }
 
 /// The same for other names.
-pub(crate) fn tokens<'a, T: Deserialize<'a> + Default>(
+pub(crate) fn tokens<'a, T: Deserialize<'a> + Fast<'a> + Default>(
     raw: Raw<'a>,
     counts: impl FnOnce(T) -> Counts<'a>,
 ) -> (Option<Usage>, Option<String>) {
     if raw.is_some() && !raw.0.is_some_and(|raw| raw.starts_with('{')) {
         return (None, Some(format!("usage is {}", shown(raw))));
     }
-    let counts = counts(raw.read());
+    let read = raw.0.and_then(fast::read);
+    let counts = counts(read.unwrap_or_else(|| raw.read()));
     let mut faults: Vec<String> = Vec::new();
     let mut count = |(name, raw): (&str, Raw<'_>)| match raw.count() {
         Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,

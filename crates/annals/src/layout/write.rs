@@ -238,7 +238,7 @@ impl Head {
         const MOST: usize = 16;
         let known = self.replies.iter().position(|(id, _)| id == response);
         if let Some(known) = known {
-            usage.grow(&self.replies.remove(known).1);
+            usage.settle(&self.replies.remove(known).1);
         }
         self.replies.push((response.to_owned(), usage));
         let surplus = self.replies.len().saturating_sub(MOST);

@@ -154,6 +154,16 @@ impl Key {
         parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self)
     }
 
+    /// Its sixteen bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
+
+    /// The key of those bytes.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
     /// The key of two texts taken together, for ids that have two parts.
     pub fn of_pair(a: &str, b: &str) -> Self {
         let mut hash = Sha256::new();
@@ -190,6 +200,33 @@ impl Key {
             .zip(digest)
             .for_each(|(to, from)| *to = *from);
         Self(u128::from_le_bytes(half))
+    }
+}
+
+/// Names a response of a model: the message that it is, and the request that it answers.
+///
+/// Some clients leave out the request. Such an entry is part of any response with that message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ResponseKey {
+    /// The message.
+    pub message: Key,
+    /// Tells requests of one message apart; 0 where none is named.
+    pub request: u64,
+}
+
+impl ResponseKey {
+    /// The response with these ids; the request's may be empty.
+    pub fn of(message: &str, request: &str) -> Self {
+        // FNV-1a: the message's key has the strength, and it costs next to nothing.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let request = match request {
+            "" => 0,
+            text => text.bytes().fold(0xcbf2_9ce4_8422_2325, mix).max(1),
+        };
+        ResponseKey {
+            message: Key::of(message),
+            request,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{AgentId, EntryId, Key, Role, Span, TitleSource, Usage};
+use super::{AgentId, EntryId, Key, Money, ResponseKey, Role, Span, Terms, TitleSource, Usage};
 
 /// The skeleton of an entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,11 +103,17 @@ impl Link {
 #[non_exhaustive]
 pub struct Reply {
     /// The response it is part of; several entries may share one.
-    pub response: Option<Key>,
+    pub response: Option<ResponseKey>,
     /// The model.
     pub model: Option<Arc<str>>,
     /// Tokens of the whole response, as far as this entry knows.
     pub usage: Option<Usage>,
+    /// On which terms they were used.
+    pub terms: Terms,
+    /// What the program that made the log says it cost.
+    pub recorded: Option<Money>,
+    /// The entry says itself that it is a copy of another session's.
+    pub copied: bool,
     /// The tool calls it makes.
     pub calls: Vec<Key>,
 }

@@ -21,6 +21,59 @@ pub struct Usage {
     pub web_searches: u64,
 }
 
+/// On which terms tokens were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Terms {
+    /// How soon the answer was wanted.
+    pub pace: Pace,
+    /// It had to be made in the United States, for which some models cost more.
+    pub us_only: bool,
+}
+
+/// How soon an answer was wanted, where that changes its price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Pace {
+    /// As usual.
+    #[default]
+    Standard,
+    /// Some time within a day.
+    Batch,
+    /// When there is room.
+    Flex,
+    /// Before others.
+    Priority,
+    /// By a faster machine.
+    Fast,
+}
+
+impl Pace {
+    /// All of them.
+    pub const ALL: [Pace; 5] = [
+        Pace::Standard,
+        Pace::Batch,
+        Pace::Flex,
+        Pace::Priority,
+        Pace::Fast,
+    ];
+
+    /// Its name in logs, price lists and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pace::Standard => "standard",
+            Pace::Batch => "batch",
+            Pace::Flex => "flex",
+            Pace::Priority => "priority",
+            Pace::Fast => "fast",
+        }
+    }
+
+    /// The pace of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pace| pace.name() == name)
+    }
+}
+
 /// A count that no honest response has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageFault;
@@ -44,6 +97,23 @@ impl Usage {
         for (to, from) in self.counters_mut().into_iter().zip(other.counters()) {
             *to = (*to).max(from);
         }
+    }
+
+    /// Takes the other's counts if they are larger: of the lines that repeat a response, the one with
+    /// the most output tells what it came to.
+    ///
+    /// Counts are never mixed: one line may say of the same tokens that they were written to the
+    /// five-minute cache, and another to the one-hour cache.
+    pub fn settle(&mut self, other: &Usage) {
+        let rank = |usage: &Usage| (usage.output, usage.total(), usage.counters());
+        if rank(other) > rank(self) {
+            *self = *other;
+        }
+    }
+
+    /// Takes away what was added before.
+    pub fn take(&mut self, other: &Usage) {
+        *self = self.beyond(other);
     }
 
     /// By how much each counter is larger than in `other`.

@@ -146,7 +146,7 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         flaw_kinds: Default::default(),
         models: Default::default(),
         usage: Usage::default(),
-        usage_by_day: Default::default(),
+        charges: Vec::new(),
         messages_by_day: Default::default(),
     })
 }

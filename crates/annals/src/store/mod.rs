@@ -134,9 +134,13 @@ impl Store {
         let mut rows: Vec<Result<summary::Draft>> = read.into_iter().map(|(_, row)| row).collect();
         summary::settle(&mut rows);
         let keep = self.keep_days(inventory);
-        rows.into_iter()
+        let mut rows: Vec<Result<SessionInfo>> = rows
+            .into_iter()
             .map(|row| row.map(|draft| draft.finish(keep.get(&draft.root()).copied().flatten())))
-            .collect()
+            .collect();
+        let mut sessions: Vec<&mut SessionInfo> = rows.iter_mut().flatten().collect();
+        summary::credit(&mut sessions);
+        rows
     }
 
     /// Everything that one file says: what people typed, a plan, the todos of a session that is gone.

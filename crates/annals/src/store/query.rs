@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{Body, Entry, Key, Role, SYNTHETIC, Usage};
+use crate::model::{Body, Entry, ResponseKey, Role, SYNTHETIC, Usage};
 
 use super::log;
 use super::session::Session;
@@ -221,7 +221,7 @@ impl Session {
     pub fn stats(&self, zone: &TimeZone) -> Stats {
         let mut stats = Stats::default();
         // What each response amounts to is known only after its last line.
-        let mut responses: BTreeMap<Key, (Keys, Usage)> = BTreeMap::new();
+        let mut responses: BTreeMap<ResponseKey, (Keys, Usage)> = BTreeMap::new();
         for ((file, scan), tree) in self.files.logs().zip(&self.logs).zip(&self.trees) {
             // Sub-agents that have no id are numbered as they stand in the log.
             let strands: HashMap<usize, usize> = tree
@@ -270,7 +270,7 @@ impl Session {
                     Some(key) => {
                         responses
                             .entry(key)
-                            .and_modify(|(_, known)| known.grow(&usage))
+                            .and_modify(|(_, known)| known.settle(&usage))
                             .or_insert((keys, usage));
                     }
                     None => stats.add(

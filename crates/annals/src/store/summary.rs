@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
+use crate::model::{FlawKind, Key, Project, ResponseKey, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
 use super::life::State;
@@ -62,15 +63,28 @@ pub struct SessionInfo {
     pub flaw_kinds: BTreeMap<FlawKind, usize>,
     /// The models that answered.
     pub models: BTreeSet<String>,
-    /// Tokens, each response counted once, sub-agents included.
+    /// Tokens, sub-agents included. In a list of sessions, each response is counted with the session
+    /// that had it first; of a session by itself, all that stand in its logs.
     pub usage: Usage,
-    /// Tokens by day of the answer (UTC) and model.
-    pub usage_by_day: BTreeMap<(jiff::civil::Date, String), Usage>,
+    /// The responses that those tokens are of.
+    pub charges: Vec<Charge>,
     /// Messages by day (UTC).
     pub messages_by_day: BTreeMap<jiff::civil::Date, u64>,
 }
 
 impl SessionInfo {
+    /// The session as a ledger knows it.
+    pub fn account(&self) -> Account {
+        Account {
+            layout: self.layout,
+            root: self.root.clone(),
+            session: self.id.clone(),
+            file: self.file.clone(),
+            project: self.project.clone(),
+            started: self.charges.iter().filter_map(|charge| charge.time).min(),
+        }
+    }
+
     /// Whether a person who types `wanted` may mean this session's project, under its present
     /// directory or an earlier one.
     pub fn in_project(&self, wanted: &str) -> bool {
@@ -217,8 +231,8 @@ impl Session {
 fn path_totals(outlines: &[crate::model::Outline], tree: &crate::tree::Tree) -> Vec<Usage> {
     // What each response amounts to on the path that is being walked, and what it was before each
     // turn that changed it.
-    let known: RefCell<HashMap<Key, Usage>> = RefCell::default();
-    type Before = Vec<(Key, Option<Usage>)>;
+    let known: RefCell<HashMap<ResponseKey, Usage>> = RefCell::default();
+    type Before = Vec<(ResponseKey, Option<Usage>)>;
     let changed: RefCell<Vec<Before>> = RefCell::default();
     let enter = |mut sum: Usage, entries: &[usize]| {
         let mut before = Vec::new();
@@ -235,8 +249,9 @@ fn path_totals(outlines: &[crate::model::Outline], tree: &crate::tree::Tree) -> 
             };
             let mut known = known.borrow_mut();
             let old = known.get(&key).copied();
-            usage.grow(&old.unwrap_or_default());
-            let _ = sum.add(&usage.beyond(&old.unwrap_or_default()));
+            usage.settle(&old.unwrap_or_default());
+            sum.take(&old.unwrap_or_default());
+            let _ = sum.add(&usage);
             known.insert(key, usage);
             before.push((key, old));
         }
@@ -254,45 +269,6 @@ fn path_totals(outlines: &[crate::model::Outline], tree: &crate::tree::Tree) -> 
         }
     };
     tree.fold_paths(Usage::default(), enter, leave)
-}
-
-/// One response of a model, put together from the lines that repeat it.
-struct Response<'a> {
-    usage: Usage,
-    model: Option<&'a str>,
-    time: Option<Timestamp>,
-}
-
-#[derive(Default)]
-struct Responses<'a> {
-    named: HashMap<Key, Response<'a>>,
-    nameless: Vec<Response<'a>>,
-}
-
-impl<'a> Responses<'a> {
-    fn add(&mut self, outline: &'a crate::model::Outline) {
-        let Some(reply) = &outline.reply else { return };
-        let Some(usage) = reply.usage else { return };
-        let model = reply.model.as_deref().filter(|model| *model != SYNTHETIC);
-        let fresh = Response {
-            usage,
-            model,
-            time: outline.time,
-        };
-        match reply.response {
-            None => self.nameless.push(fresh),
-            Some(key) => {
-                self.named
-                    .entry(key)
-                    .and_modify(|known| known.usage.grow(&usage))
-                    .or_insert(fresh);
-            }
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Response<'a>> {
-        self.named.values().chain(&self.nameless)
-    }
 }
 
 /// A row whose title may still come from another file.
@@ -331,7 +307,6 @@ impl Draft {
 pub(super) fn draft(session: &Session) -> Draft {
     let files = &session.files;
     let outlines = || session.logs.iter().flat_map(|scan| &scan.outlines);
-    let mut responses = Responses::default();
     let mut started: Option<Timestamp> = None;
     let mut updated: Option<Timestamp> = None;
     let (mut entries, mut messages) = (0, 0);
@@ -340,7 +315,6 @@ pub(super) fn draft(session: &Session) -> Draft {
     let mut day_of = DayOf::default();
     for outline in outlines() {
         entries += 1;
-        responses.add(outline);
         if let Some(time) = outline.time {
             started = Some(started.map_or(time, |oldest| oldest.min(time)));
             updated = Some(updated.map_or(time, |newest| newest.max(time)));
@@ -359,17 +333,7 @@ pub(super) fn draft(session: &Session) -> Draft {
             models.insert(model.to_owned());
         }
     }
-    let mut usage = Usage::default();
-    let mut usage_by_day: BTreeMap<_, Usage> = BTreeMap::new();
-    for response in responses.all() {
-        let _ = usage.add(&response.usage);
-        if let (Some(time), Some(model)) = (response.time, response.model) {
-            let sum = usage_by_day
-                .entry((day_of.day(time), model.to_owned()))
-                .or_default();
-            let _ = sum.add(&response.usage);
-        }
-    }
+    let charges = charges(session);
     let mut flaw_kinds = BTreeMap::new();
     for (_, flaw) in session.flaws() {
         *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
@@ -423,10 +387,53 @@ pub(super) fn draft(session: &Session) -> Draft {
             flaws: flaw_kinds.values().sum(),
             flaw_kinds,
             models,
-            usage,
-            usage_by_day,
+            usage: total(&charges),
+            charges,
             messages_by_day,
         },
+    }
+}
+
+/// What the session's logs tell of responses, each once.
+fn charges(session: &Session) -> Vec<Charge> {
+    let mut charges = Vec::new();
+    for scan in &session.logs {
+        let mut sheet = Sheet::default();
+        for outline in &scan.outlines {
+            sheet.add(outline, &session.files.id);
+        }
+        charges.extend(sheet.charges(0));
+    }
+    Ledger::settle(Vec::new(), charges).charges
+}
+
+fn total(charges: &[Charge]) -> Usage {
+    let mut sum = Usage::default();
+    for charge in charges {
+        // Totals of sane counts stay sane.
+        let _ = sum.add(&charge.usage);
+    }
+    sum
+}
+
+/// Leaves each response to the session that had it first.
+pub(super) fn credit(sessions: &mut [&mut SessionInfo]) {
+    let accounts = sessions.iter().map(|info| info.account()).collect();
+    let mut charges = Vec::new();
+    for (number, info) in sessions.iter_mut().enumerate() {
+        let own = info.charges.drain(..);
+        charges.extend(own.map(|charge| Charge {
+            account: number,
+            ..charge
+        }));
+    }
+    for charge in Ledger::settle(accounts, charges).charges {
+        if let Some(info) = sessions.get_mut(charge.account) {
+            info.charges.push(charge);
+        }
+    }
+    for info in sessions {
+        info.usage = total(&info.charges);
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Key, Outline, SYNTHETIC, Span, Usage};
+use crate::model::{Outline, ResponseKey, SYNTHETIC, Span, Usage};
 
 use super::Root;
 use super::inventory::FoundFile;
@@ -22,7 +22,7 @@ use super::share::{self, Sieve};
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     sum: Counted,
-    known: HashMap<Key, Usage>,
+    known: HashMap<ResponseKey, Usage>,
 }
 
 impl Totals {
@@ -43,18 +43,16 @@ impl Totals {
         let before = match reply.response {
             Some(key) => {
                 let before = self.known.get(&key).copied();
-                usage.grow(&before.unwrap_or_default());
+                usage.settle(&before.unwrap_or_default());
                 self.known.insert(key, usage);
                 before
             }
             None => None,
         };
         self.sum.responses += u64::from(before.is_none());
+        self.sum.usage.take(&before.unwrap_or_default());
         // A sum beyond all bounds stays where it was.
-        let _ = self
-            .sum
-            .usage
-            .add(&usage.beyond(&before.unwrap_or_default()));
+        let _ = self.sum.usage.add(&usage);
     }
 
     /// What they come to.

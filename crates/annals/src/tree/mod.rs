@@ -287,7 +287,7 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Kind, Link, Reply, Span};
+    use crate::model::{Kind, Link, Reply, ResponseKey, Span};
 
     fn said(number: u64, parent: Option<u64>, kind: Kind, response: Option<&str>) -> Outline {
         let mut outline = Outline::at(Span {
@@ -302,7 +302,7 @@ mod tests {
         outline.link = parent.map_or(Link::None, |parent| Link::Parent(key(parent)));
         outline.reply = response.map(|response| {
             Box::new(Reply {
-                response: Some(Key::of(response)),
+                response: Some(ResponseKey::of(response, "")),
                 ..Reply::default()
             })
         });

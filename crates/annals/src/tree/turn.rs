@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::model::{Key, Kind, Outline};
+use crate::model::{Key, Kind, Outline, ResponseKey};
 
 use super::link::Links;
 use super::{Conversation, Limb};
@@ -23,7 +23,7 @@ struct Turn {
     /// In the order in which they are read.
     entries: Vec<usize>,
     children: usize,
-    response: Option<Key>,
+    response: Option<ResponseKey>,
     /// Its last entry in file order.
     tip: Option<usize>,
     /// Holds or leads to something that a person typed or a model answered.

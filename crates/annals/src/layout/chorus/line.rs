@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::annex::Annex;
 use crate::layout::content::Content;
-use crate::layout::field::timestamp;
-use crate::model::{AgentId, Artifact, Role, Span, Usage};
+use crate::layout::field::{self, timestamp};
+use crate::model::{AgentId, Artifact, Money, Role, Span, Usage};
 
 object! {
     struct Line<'a> {
@@ -26,6 +26,7 @@ object! {
         "outputTokens" => output_tokens: Raw<'a>,
         "cacheReadTokens" => cache_read: Raw<'a>,
         "cacheCreationTokens" => cache_write: Raw<'a>,
+        "costUsd" => cost: Raw<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
         "annals" => annex: Annex<'a>,
     }
@@ -45,6 +46,7 @@ object! {
     struct Said<'a> {
         "id" => id: Text<'a>,
         "model" => model: Text<'a>,
+        "usage" => usage: Raw<'a>,
         "stop_reason" => stop_reason: Text<'a>,
     }
 }
@@ -183,7 +185,9 @@ impl Line<'_> {
         let write = count("cacheCreationTokens", self.cache_write);
         let fault = (!faults.is_empty()).then(|| faults.join("; "));
         if [input, output, read, write].iter().all(Option::is_none) {
-            return (None, fault);
+            // The model's own message may tell what the line leaves out.
+            let (told, wrong) = field::usage(self.claude.message.usage);
+            return (told, fault.or(wrong));
         }
         let usage = Usage {
             input: input.unwrap_or_default(),
@@ -193,6 +197,11 @@ impl Line<'_> {
             ..Usage::default()
         };
         (Some(usage), fault)
+    }
+
+    /// What the program says that the reply cost, and what is wrong with that.
+    pub(super) fn recorded(&self) -> (Option<Money>, Option<String>) {
+        field::recorded("costUsd", self.cost)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::json::fast;
 use crate::layout::annex;
 use crate::layout::content::delegation;
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, Role, Span};
+use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span};
 
 use super::decode;
 use super::line::{Line, Lines, Sort, is_record};
@@ -76,11 +76,16 @@ impl Lines {
                 outline.facts.extend(delegations.into_iter().map(delegates));
                 let usage;
                 (usage, bad_usage) = line.usage();
+                let (recorded, fault) = line.recorded();
+                bad_usage = bad_usage.or(fault);
                 outline.reply = Some(Box::new(Reply {
-                    response: line.response().map(|id| Key::of_pair(id, "")),
+                    response: line.response().map(|id| ResponseKey::of(id, "")),
                     model: line.model().map(Into::into),
                     usage,
+                    recorded,
+                    copied: line.forked_from.is_some(),
                     calls,
+                    ..Reply::default()
                 }));
             }
             Some(Role::System) => outline.kind = Kind::System,

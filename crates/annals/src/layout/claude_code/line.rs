@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
 use crate::layout::field::timestamp;
-use crate::model::{AgentId, Artifact, EntryId, Key};
+use crate::model::{AgentId, Artifact, EntryId, ResponseKey};
 
 object! {
     struct Line<'a> {
@@ -28,6 +28,7 @@ object! {
         "entrypoint" => entrypoint: Text<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
         "requestId" => request: Text<'a>,
+        "costUSD" => cost: Raw<'a>,
         "message" => message: Said<'a>,
         "toolUseResult" => result: Raw<'a>,
         "leafUuid" => leaf: Text<'a>,
@@ -78,7 +79,7 @@ pub(super) struct Lines {
     pub(super) session: Repeated,
     pub(super) model: Option<Arc<str>>,
     /// The response of the line before: its message's id, its request's, and both as a key.
-    reply: Option<(Box<str>, Box<str>, Key)>,
+    reply: Option<(Box<str>, Box<str>, ResponseKey)>,
 }
 
 /// A text that most lines repeat.
@@ -112,7 +113,7 @@ impl Lines {
 
     /// The response that an answer is part of. The request's id tells apart responses of clients
     /// that reuse message ids; a line without one belongs to the line before.
-    pub(super) fn response(&mut self, line: &Line<'_>) -> Option<Key> {
+    pub(super) fn response(&mut self, line: &Line<'_>) -> Option<ResponseKey> {
         let id = line.message.id.filled()?;
         let request = line.request.or_empty();
         if let Some((last, of, key)) = &mut self.reply
@@ -124,7 +125,7 @@ impl Lines {
             }
             return Some(*key);
         }
-        let key = Key::of_pair(id, request);
+        let key = ResponseKey::of(id, request);
         self.reply = Some((id.into(), request.into(), key));
         Some(key)
     }

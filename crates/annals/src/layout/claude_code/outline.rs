@@ -91,8 +91,9 @@ impl Lines {
                 let delegations = line.message.content.delegations.iter().cloned();
                 let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
                 outline.facts.extend(delegations);
-                let usage;
-                (usage, bad_usage) = field::usage(line.message.usage);
+                let spent = field::spending(line.message.usage);
+                let (recorded, fault) = field::recorded("costUSD", line.cost);
+                bad_usage = spent.fault.or(fault);
                 outline.reply = Some(Box::new(Reply {
                     response: self.response(line),
                     model: line
@@ -100,7 +101,10 @@ impl Lines {
                         .model
                         .filled()
                         .map(|model| self.shared_model(model)),
-                    usage,
+                    usage: spent.usage,
+                    terms: spent.terms,
+                    recorded,
+                    copied: line.forked_from.is_some(),
                     calls: line.message.content.calls.clone(),
                 }));
             }

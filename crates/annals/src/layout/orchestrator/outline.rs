@@ -80,6 +80,7 @@ impl Lines {
                     model: line.model.filled().map(|model| self.shared_model(model)),
                     usage,
                     calls: line.content.calls.clone(),
+                    ..Reply::default()
                 }));
             }
             Shape::Call => {

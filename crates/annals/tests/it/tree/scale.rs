@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use annals::model::{Fact, Key, Kind, Link, Outline, Reply, Span, Usage};
+use annals::model::{Fact, Key, Kind, Link, Outline, Reply, ResponseKey, Span, Usage};
 use annals::tree::{Scope, Titles, Tree};
 
 fn key(n: usize) -> Key {
@@ -24,7 +24,7 @@ fn message(n: usize, parent: Option<usize>) -> Outline {
     } else {
         outline.kind = Kind::Assistant;
         let mut reply = Reply::default();
-        reply.response = Some(Key::of_pair("msg", &n.to_string()));
+        reply.response = Some(ResponseKey::of("msg", &n.to_string()));
         reply.usage = Some(Usage {
             output: 1,
             ..Usage::default()
@@ -174,7 +174,7 @@ fn a_parallel_graph_of_many_calls_is_one_turn() {
         for at in 0..n {
             let mut call = message(at * 4 + 1, Some(if at == 0 { 0 } else { at * 4 - 3 }));
             let reply = call.reply.as_mut().unwrap();
-            reply.response = Some(Key::of("one response"));
+            reply.response = Some(ResponseKey::of("one response", ""));
             reply.calls = vec![Key::of_pair("call", &at.to_string())];
             let mut result = message(at * 4 + 2, Some(at * 4 + 1));
             result.human = false;
