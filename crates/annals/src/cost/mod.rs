@@ -7,4 +7,5 @@ mod ledger;
 mod sheet;
 
 pub use ledger::{Account, Charge, Ledger};
+pub(crate) use sheet::Opening;
 pub use sheet::Sheet;
