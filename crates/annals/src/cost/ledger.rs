@@ -1,9 +1,12 @@
 //! The ledger: each response counted once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use jiff::Timestamp;
 
 use crate::model::{Key, Money, Project, ResponseKey, SessionId, Terms, Usage};
@@ -85,6 +88,23 @@ pub struct Account {
     pub started: Option<Timestamp>,
 }
 
+impl Account {
+    /// The account of a session of which no more is known.
+    pub fn new(layout: &'static str, root: impl Into<PathBuf>, session: SessionId) -> Self {
+        Account {
+            layout,
+            root: root.into(),
+            session,
+            file: PathBuf::new(),
+            project: Project {
+                path: String::new(),
+                guessed: true,
+            },
+            started: None,
+        }
+    }
+}
+
 /// Every response once, with the session that pays for it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -103,80 +123,129 @@ impl Ledger {
     /// itself, or that never did because the other is all of it and more.
     pub fn settle(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
         let copies = copies(&charges);
-        if !copies.is_empty() {
-            let own = began_alone(accounts.len(), &charges, &copies);
-            let rank = |charge: &Charge| rank(charge, &accounts, &own);
-            for (&at, &first) in &copies {
-                let Ok([charge, known]) = charges.get_disjoint_mut([at, first]) else {
-                    continue;
-                };
-                if rank(charge) < rank(known) {
-                    std::mem::swap(charge, known);
-                }
-                known.settle(charge);
-            }
-            let mut at = 0;
-            charges.retain(|_| {
-                at += 1;
-                !copies.contains_key(&(at - 1))
-            });
+        if copies.is_empty() {
+            return Ledger { accounts, charges };
         }
+        let own = began_alone(accounts.len(), &charges, &copies);
+        // Who pays is settled before anything is put together: that changes what they are ranked by.
+        let mut payers: BTreeMap<usize, usize> = BTreeMap::new();
+        for &(at, first) in &copies {
+            let payer = payers.entry(first).or_insert(first);
+            let rank = |at: usize| charges.get(at).map(|charge| rank(charge, &accounts, &own));
+            if rank(at) < rank(*payer) {
+                *payer = at;
+            }
+        }
+        for (first, payer) in payers {
+            charges.swap(first, payer);
+        }
+        for &(at, first) in &copies {
+            if let Ok([copy, charge]) = charges.get_disjoint_mut([at, first]) {
+                charge.settle(copy);
+            }
+        }
+        let mut copies = copies.iter().map(|(at, _)| *at).peekable();
+        let mut at = 0;
+        charges.retain(|_| {
+            at += 1;
+            copies.next_if_eq(&(at - 1)).is_none()
+        });
         Ledger { accounts, charges }
     }
 }
 
-/// The charges of responses that another charge before them tells of, and where that one is.
-fn copies(charges: &[Charge]) -> BTreeMap<usize, usize> {
-    let mut copies = BTreeMap::new();
-    let mut known: HashMap<ResponseKey, usize> = HashMap::with_capacity(charges.len());
+/// The charges of responses that another charge before them tells of, and where that one is; in order.
+fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
+    let mut copies = Vec::new();
+    let mut known = Places::of(charges);
     let mut vague = Vec::new();
     for (at, charge) in charges.iter().enumerate() {
-        let Some(key) = charge.response else { continue };
-        if key.request == 0 {
-            vague.push((at, key));
-            continue;
-        }
-        let first = *known.entry(key).or_insert(at);
-        if first != at {
-            copies.insert(at, first);
+        match charge.response {
+            None => {}
+            Some(key) if key.request == 0 => vague.push((at, key.message)),
+            Some(key) => copies.extend(known.first(at, key).map(|first| (at, first))),
         }
     }
     if vague.is_empty() {
         return copies;
     }
     // A record that names no request joins a response to that message which does.
-    let mut messages: HashMap<Key, usize> = HashMap::with_capacity(known.len());
-    for (key, at) in known {
-        let first = messages.entry(key.message).or_insert(at);
-        *first = at.min(*first);
-    }
-    for (at, key) in vague {
-        let first = *messages.entry(key.message).or_insert(at);
-        if first != at {
-            copies.insert(at, first);
+    let mut messages: HashMap<Key, usize> = HashMap::new();
+    for (at, charge) in charges.iter().enumerate() {
+        if let Some(key) = charge.response.filter(|key| key.request != 0) {
+            messages.entry(key.message).or_insert(at);
         }
     }
+    for (at, message) in vague {
+        let first = *messages.entry(message).or_insert(at);
+        if first != at {
+            copies.push((at, first));
+        }
+    }
+    copies.sort_unstable();
     copies
+}
+
+/// Where each response is told of first. Only places are held: the keys stand in the charges.
+struct Places<'a> {
+    charges: &'a [Charge],
+    table: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl<'a> Places<'a> {
+    fn of(charges: &'a [Charge]) -> Self {
+        Places {
+            charges,
+            table: HashTable::with_capacity(charges.len()),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The place where the response was told of before; else this is that place from now on.
+    fn first(&mut self, at: usize, key: ResponseKey) -> Option<usize> {
+        let response = |place: &u32| self.charges.get(*place as usize)?.response;
+        let hash = |key: Option<ResponseKey>| self.hasher.hash_one(key);
+        let entry = self.table.entry(
+            hash(Some(key)),
+            |place| response(place) == Some(key),
+            |place| hash(response(place)),
+        );
+        match entry {
+            Entry::Occupied(known) => Some(*known.get() as usize),
+            Entry::Vacant(slot) => {
+                slot.insert(u32::try_from(at).ok()?);
+                None
+            }
+        }
+    }
 }
 
 /// When each session had a response that no other has.
 fn began_alone(
     accounts: usize,
     charges: &[Charge],
-    copies: &BTreeMap<usize, usize>,
+    copies: &[(usize, usize)],
 ) -> Vec<Option<Timestamp>> {
-    let mut shared = HashSet::new();
-    for (&at, &first) in copies {
+    let mut shared = vec![false; charges.len()];
+    for &(at, first) in copies {
         let payer = |at: usize| charges.get(at).map(|charge| charge.account);
-        if payer(at) != payer(first) {
-            shared.insert(first);
+        if payer(at) != payer(first)
+            && let Some(shared) = shared.get_mut(first)
+        {
+            *shared = true;
+        }
+    }
+    for &(at, first) in copies {
+        let of_first = shared.get(first).copied();
+        if let (Some(shared), Some(of_first)) = (shared.get_mut(at), of_first) {
+            *shared = of_first;
         }
     }
     let mut began = vec![None; accounts];
-    for (at, charge) in charges.iter().enumerate() {
-        let place = copies.get(&at).copied().unwrap_or(at);
+    for (charge, shared) in charges.iter().zip(shared) {
         if let Some(began) = began.get_mut(charge.account)
-            && !shared.contains(&place)
+            && !shared
         {
             *began = earlier(*began, charge.time);
         }
@@ -186,7 +255,7 @@ fn began_alone(
 
 /// Who pays for a response that several tell of: the lowest.
 fn rank<'a>(
-    charge: &Charge,
+    charge: &'a Charge,
     accounts: &'a [Account],
     own: &[Option<Timestamp>],
 ) -> impl Ord + use<'a> {
@@ -194,7 +263,7 @@ fn rank<'a>(
     let began = own.get(charge.account).copied().flatten();
     let started = account.and_then(|account| account.started);
     // A sub-agent's log may repeat what the main agent said before it.
-    let aside = charge.agent.is_some();
+    let aside = charge.agent.as_deref();
     let name = account.map(|account| (&account.session, &account.file));
     (
         charge.copied,

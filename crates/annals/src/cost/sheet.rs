@@ -125,11 +125,15 @@ impl Sheet {
         self.charges.push((charge, session));
     }
 
-    /// The charges of a log that is one session's, which has that number.
-    pub fn charges(self, account: usize, session: &SessionId) -> impl Iterator<Item = Charge> {
+    /// The charges of a log, for the session with that number.
+    ///
+    /// Where the log is `only` one session's, records that name another are copies.
+    pub fn charges(self, account: usize, only: Option<&SessionId>) -> impl Iterator<Item = Charge> {
         self.charges.into_iter().map(move |(mut charge, named)| {
+            let foreign =
+                |session: &SessionId| named.is_some_and(|name| *name != *session.as_str());
             charge.account = account;
-            charge.copied |= named.is_some_and(|named| *named != *session.as_str());
+            charge.copied |= only.is_some_and(foreign);
             charge
         })
     }

@@ -1,5 +1,6 @@
 //! The catalogue's database.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
 use crate::cost::Ledger;
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, FileId};
-use crate::store::books::{Book, Books, Tab};
+use crate::store::books::{Books, Tab};
 use crate::store::{FoundFile, Root, Store};
 
 use super::tab;
@@ -42,6 +43,7 @@ const TABLES: &str = "
         mtime INTEGER NOT NULL,
         read INTEGER NOT NULL,
         guard BLOB NOT NULL,
+        whole INTEGER NOT NULL,
         spent BLOB NOT NULL,
         PRIMARY KEY (root, path)
     ) WITHOUT ROWID;
@@ -127,7 +129,7 @@ impl Catalogue {
         let mut books = Books::find(store);
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
-            if let Err(error) = recall(&self.database, root, books.of_root(number), &mut gone) {
+            if let Err(error) = recall(&self.database, root, number, &mut books, &mut gone) {
                 gone.clear();
                 self.begin_anew(&error);
                 break;
@@ -182,10 +184,11 @@ impl Catalogue {
 type Name = (i64, Vec<u8>);
 
 /// Tells logs what was read of them before. Both come in the order of their paths.
-fn recall<'a>(
+fn recall(
     database: &Connection,
     root: &Root,
-    books: impl Iterator<Item = &'a mut Book>,
+    place: usize,
+    books: &mut Books<'_>,
     gone: &mut Vec<Name>,
 ) -> rusqlite::Result<()> {
     let mut numbers = database.prepare("SELECT id FROM root WHERE layout = ?1 AND path = ?2")?;
@@ -199,23 +202,25 @@ fn recall<'a>(
         return Ok(());
     };
     let mut query = database.prepare(
-        "SELECT path, dev, ino, len, mtime, read, guard, spent FROM file WHERE root = ?1 ORDER BY path",
+        "SELECT path, dev, ino, len, mtime, read, guard, whole, spent FROM file WHERE root = ?1 ORDER BY path",
     )?;
     let mut rows = query.query([number])?;
-    let mut books = books.peekable();
+    let logs = books.of_root(place);
+    let mut at = logs.start;
     while let Some(row) = rows.next()? {
         let path = row.get_ref(0)?.as_blob()?;
-        while books
-            .next_if(|book| within(root, &book.file) < path)
-            .is_some()
-        {}
-        match books.next_if(|book| within(root, &book.file) == path) {
-            None => gone.push((number, path.to_vec())),
-            Some(book) => {
-                if let Some(tab) = tab_of(row)? {
-                    book.recall(tab);
-                }
+        let mut order = Ordering::Greater;
+        while let Some(file) = books.file(at).filter(|_| at < logs.end) {
+            order = within(root, file).cmp(path);
+            if order != Ordering::Less {
+                break;
             }
+            at += 1;
+        }
+        if order != Ordering::Equal {
+            gone.push((number, path.to_vec()));
+        } else if let Some(tab) = tab_of(row)? {
+            books.recall(at, tab);
         }
     }
     Ok(())
@@ -239,7 +244,8 @@ fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
         .iter_mut()
         .zip(bytes)
         .for_each(|(to, from)| *to = *from);
-    let sheet = tab::read(row.get_ref(7)?.as_blob()?);
+    let whole = row.get(7)?;
+    let sheet = tab::read(row.get_ref(8)?.as_blob()?);
     let id = FileId {
         dev,
         ino,
@@ -252,7 +258,12 @@ fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
         offset: number(5)?,
         guard,
     };
-    Ok(sheet.map(|sheet| Tab { id, cursor, sheet }))
+    Ok(sheet.map(|sheet| Tab {
+        id,
+        cursor,
+        sheet,
+        whole,
+    }))
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -266,8 +277,9 @@ fn write(database: &mut Connection, fresh: &[(&Root, &FoundFile, &Tab)]) -> rusq
     }
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     {
-        let mut insert = change
-            .prepare("INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+        let mut insert = change.prepare(
+            "INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?;
         let mut last: Option<(&Root, i64)> = None;
         for (root, file, tab) in fresh {
             let number = match last {
@@ -287,6 +299,7 @@ fn write(database: &mut Connection, fresh: &[(&Root, &FoundFile, &Tab)]) -> rusq
                 i64::try_from(tab.id.mtime_ns).unwrap_or_default(),
                 tab.cursor.offset as i64,
                 tab.cursor.guard,
+                tab.whole,
                 spent,
             ])?;
         }
@@ -380,6 +393,8 @@ fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
     if version(&database)? == VERSION {
         return Ok(database);
     }
+    // Rows of most files then stand in one piece.
+    database.pragma_update(None, "page_size", 16_384)?;
     // Readers then never wait for writers.
     database.pragma_update(None, "journal_mode", "WAL")?;
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,75 +31,106 @@ pub(crate) struct Tab {
     pub(crate) cursor: Cursor,
     /// What it spent.
     pub(crate) sheet: Sheet,
+    /// What follows in the file spent nothing.
+    pub(crate) whole: bool,
 }
 
 /// A log whose spending counts.
 #[derive(Debug)]
-pub(crate) struct Book {
+struct Book {
     root: usize,
-    pub(crate) file: FoundFile,
-    /// What was read of it before.
-    before: Option<Tab>,
+    file: FoundFile,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It must be read, from where the tab ends if there is one.
+    Unread(Option<Tab>),
     /// What it spent, a last line without a line ending included.
-    sheet: Option<Sheet>,
+    Read(Sheet),
+    /// It is entered.
+    Done,
 }
 
-impl Book {
-    /// Takes what was read of the log before; it is used as far as the log is still the same.
-    pub(crate) fn recall(&mut self, tab: Tab) {
-        // A line without an ending is never part of a tab.
-        if tab.id == self.file.id && tab.cursor.offset == tab.id.len {
-            self.sheet = Some(tab.sheet);
-        } else {
-            self.before = Some(tab);
-        }
-    }
-}
-
-/// The logs of a store.
-#[derive(Debug, Default)]
-pub(crate) struct Books {
-    roots: Vec<Root>,
+/// The logs of a store, and what is known of their spending so far.
+#[derive(Debug)]
+pub(crate) struct Books<'a> {
+    /// Each root, and the sessions in it.
+    payers: Vec<Payers<'a>>,
     books: Vec<Book>,
-    registers: Vec<(usize, FoundFile)>,
+    entries: Entries,
     /// What could not be read.
     pub(crate) troubles: Vec<Error>,
 }
 
 /// How much of the work is done in one go: what was read is kept then.
-const PORTION: u64 = 256 << 20;
+const PORTION: u64 = 128 << 20;
 
-impl Books {
-    /// Finds the logs, in the order of their paths.
-    pub(crate) fn find(store: &Store) -> Self {
+/// Less than this is read by one thread.
+const ALONE: u64 = 1 << 20;
+
+impl<'a> Books<'a> {
+    /// Finds the logs, in the order of the bytes of their paths.
+    pub(crate) fn find(store: &'a Store) -> Self {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
         let mut found = Books {
-            roots: store.roots.clone(),
-            ..Books::default()
+            payers: Vec::new(),
+            books: Vec::new(),
+            entries: Entries::default(),
+            troubles: Vec::new(),
         };
-        for (root, place) in store.roots.iter().enumerate() {
-            for file in inventory::walk(place, &wanted, &mut found.troubles) {
-                match file.artifact.kind {
-                    ArtifactKind::Register => found.registers.push((root, file)),
-                    _ => found.books.push(Book {
-                        root,
-                        file,
-                        before: None,
-                        sheet: None,
-                    }),
-                }
-            }
+        for (number, root) in store.roots.iter().enumerate() {
+            let files = inventory::walk(root, &wanted, &mut found.troubles);
+            let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
+            let registers = Registers::read(root, files.iter().filter(is_register));
+            found.payers.push(Payers::new(root, registers));
+            let logs = files.into_iter().filter(|file| !is_register(&file));
+            found.books.extend(logs.map(|file| Book {
+                root: number,
+                file,
+                state: State::Unread(None),
+            }));
         }
         found
     }
 
-    /// The logs of one of the roots, in the order of the bytes of their paths.
-    pub(crate) fn of_root(&mut self, root: usize) -> impl Iterator<Item = &mut Book> {
-        let books = self
-            .books
-            .iter_mut()
-            .skip_while(move |book| book.root < root);
-        books.take_while(move |book| book.root == root)
+    /// The numbers of the logs of one of the roots.
+    pub(crate) fn of_root(&self, root: usize) -> Range<usize> {
+        let start = self.books.partition_point(|book| book.root < root);
+        start..self.books.partition_point(|book| book.root <= root)
+    }
+
+    /// The file of a log.
+    pub(crate) fn file(&self, number: usize) -> Option<&FoundFile> {
+        self.books.get(number).map(|book| &book.file)
+    }
+
+    /// Takes what was read of a log before; it is used as far as the log is still the same.
+    pub(crate) fn recall(&mut self, number: usize, tab: Tab) {
+        let Some(book) = self.books.get_mut(number) else {
+            return;
+        };
+        if tab.id == book.file.id && tab.whole {
+            self.enter(number, tab.sheet);
+        } else {
+            book.state = State::Unread(Some(tab));
+        }
+    }
+
+    /// Enters what a log spent, so that all sheets are never in memory together. Volumes of a log
+    /// that sessions share must wait for those before them.
+    fn enter(&mut self, number: usize, sheet: Sheet) {
+        let Some(book) = self.books.get_mut(number) else {
+            return;
+        };
+        book.state = match self.payers.get_mut(book.root) {
+            Some(payers) if book.file.artifact.kind != ArtifactKind::SharedLog => {
+                payers.enter(number, &book.file, sheet, &mut self.entries);
+                State::Done
+            }
+            _ => State::Read(sheet),
+        };
     }
 
     /// Reads what is not known from before, and gives it to `keep`, some of it at a time.
@@ -108,17 +140,19 @@ impl Books {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) {
         let mut work: Vec<(usize, Option<Tab>, u64)> = Vec::new();
-        let unread = self.books.iter_mut().enumerate();
-        for (at, book) in unread.filter(|(_, book)| book.sheet.is_none()) {
-            let before = book.before.take();
-            let known = before.as_ref().map_or(0, |tab| tab.cursor.offset);
-            work.push((at, before, book.file.id.len.saturating_sub(known)));
+        for (at, book) in self.books.iter_mut().enumerate() {
+            if let State::Unread(before) = &mut book.state {
+                let before = before.take();
+                let known = before.as_ref().map_or(0, |tab| tab.cursor.offset);
+                work.push((at, before, book.file.id.len.saturating_sub(known)));
+            }
         }
         // Largest first, so that no thread is left alone with a giant at the end.
         work.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
-        let total = work.iter().map(|(_, _, bytes)| bytes).sum();
+        let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
         let done = AtomicU64::new(0);
-        let finders: Vec<Option<Finder>> = self.roots.iter().map(Finder::of).collect();
+        let roots = self.payers.iter().map(|payers| payers.root);
+        let finders: Vec<Option<Finder>> = roots.map(Finder::of).collect();
         let mut work = work.into_iter().peekable();
         while work.peek().is_some() {
             let mut portion = Vec::new();
@@ -127,19 +161,23 @@ impl Books {
                 bytes += next.2;
                 portion.push(next);
             }
-            let read: Vec<(usize, Result<Reading>)> = portion
-                .into_par_iter()
-                .with_max_len(1)
-                .filter_map(|(at, tab, bytes)| {
-                    let book = self.books.get(at)?;
-                    let root = self.roots.get(book.root)?;
-                    let finder = finders.get(book.root)?.as_ref();
-                    let reading = Reading::go_on(root, &book.file, finder, tab);
-                    let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                    progress(so_far, total);
-                    Some((at, reading))
-                })
-                .collect();
+            let read = |(at, tab, bytes): (usize, Option<Tab>, u64)| {
+                let book = self.books.get(at)?;
+                let root = self.payers.get(book.root)?.root;
+                let finder = finders.get(book.root)?.as_ref();
+                let reading = Reading::go_on(root, &book.file, finder, tab);
+                let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+                progress(so_far, total);
+                Some((at, reading))
+            };
+            // Threads cost more than a little reading.
+            let read = match bytes < ALONE {
+                true => portion.into_iter().filter_map(read).collect(),
+                false => {
+                    let portion = portion.into_par_iter().with_max_len(1);
+                    portion.filter_map(read).collect()
+                }
+            };
             self.take_in(read, &mut keep);
         }
     }
@@ -152,16 +190,12 @@ impl Books {
         let fresh = read.iter().filter_map(|(at, reading)| {
             let book = self.books.get(*at)?;
             let tab = &reading.as_ref().ok()?.tab;
-            Some((self.roots.get(book.root)?, &book.file, tab))
+            Some((self.payers.get(book.root)?.root, &book.file, tab))
         });
         keep(&fresh.collect::<Vec<_>>());
         for (at, reading) in read {
             match reading {
-                Ok(reading) => {
-                    if let Some(book) = self.books.get_mut(at) {
-                        book.sheet = Some(reading.pending.unwrap_or(reading.tab.sheet));
-                    }
-                }
+                Ok(reading) => self.enter(at, reading.pending.unwrap_or(reading.tab.sheet)),
                 // A file that vanished meanwhile is as if it had never been there.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.troubles.push(error),
@@ -169,29 +203,28 @@ impl Books {
         }
     }
 
-    /// Who spent what.
-    pub(crate) fn ledger(self) -> (Ledger, Vec<Error>) {
-        let sheets = self.books.iter().filter_map(|book| book.sheet.as_ref());
-        let mut entries = Entries {
-            accounts: Vec::new(),
-            charges: Vec::with_capacity(sheets.map(|sheet| sheet.charges.len()).sum()),
-        };
-        let mut books = self.books.into_iter().peekable();
-        for (at, root) in self.roots.iter().enumerate() {
-            let own = self.registers.iter().filter(|(of, _)| *of == at);
-            let registers = Registers::read(root, own.map(|(_, file)| file));
-            let mut payers = Payers::new(root, registers);
-            while let Some(book) = books.next_if(|book| book.root == at) {
-                if let Some(sheet) = book.sheet {
-                    payers.enter(&book.file, sheet, &mut entries);
-                }
+    /// Who spent what, as far as it was read.
+    pub(crate) fn ledger(mut self) -> (Ledger, Vec<Error>) {
+        for (number, book) in self.books.into_iter().enumerate() {
+            if let State::Read(sheet) = book.state
+                && let Some(payers) = self.payers.get_mut(book.root)
+            {
+                payers.enter(number, &book.file, sheet, &mut self.entries);
             }
-            payers.settle(&mut entries);
         }
-        (
-            Ledger::settle(entries.accounts, entries.charges),
-            self.troubles,
-        )
+        let Entries {
+            mut accounts,
+            charges,
+        } = self.entries;
+        for charge in &charges {
+            if let Some(account) = accounts.get_mut(charge.account) {
+                account.started = account.started.into_iter().chain(charge.time).min();
+            }
+        }
+        for payers in self.payers {
+            payers.settle(&mut accounts);
+        }
+        (Ledger::settle(accounts, charges), self.troubles)
     }
 }
 
@@ -243,6 +276,11 @@ impl Reading {
             || (Sheet::default(), 0),
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
+        if start == 0 && file.artifact.session.is_none() {
+            // Lines that spend nothing may tell it.
+            let named = inventory::session_inside(root, file);
+            sheet.first = named.map(|session| session.as_str().into());
+        }
         if start > 0 {
             handle.seek(SeekFrom::Start(start)).map_err(failed)?;
         }
@@ -253,7 +291,12 @@ impl Reading {
         })
         .map_err(failed)?;
         Ok(Reading {
-            tab: Tab { id, cursor, sheet },
+            tab: Tab {
+                id,
+                cursor,
+                sheet,
+                whole: pending.is_none(),
+            },
             pending,
         })
     }
@@ -288,9 +331,12 @@ fn read(
         decoder.spending(&record, &mut sink);
         sink.flaws.clear();
         if !whole {
-            let mut pending = sheet.clone();
-            sink.found.iter().for_each(|outline| pending.add(outline));
-            return Ok((line.offset, Some(pending)));
+            let pending = (!sink.found.is_empty()).then(|| {
+                let mut pending = sheet.clone();
+                sink.found.iter().for_each(|outline| pending.add(outline));
+                pending
+            });
+            return Ok((line.offset, pending));
         }
         end = record.span.end();
         sink.found.drain(..).for_each(|outline| sheet.add(&outline));
@@ -299,28 +345,32 @@ fn read(
     Ok((end.max(lines.offset()), None))
 }
 
+#[derive(Debug, Default)]
 struct Entries {
     accounts: Vec<Account>,
     charges: Vec<Charge>,
 }
 
-/// The sessions of a root, as its logs are gone through in the order of their paths.
+/// The sessions of a root.
+#[derive(Debug)]
 struct Payers<'a> {
     root: &'a Root,
     registers: Registers,
-    first: usize,
-    known: HashMap<(SessionId, Option<String>), usize>,
+    /// Where each is among the sessions, and the number of its account.
+    known: HashMap<(SessionId, Option<String>), (usize, usize)>,
     sessions: Vec<Payer>,
     /// With whom the volume before ended, and the folder it lies in.
     before: Option<(Option<String>, share::Ending)>,
 }
 
-#[derive(Default)]
+#[derive(Debug)]
 struct Payer {
+    account: usize,
     folder: Option<String>,
-    /// Directories of its own log, and of its sub-agents'.
-    own: Vec<Arc<str>>,
-    others: Vec<Arc<str>>,
+    /// Its own log was entered.
+    has_log: bool,
+    /// Directories that its logs name, with whether the log is a sub-agent's and its number.
+    directories: Vec<((bool, usize), Arc<str>)>,
 }
 
 impl<'a> Payers<'a> {
@@ -328,7 +378,6 @@ impl<'a> Payers<'a> {
         Payers {
             root,
             registers,
-            first: 0,
             known: HashMap::new(),
             sessions: Vec::new(),
             before: None,
@@ -336,12 +385,9 @@ impl<'a> Payers<'a> {
     }
 
     /// Enters what a log spent.
-    fn enter(&mut self, file: &FoundFile, sheet: Sheet, entries: &mut Entries) {
-        if self.sessions.is_empty() {
-            self.first = entries.accounts.len();
-        }
+    fn enter(&mut self, number: usize, file: &FoundFile, sheet: Sheet, entries: &mut Entries) {
         if file.artifact.kind == ArtifactKind::SharedLog {
-            return self.enter_shared(file, sheet, entries);
+            return self.enter_shared(number, file, sheet, entries);
         }
         if sheet.charges.is_empty() {
             return;
@@ -355,13 +401,21 @@ impl<'a> Payers<'a> {
         };
         let directories: Vec<Arc<str>> = sheet.directories().into_iter().cloned().collect();
         let aside = file.artifact.is_agent_log();
-        let account = self.account(&session, file, aside, entries);
-        self.moved(account, aside, &directories);
-        entries.charges.extend(sheet.charges(account, &session));
+        let (at, account) = self.account(&session, file, aside, entries);
+        self.moved(at, (aside, number), &directories);
+        entries
+            .charges
+            .extend(sheet.charges(account, Some(&session)));
     }
 
     /// Enters what a log spent in which several sessions lie.
-    fn enter_shared(&mut self, file: &FoundFile, mut sheet: Sheet, entries: &mut Entries) {
+    fn enter_shared(
+        &mut self,
+        number: usize,
+        file: &FoundFile,
+        mut sheet: Sheet,
+        entries: &mut Entries,
+    ) {
         let folder = file.artifact.folder.clone();
         let before = self.before.take().filter(|(of, _)| *of == folder);
         let before = before.map(|(_, ending)| ending);
@@ -381,10 +435,11 @@ impl<'a> Payers<'a> {
         for (mut charge, name) in std::mem::take(&mut sheet.charges) {
             let (session, agent) = share::whose(&named(name));
             let aside = agent.is_some();
-            charge.account = self.account(&session, file, aside, entries);
-            if moved.insert(charge.account) {
-                self.moved(charge.account, aside, &directories);
+            let (at, account) = self.account(&session, file, aside, entries);
+            if moved.insert(at) {
+                self.moved(at, (aside, number), &directories);
             }
+            charge.account = account;
             charge.agent = agent.map(|agent| agent.as_str().into()).or(charge.agent);
             entries.charges.push(charge);
         }
@@ -404,89 +459,94 @@ impl<'a> Payers<'a> {
         file: &FoundFile,
         aside: bool,
         entries: &mut Entries,
-    ) -> usize {
-        let folder = file.artifact.folder.clone();
-        let next = self.sessions.len();
-        let at = *self
-            .known
-            .entry((session.clone(), folder.clone()))
-            .or_insert(next);
-        if at == next {
+    ) -> (usize, usize) {
+        let folder = &file.artifact.folder;
+        let name = (session.clone(), folder.clone());
+        let next = (self.sessions.len(), entries.accounts.len());
+        let known = *self.known.entry(name).or_insert(next);
+        if known == next {
             self.sessions.push(Payer {
-                folder,
-                ..Payer::default()
+                account: next.1,
+                folder: folder.clone(),
+                has_log: false,
+                directories: Vec::new(),
             });
-            entries.accounts.push(Account {
-                layout: self.root.layout.name(),
-                root: self.root.path.clone(),
-                session: session.clone(),
-                file: file.path.clone(),
-                project: Project {
-                    path: String::new(),
-                    guessed: true,
-                },
-                started: None,
-            });
-        }
-        let number = self.first + at;
-        // The newest volume of its own log stands for a session.
-        let account = entries.accounts.get_mut(number).filter(|_| !aside);
-        if let Some(account) = account.filter(|account| account.file != file.path) {
+            let mut account =
+                Account::new(self.root.layout.name(), &self.root.path, session.clone());
             account.file.clone_from(&file.path);
+            entries.accounts.push(account);
         }
-        number
+        if let Some(account) = entries.accounts.get_mut(known.1)
+            && let Some(payer) = self.sessions.get_mut(known.0)
+        {
+            // The newest volume of its own log stands for a session, or else its first sub-agent's
+            // log, whichever was read first.
+            let stands = match (aside, payer.has_log) {
+                (false, had) => !had || account.file < file.path,
+                (true, had) => !had && file.path < account.file,
+            };
+            payer.has_log |= !aside;
+            if stands {
+                account.file.clone_from(&file.path);
+            }
+        }
+        known
     }
 
     /// Takes note of the directories that a log names.
-    fn moved(&mut self, account: usize, aside: bool, directories: &[Arc<str>]) {
-        if let Some(payer) = self.sessions.get_mut(account - self.first) {
-            match aside {
-                true => payer.others.extend_from_slice(directories),
-                false => payer.own.extend_from_slice(directories),
-            }
+    fn moved(&mut self, at: usize, log: (bool, usize), directories: &[Arc<str>]) {
+        if let Some(payer) = self.sessions.get_mut(at) {
+            let named = directories.iter().map(|path| (log, path.clone()));
+            payer.directories.extend(named);
         }
     }
 
-    /// Says when each session began, and what it is about.
-    fn settle(self, entries: &mut Entries) {
-        for charge in &entries.charges {
-            if let Some(account) = entries.accounts.get_mut(charge.account) {
-                account.started = account.started.into_iter().chain(charge.time).min();
-            }
-        }
-        let accounts = entries.accounts.iter_mut().skip(self.first);
-        let mut paired: Vec<(&Payer, &mut Account)> = self.sessions.iter().zip(accounts).collect();
-        for (payer, account) in &mut paired {
-            let named = payer.own.iter().chain(&payer.others);
-            let directories: Vec<&str> = named.map(|path| &**path).collect();
+    /// Says what each session is about.
+    fn settle(mut self, accounts: &mut [Account]) {
+        let mut doubt = false;
+        for payer in &mut self.sessions {
+            let Some(account) = accounts.get_mut(payer.account) else {
+                continue;
+            };
+            // Its own log first, whichever was read first.
+            payer.directories.sort_by_key(|(log, _)| *log);
+            let named = payer.directories.iter();
+            let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
             let folder = payer.folder.as_deref();
             let about = self.registers.about(folder, &account.session);
             let told = about.iter().find_map(|about| about.cwd.clone());
             (account.project, _) = summary::project_of(self.root, folder, &directories, told);
+            doubt |= account.project.guessed;
         }
-        if paired.iter().any(|(_, account)| account.project.guessed) {
-            self.ask_others(&mut paired);
+        if doubt {
+            self.ask_others(accounts);
         }
     }
 
     /// Where a session names no directory, others of its folder may, if there is no doubt.
-    fn ask_others(&self, sessions: &mut [(&Payer, &mut Account)]) {
+    fn ask_others(&self, accounts: &mut [Account]) {
         let mut homes: HashMap<Option<&str>, BTreeSet<String>> = HashMap::new();
-        for (payer, account) in sessions
-            .iter()
-            .filter(|(_, account)| !account.project.guessed)
-        {
-            let path = &account.project.path;
+        for payer in &self.sessions {
+            let project = accounts.get(payer.account).map(|account| &account.project);
+            let Some(project) = project.filter(|project| !project.guessed) else {
+                continue;
+            };
             let folder = payer.folder.as_deref();
-            if self.root.layout.folder(path).as_deref() == folder {
-                homes.entry(folder).or_default().insert(path.clone());
+            if self.root.layout.folder(&project.path).as_deref() == folder {
+                homes
+                    .entry(folder)
+                    .or_default()
+                    .insert(project.path.clone());
             }
         }
-        for (payer, account) in sessions.iter_mut() {
+        for payer in &self.sessions {
             let homes = homes.get(&payer.folder.as_deref());
             let home = homes.filter(|homes| homes.len() == 1);
             let home = home.and_then(|homes| homes.first());
-            if let Some(path) = home.filter(|_| account.project.guessed) {
+            if let Some(account) = accounts.get_mut(payer.account)
+                && account.project.guessed
+                && let Some(path) = home
+            {
                 account.project = Project {
                     path: path.clone(),
                     guessed: false,

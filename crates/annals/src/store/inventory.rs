@@ -299,7 +299,7 @@ impl Inventory {
 }
 
 /// What the registers of a root tell.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Registers {
     /// By the register's folder and the session.
     sessions: HashMap<(Option<String>, SessionId), Arc<About>>,
@@ -354,7 +354,7 @@ impl Registers {
 }
 
 /// The session that a log names itself, where its path does not.
-fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
+pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
     // The first lines may be of kinds that name no session.
     const LINES: usize = 20;
     let named = |fact: &Fact| match fact {

@@ -153,6 +153,7 @@ pub(super) fn split(
 }
 
 /// With whom, and when, a volume ended.
+#[derive(Debug)]
 pub(super) struct Ending {
     pub(super) session: SessionId,
     pub(super) time: Option<Timestamp>,

@@ -397,12 +397,13 @@ pub(super) fn draft(session: &Session) -> Draft {
 /// What the session's logs tell of responses, each once.
 fn charges(session: &Session) -> Vec<Charge> {
     let mut charges = Vec::new();
-    for scan in &session.logs {
+    for (file, scan) in session.files.logs().zip(&session.logs) {
         let mut sheet = Sheet::default();
         for outline in &scan.outlines {
             sheet.add(outline);
         }
-        charges.extend(sheet.charges(0, &session.files.id));
+        let only = file.share.is_none().then_some(&session.files.id);
+        charges.extend(sheet.charges(0, only));
     }
     Ledger::settle(Vec::new(), charges).charges
 }

@@ -11,6 +11,7 @@ mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod laws;
+mod ledger;
 mod orchestrator;
 mod query;
 mod search;

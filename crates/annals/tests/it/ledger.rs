@@ -1,0 +1,455 @@
+//! The ledger: each response once, to whom it belongs, by every route.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use annals::cost::{Account, Charge, Ledger, Sheet};
+use annals::index::Catalogue;
+use annals::model::{Money, Outline, ResponseKey, SessionId, Usage};
+use annals::store::{Root, SessionInfo, Store};
+
+use crate::support::cases;
+
+/// A ledger in an order that does not depend on how it was made.
+fn picture(ledger: &Ledger) -> Vec<String> {
+    let mut lines: Vec<String> = ledger
+        .charges
+        .iter()
+        .map(|charge| {
+            let account = ledger.accounts.get(charge.account).unwrap();
+            let account = (
+                &account.file,
+                &account.session,
+                &account.project,
+                account.started,
+            );
+            let mut charge = charge.clone();
+            charge.account = 0;
+            format!("{account:?} {charge:?}")
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Tells only what differs: a ledger is long.
+fn same(these: &[String], those: &[String], what: &str) {
+    let only = |these: &[String], those: &[String]| -> Vec<String> {
+        let other = |line: &&String| !those.contains(line);
+        these.iter().filter(other).cloned().collect()
+    };
+    let (more, less) = (only(these, those), only(those, these));
+    assert!(
+        more.is_empty() && less.is_empty(),
+        "{what}: {more:#?} {less:#?}"
+    );
+    assert_eq!(these.len(), those.len(), "{what}");
+}
+
+fn ledger(store: &Store) -> Ledger {
+    let (ledger, troubles) = store.ledger(&|_, _| {});
+    assert!(troubles.is_empty(), "{troubles:?}");
+    ledger
+}
+
+fn recorded(catalogue: &mut Catalogue, store: &Store) -> Ledger {
+    let (ledger, troubles) = catalogue.ledger(store, &|_, _| {});
+    assert!(troubles.is_empty(), "{troubles:?}");
+    let notices = catalogue.notices();
+    assert!(notices.is_empty(), "{notices:?}");
+    ledger
+}
+
+/// The list of sessions decodes everything; the ledger reads as little as it can.
+#[test]
+fn the_ledger_and_the_list_of_sessions_tell_the_same() {
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let rows = store.sessions(&store.inventory(), &|_, _| {});
+        let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
+        let mut charges = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            charges.extend(row.charges.iter().cloned().map(|mut charge| {
+                charge.account = number;
+                charge
+            }));
+        }
+        let accounts: Vec<Account> = rows.iter().map(SessionInfo::account).collect();
+        let listed = Ledger::settle(accounts, charges);
+        let plain = |ledger: &Ledger| -> Vec<String> {
+            let line = |charge: &Charge| {
+                let account = ledger.accounts.get(charge.account).unwrap();
+                let mut charge = charge.clone();
+                charge.account = 0;
+                format!("{} {} {charge:?}", account.session, account.project.path)
+            };
+            let mut lines: Vec<String> = ledger.charges.iter().map(line).collect();
+            lines.sort();
+            lines
+        };
+        let (read, listed) = (plain(&ledger(&store)), plain(&listed));
+        same(&read, &listed, &case.name);
+    }
+}
+
+#[test]
+fn the_catalogue_changes_no_figure() {
+    let state = tempfile::tempdir().unwrap();
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let plain = picture(&ledger(&store));
+        let mut catalogue = Catalogue::open(state.path()).unwrap();
+        for turn in ["first", "second"] {
+            let kept = picture(&recorded(&mut catalogue, &store));
+            same(&kept, &plain, &format!("{}, {turn} time", case.name));
+        }
+    }
+}
+
+/// A history of one project that a test may change.
+struct History {
+    dir: tempfile::TempDir,
+    state: tempfile::TempDir,
+}
+
+impl History {
+    fn new() -> Self {
+        let history = History {
+            dir: tempfile::tempdir().unwrap(),
+            state: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir_all(history.dir.path().join("projects/-w")).unwrap();
+        history
+    }
+
+    fn log(&self, name: &str) -> std::path::PathBuf {
+        let folder = self.dir.path().join("projects/-w");
+        folder.join(format!("{}.jsonl", uuid(name)))
+    }
+
+    fn append(&self, name: &str, text: &str) {
+        use std::io::Write as _;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.log(name))
+            .unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn store(&self) -> Store {
+        Store::new(vec![Root::new("claude-code", self.dir.path()).unwrap()])
+    }
+
+    /// The output tokens of each session, which must not depend on what was kept.
+    fn output(&self) -> BTreeMap<String, u64> {
+        let mut catalogue = Catalogue::open(self.state.path()).unwrap();
+        let kept = recorded(&mut catalogue, &self.store());
+        assert_eq!(picture(&kept), picture(&ledger(&self.store())));
+        let mut sums = BTreeMap::new();
+        for charge in &kept.charges {
+            let session = &kept.accounts.get(charge.account).unwrap().session;
+            let name = session.as_str().chars().next().unwrap();
+            *sums.entry(name.to_string()).or_default() += charge.usage.output;
+        }
+        sums
+    }
+}
+
+/// A session's id made of one letter.
+fn uuid(name: &str) -> String {
+    "xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx".replace('x', name)
+}
+
+fn reply(session: &str, message: &str, second: u32, output: u64) -> String {
+    let session = uuid(session);
+    format!(
+        r#"{{"type":"assistant","uuid":"u-{message}-{output}","sessionId":"{session}","cwd":"/w","timestamp":"2026-03-02T09:00:{second:02}.000Z","requestId":"req-{message}","message":{{"id":"{message}","role":"assistant","model":"claude-sonnet-4-5","content":[],"usage":{{"input_tokens":1,"output_tokens":{output}}}}}}}"#
+    ) + "\n"
+}
+
+fn sums(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    pairs
+        .iter()
+        .map(|(name, sum)| ((*name).to_owned(), *sum))
+        .collect()
+}
+
+#[test]
+fn what_grows_is_read_on() {
+    let history = History::new();
+    history.append("a", &reply("a", "m1", 1, 10));
+    assert_eq!(history.output(), sums(&[("a", 10)]));
+    // The response goes on after what was kept, and another comes.
+    history.append("a", &(reply("a", "m1", 2, 15) + &reply("a", "m2", 3, 7)));
+    assert_eq!(history.output(), sums(&[("a", 22)]));
+    // A line that is not finished counts if it can be read, and only once.
+    let last = reply("a", "m3", 4, 100);
+    history.append("a", last.trim_end());
+    assert_eq!(history.output(), sums(&[("a", 122)]));
+    history.append("a", "\n");
+    assert_eq!(history.output(), sums(&[("a", 122)]));
+    history.append("a", &last[..40]);
+    assert_eq!(history.output(), sums(&[("a", 122)]));
+}
+
+#[test]
+fn what_is_cut_replaced_or_changed_is_read_anew() {
+    let history = History::new();
+    let (first, second) = (reply("a", "m1", 1, 10), reply("a", "m2", 2, 20));
+    history.append("a", &(first.clone() + &second));
+    assert_eq!(history.output(), sums(&[("a", 30)]));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(history.log("a"))
+        .unwrap();
+    file.set_len(first.len() as u64).unwrap();
+    assert_eq!(history.output(), sums(&[("a", 10)]));
+    // Cut and grown beyond where it was.
+    file.set_len(0).unwrap();
+    history.append("a", &(reply("a", "m7", 1, 1000) + &second + &first));
+    assert_eq!(history.output(), sums(&[("a", 1030)]));
+    // Changed in place, with the same length.
+    let text = fs::read_to_string(history.log("a"))
+        .unwrap()
+        .replace(":1000}", ":2000}");
+    fs::write(history.log("a"), &text).unwrap();
+    assert_eq!(history.output(), sums(&[("a", 2030)]));
+    // Another file under the same name.
+    let other = history.dir.path().join("other");
+    fs::write(&other, reply("a", "m9", 1, 5)).unwrap();
+    fs::rename(&other, history.log("a")).unwrap();
+    assert_eq!(history.output(), sums(&[("a", 5)]));
+    fs::remove_file(history.log("a")).unwrap();
+    assert_eq!(history.output(), sums(&[]));
+}
+
+#[test]
+fn a_catalogue_that_cannot_be_used_is_set_aside() {
+    let history = History::new();
+    history.append("a", &reply("a", "m1", 1, 10));
+    history.output();
+    let path = history.state.path().join("catalogue.db");
+    // Damaged, cut, empty, and something else altogether.
+    let whole = fs::read(&path).unwrap();
+    let mut holes = whole.clone();
+    holes.iter_mut().skip(100).for_each(|byte| *byte = 0xa5);
+    for (bytes, told) in [
+        (holes, true),
+        (whole[..whole.len() / 2].to_vec(), true),
+        (Vec::new(), false),
+        (
+            b"not a database, but long enough to be looked at as one ".repeat(40),
+            true,
+        ),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
+        assert!(troubles.is_empty());
+        assert_eq!(ledger.charges.len(), 1);
+        assert_eq!(!catalogue.notices().is_empty(), told);
+        drop(catalogue);
+        assert_eq!(history.output(), sums(&[("a", 10)]));
+    }
+}
+
+#[test]
+fn a_catalogue_of_a_newer_version_is_set_aside_and_kept() {
+    let history = History::new();
+    history.append("a", &reply("a", "m1", 1, 10));
+    history.output();
+    let path = history.state.path().join("catalogue.db");
+    let mut bytes = fs::read(&path).unwrap();
+    // The version that the program gave it stands in the header.
+    bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+    let notices: Vec<String> = catalogue
+        .notices()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        notices.iter().any(|notice| notice.contains("newer")),
+        "{notices:?}"
+    );
+    drop(catalogue);
+    let aside = history.state.path().join("catalogue.db.unusable-1");
+    assert_eq!(fs::read(aside).unwrap(), bytes);
+    assert_eq!(history.output(), sums(&[("a", 10)]));
+}
+
+/// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
+#[test]
+fn many_catalogues_at_once() {
+    let history = History::new();
+    history.append("a", &reply("a", "m0", 0, 1));
+    std::thread::scope(|scope| {
+        for thread in ["b", "c", "d", "e"] {
+            let history = &history;
+            scope.spawn(move || {
+                for turn in 1..20 {
+                    let message = format!("m-{thread}-{turn}");
+                    history.append(thread, &reply(thread, &message, 1, 1));
+                    let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+                    let (ledger, troubles) = catalogue.ledger(&history.store(), &|_, _| {});
+                    assert!(troubles.is_empty(), "{troubles:?}");
+                    let own = |charge: &&Charge| {
+                        let session = &ledger.accounts.get(charge.account).unwrap().session;
+                        session.as_str() == uuid(thread)
+                    };
+                    assert_eq!(ledger.charges.iter().filter(own).count(), turn);
+                }
+            });
+        }
+    });
+    let all: u64 = history.output().values().sum();
+    assert_eq!(all, 4 * 19 + 1);
+}
+
+fn account(name: &str) -> Account {
+    Account::new(
+        "claude-code",
+        Path::new("/r"),
+        SessionId::new(name).unwrap(),
+    )
+}
+
+fn charge(account: usize, message: &str, request: &str, second: i64, output: u64) -> Charge {
+    let mut charge = Charge::to(account);
+    charge.response = Some(ResponseKey::of(message, request));
+    charge.time = jiff::Timestamp::from_second(second).ok();
+    charge.usage.output = output;
+    charge
+}
+
+/// Who pays how much, whatever the order in which the charges come.
+fn settled(accounts: &[&str], charges: &[Charge]) -> Vec<(String, u64)> {
+    let outcome = |charges: Vec<Charge>| {
+        let accounts = accounts.iter().map(|name| account(name)).collect();
+        let ledger = Ledger::settle(accounts, charges);
+        let mut rows: Vec<(String, u64)> = ledger
+            .charges
+            .iter()
+            .map(|charge| {
+                let session = &ledger.accounts.get(charge.account).unwrap().session;
+                (session.to_string(), charge.usage.output)
+            })
+            .collect();
+        rows.sort();
+        rows
+    };
+    let first = outcome(charges.to_vec());
+    let mut turned = charges.to_vec();
+    for _ in 0..charges.len() {
+        turned.rotate_left(1);
+        assert_eq!(outcome(turned.clone()), first);
+        let back: Vec<Charge> = turned.iter().rev().cloned().collect();
+        assert_eq!(outcome(back), first);
+    }
+    first
+}
+
+fn owned(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+    rows.iter()
+        .map(|(name, output)| ((*name).to_owned(), *output))
+        .collect()
+}
+
+#[test]
+fn the_session_that_went_on_first_pays_for_what_a_fork_repeats() {
+    let rows = settled(
+        &["fork", "original"],
+        &[
+            charge(1, "m1", "r1", 1, 10),
+            charge(1, "m2", "r2", 2, 10),
+            charge(0, "m1", "r1", 1, 10),
+            charge(0, "m9", "r9", 50, 7),
+        ],
+    );
+    assert_eq!(
+        rows,
+        owned(&[("fork", 7), ("original", 10), ("original", 10)])
+    );
+    // The fork holds all of the original, and more.
+    let rows = settled(
+        &["a-fork", "original"],
+        &[
+            charge(1, "m1", "r1", 1, 10),
+            charge(0, "m1", "r1", 1, 10),
+            charge(0, "m9", "r9", 50, 7),
+        ],
+    );
+    assert_eq!(rows, owned(&[("a-fork", 7), ("original", 10)]));
+}
+
+#[test]
+fn a_record_that_says_it_is_a_copy_does_not_pay() {
+    let mut copy = charge(0, "m1", "r1", 1, 30);
+    copy.copied = true;
+    let rows = settled(&["a", "b"], &[copy, charge(1, "m1", "r1", 2, 10)]);
+    // The largest usage counts, whoever tells it.
+    assert_eq!(rows, owned(&[("b", 30)]));
+}
+
+#[test]
+fn who_pays_does_not_depend_on_times_that_copies_told() {
+    let mut copy = charge(0, "m1", "r1", 1, 1);
+    copy.copied = true;
+    let rows = settled(
+        &["a", "b", "c"],
+        &[
+            copy,
+            charge(1, "m1", "r1", 5, 1),
+            charge(2, "m1", "r1", 3, 1),
+        ],
+    );
+    assert_eq!(rows, owned(&[("c", 1)]));
+}
+
+#[test]
+fn a_record_without_a_request_joins_the_response_that_names_one() {
+    let rows = settled(
+        &["a"],
+        &[
+            charge(0, "m1", "", 1, 5),
+            charge(0, "m1", "r1", 2, 9),
+            charge(0, "m2", "", 3, 1),
+        ],
+    );
+    assert_eq!(rows, owned(&[("a", 1), ("a", 9)]));
+    // Different requests are different responses.
+    let rows = settled(
+        &["a"],
+        &[charge(0, "m1", "r1", 1, 5), charge(0, "m1", "r2", 2, 9)],
+    );
+    assert_eq!(rows, owned(&[("a", 5), ("a", 9)]));
+}
+
+#[test]
+fn a_sheet_takes_the_largest_line_whole() {
+    let spent = |output, short, long| Usage {
+        output,
+        cache_write_5m: short,
+        cache_write_1h: long,
+        ..Usage::default()
+    };
+    let mut sheet = Sheet::default();
+    for usage in [spent(1, 100, 0), spent(50, 0, 100), spent(2, 300, 0)] {
+        let mut outline = Outline::at(annals::model::Span::default());
+        let mut reply = annals::model::Reply::default();
+        reply.response = Some(ResponseKey::of("m", "r"));
+        reply.usage = Some(usage);
+        reply.recorded = Money::parse("0.5");
+        outline.reply = Some(Box::new(reply));
+        sheet.add(&outline);
+    }
+    let id = SessionId::new("s").unwrap();
+    let charges: Vec<Charge> = sheet.charges(0, Some(&id)).collect();
+    assert_eq!(charges.len(), 1);
+    assert_eq!(charges[0].usage, spent(50, 0, 100));
+    assert_eq!(charges[0].recorded, Money::parse("0.5"));
+}
