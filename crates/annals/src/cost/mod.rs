@@ -4,8 +4,10 @@
 //! charges into money, reports add that up. Nothing in here reads files.
 
 mod ledger;
+pub mod prices;
 mod sheet;
 
 pub use ledger::{Account, Charge, Ledger};
+pub use prices::{Mode, Prices};
 pub(crate) use sheet::Opening;
 pub use sheet::Sheet;
