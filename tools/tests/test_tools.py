@@ -53,6 +53,110 @@ class GenCorpus(unittest.TestCase):
             manifest = json.loads((one / "manifest.json").read_text(encoding="utf-8"))
             self.assertIn(manifest["lines"] - lines, range(len(names) + 1))
 
+    def test_the_manifest_stays_true_when_a_history_grows(self):
+        truth = load("truth", TOOLS / "gencorpus" / "truth.py")
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch, "grown")
+            self.generate(folder, "--forks", "0.5", "--torn", "1")
+            manifest = folder / "manifest.json"
+            before = json.loads(manifest.read_text(encoding="utf-8"))
+            self.generate(folder, "--grow", "2")
+            after = json.loads(manifest.read_text(encoding="utf-8"))
+            self.assertEqual({key: after[key] for key in truth.SUMS}, truth.truth(folder))
+            self.assertGreater(after["responses"], before["responses"])
+            self.assertEqual((before["torn_lines"], after["torn_lines"], after["sealed_lines"]), (5, 3, 2))
+            lines = sum(path.read_bytes().count(b"\n") for path in folder.glob("projects/**/*.jsonl"))
+            self.assertEqual(after["lines"], lines - after["sealed_lines"])
+            self.generate(folder, "--grow", "1", "--grow-seed", "1", "--no-truth")
+            self.assertNotIn("tokens_last", json.loads(manifest.read_text(encoding="utf-8")))
+
+
+class Truth(unittest.TestCase):
+    """The slow ledger, on histories of a few lines."""
+
+    def setUp(self):
+        self.module = load("truth", TOOLS / "gencorpus" / "truth.py")
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        self.root = Path(self.scratch.name)
+
+    def write(self, name, *lines):
+        """Writes a log below projects/p; a line is (second, id, request, usage[, more members])."""
+        path = self.root / "projects" / "p" / (name + ".jsonl")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = ""
+        for second, identity, request, usage, *more in lines:
+            message = {"role": "assistant", "id": identity, "model": "m", "usage": usage}
+            line = {"type": "assistant", "timestamp": f"2026-01-01T23:59:{second:02d}.000Z", "requestId": request, "message": message}
+            for members in more:
+                message.update(members.pop("message", {}))
+                line.update(members)
+            text += json.dumps(line) + "\n"
+        path.write_text(text, encoding="utf-8")
+
+    def sums(self):
+        return self.module.truth(self.root)
+
+    def output(self, table):
+        """Output tokens of each row."""
+        return {key: row["output"] for key, row in table.items()}
+
+    def test_a_response_counts_once_at_its_largest(self):
+        self.write("s", (1, "a", "r", out(3)), (2, "a", "r", out(50)), (3, "a", "r", out(7)), (4, "a", "q", out(100)))
+        found = self.sums()
+        self.assertEqual((found["responses"], found["requests"]), (2, {"m": 2}))
+        self.assertEqual((self.output(found["tokens_last"]), self.output(found["tokens_first"]), self.output(found["tokens_naive"])),
+                         ({"m": 150}, {"m": 103}, {"m": 160}))
+
+    def test_a_line_without_a_request_belongs_to_its_message(self):
+        self.write("s", (1, "a", None, out(5)), (2, "a", "r", out(9)), (3, "b", None, out(1)), (4, "b", None, out(2)),
+                   (5, None, None, out(10)), (6, None, None, out(10)))
+        found = self.sums()
+        self.assertEqual((found["responses"], self.output(found["tokens_last"])), (4, {"m": 31}))
+
+    def test_the_session_that_had_it_first_pays(self):
+        # Both forks repeat what the first session said; one of them nothing else.
+        self.write("old", (1, "a", "r", out(5)), (3, "b", "r", out(1)))
+        self.write("fork", (1, "a", "r", out(6)), (9, "c", "r", out(2)))
+        self.assertEqual(self.output(self.sums()["by_session"]), {"old": 7, "fork": 2})
+        self.write("a-head", (1, "a", "r", out(5)))
+        self.assertEqual(self.output(self.sums()["by_session"]), {"a-head": 6, "old": 1, "fork": 2})
+
+    def test_what_says_that_it_is_a_copy_does_not_pay(self):
+        self.write("fork", (1, "a", "r", out(5), {"forkedFrom": {"sessionId": "old"}}), (2, "c", "r", out(2)))
+        self.write("old", (1, "a", "r", out(5)), (3, "b", "r", out(1)))
+        self.write("resumed", (1, "b", "r", out(1), {"sessionId": "old"}))
+        self.assertEqual(self.output(self.sums()["by_session"]), {"old": 6, "fork": 2})
+
+    def test_sub_agents_are_paid_by_their_session_and_shown_apart(self):
+        self.write("s", (1, "a", "r", out(5)))
+        self.write("s/subagents/agent-x", (1, "a", "r", out(5)), (2, "b", "r", out(7)))
+        self.write("agent-y", (3, "c", "r", out(11), {"sessionId": "s"}))
+        found = self.sums()
+        self.assertEqual(self.output(found["by_session"]), {"s": 23})
+        self.assertEqual(self.output(found["by_agent"]), {"main": 5, "x": 7, "y": 11})
+        self.assertEqual(self.output(found["sidechain"]), {"m": 18})
+
+    def test_cache_writes_are_split_and_bad_counts_left_out(self):
+        split = {"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 5}}
+        self.write("s", (1, "a", "r", split), (2, "b", "r", {"cache_creation_input_tokens": 100}),
+                   (3, "c", "r", {"input_tokens": -1, "output_tokens": "7", "cache_read_input_tokens": 1e3}),
+                   (4, "d", "r", {"input_tokens": 10**12, "output_tokens": 1.5}),
+                   (5, "e", "r", {"server_tool_use": {"web_search_requests": 3}}),
+                   (6, "f", "r", out(1), {"message": {"model": "<synthetic>"}}))
+        found = self.sums()
+        tokens = {"input": 0, "output": 0, "cache_5m": 104, "cache_1h": 5, "cache_read": 1000}
+        self.assertEqual((found["tokens_last"], found["web_searches"], found["responses"]), ({"m": tokens}, 3, 4))
+
+    def test_a_response_over_midnight_is_of_the_day_it_began(self):
+        self.write("s", (59, "a", "r", out(1)), (0, "a", "r", out(5), {"timestamp": "2026-01-02T02:00:01.500+02:00"}))
+        self.assertEqual(self.output(self.sums()["by_day"]["2026-01-01"]), {"m": 5})
+
+
+def out(tokens):
+    """Usage of that many output tokens."""
+    return {"output_tokens": tokens}
+
 
 class ProjectNames(unittest.TestCase):
     """The name of a project folder, which two tools compute on their own."""
