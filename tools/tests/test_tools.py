@@ -153,6 +153,84 @@ class Truth(unittest.TestCase):
         self.assertEqual(self.output(self.sums()["by_day"]["2026-01-01"]), {"m": 5})
 
 
+class VerifyCost(unittest.TestCase):
+    """The comparison of reports, with a program that prints what the test says."""
+
+    PRICES = """# A comment.
+model,from,above,pace,input,output,cache_write_5m,cache_write_1h,cache_read,web_search,us_percent,same_as
+claude-sonnet-4-5,,,,3,15,3.75,6,0.3,10,110,
+claude-sonnet-4-5,,200000,,6,22.5,7.5,12,0.6,10,110,
+claude-sonnet-4-5,,,batch,1.5,7.5,1.875,3,0.15,10,110,
+claude-sonnet-4-5,2027-01-01,,,1,1,1,1,1,10,110,
+sonnet,,,,,,,,,,,claude-sonnet-4-5
+"""
+    PROGRAM = """#!/bin/sh
+while [ "$1" != --by ]; do shift; done
+cat "${0%/*}/$2.json"
+"""
+
+    def test_prices_by_day_context_pace_and_place(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            Path(scratch, "prices.csv").write_text(self.PRICES, encoding="utf-8")
+            module = load("verify_cost", TOOLS / "verify" / "verify_cost.py")
+            prices = module.Prices(Path(scratch, "prices.csv"))
+        day = module.truth.moment("2026-11-15T10:00:00Z")
+
+        def cost(model="claude-sonnet-4-5-20250929", time=day, terms=("standard", None), price=None, **counts):
+            counts = {**dict.fromkeys((*module.truth.COUNTS, "web_searches"), 0), **counts}
+            found = prices.cost({"model": model, "time": time, "terms": terms, "counts": counts, "price": price})
+            return None if found is None else str(found.normalize())
+
+        self.assertEqual(cost(input=15000, output=2150, cache_5m=8000), "0.10725")
+        self.assertEqual(cost("sonnet", cache_1h=1, cache_read=2), "0.0000066")
+        self.assertEqual((cost(input=200000), cost(input=200000, cache_read=1)), ("0.6", "1.2000006"))
+        self.assertEqual(cost(input=1000, terms=("batch", "us")), "0.00165")
+        self.assertEqual(cost(input=1000, terms=("fast", None)), "0.003")
+        self.assertEqual(cost(input=1000, time=module.truth.moment("2027-01-01T00:00:00Z")), "0.001")
+        self.assertEqual(cost(web_searches=3), "0.03")
+        self.assertEqual((cost("other", input=1), cost("other", input=1, price=2), cost(price=2)), (None, "2", "2"))
+
+    def test_a_wrong_figure_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = Path(folder)
+            (scratch / "prices.csv").write_text(self.PRICES, encoding="utf-8")
+            (scratch / "annals").write_text(self.PROGRAM, encoding="utf-8")
+            (scratch / "annals").chmod(0o755)
+            logs = scratch / "root" / "projects" / "p"
+            (logs / "s" / "subagents").mkdir(parents=True)
+            for name, identity, usage in (("s", "a", {"input_tokens": 1000, "output_tokens": 50}),
+                                          ("s/subagents/agent-x", "b", {"cache_read_input_tokens": 7})):
+                message = {"id": identity, "model": "claude-sonnet-4-5", "usage": usage}
+                line = {"type": "assistant", "timestamp": "2026-11-15T10:00:00Z", "message": message}
+                (logs / (name + ".jsonl")).write_text(json.dumps(line) + "\n", encoding="utf-8")
+
+            def row(key, requests, tokens, read, cost):
+                return {"key": key, "requests": requests, "input": 1000 * tokens, "output": 50 * tokens, "cache_write_5m": 0,
+                        "cache_write_1h": 0, "cache_read": read, "cost_usd": cost, "unpriced": 0}
+
+            both = [2, 1, 7, "0.0037521"]
+            says = {by: {"rows": [row(key, *both)], "total": row("total", *both)}
+                    for by, key in (("model", "claude-sonnet-4-5"), ("day", "2026-11-15"), ("session", "s"), ("agent", ""))}
+            says["agent"]["rows"] = [row("main", 1, 1, 0, "0.00375"), row("x", 1, 0, 7, "0.0000021")]
+
+            def verify():
+                for by, document in says.items():
+                    (scratch / (by + ".json")).write_text(json.dumps(document), encoding="utf-8")
+                command = [sys.executable, "-B", str(TOOLS / "verify" / "verify_cost.py"), "--annals", str(scratch / "annals"),
+                           "--prices", str(scratch / "prices.csv"), str(scratch / "root")]
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                return done.returncode, done.stdout
+
+            self.assertEqual(verify(), (0, "all 243 figures equal\n"))
+            for by, name, wrong in (("day", "cost_usd", "0.003752100001"), ("agent", "output", 51), ("session", "key", "t"),
+                                    ("model", "requests", 3), ("model", "unpriced", 1)):
+                right = says[by]["rows"][0][name]
+                says[by]["rows"][0][name] = wrong
+                code, text = verify()
+                self.assertEqual((code, "as it is, again, " + by in text), (1, True), text)
+                says[by]["rows"][0][name] = right
+
+
 def out(tokens):
     """Usage of that many output tokens."""
     return {"output_tokens": tokens}
@@ -197,7 +275,8 @@ class Scripts(unittest.TestCase):
     def test_help(self):
         environment = {**os.environ, "ORACLE_HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
         for script in ("verify/verify_client.py", "verify/verify_sdk.py", "verify/record_leaves.py",
-                       "resume-oracle/resume_oracle.py"):
+                       "verify/verify_cost.py", "gencorpus/gencorpus.py", "gencorpus/truth.py",
+                       "resume-oracle/resume_oracle.py", "../bench/run.py", "../bench/cost.py"):
             done = subprocess.run([sys.executable, "-B", str(TOOLS / script), "--help"], env=environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""), script)
