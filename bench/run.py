@@ -23,7 +23,7 @@ REPO = os.path.dirname(HERE)
 OUT = os.path.join(HERE, "out")
 TARGET = os.path.join(os.environ.get("CARGO_TARGET_DIR") or os.path.join(REPO, "target"), "release")
 ANNALS = os.path.join(TARGET, "annals")
-SIZES = {"10m": ("10M", 30, 4), "100m": ("100M", 300, 12), "1g": ("1G", 3000, 60)}
+SIZES = {"10m": ("10M", 30, 4), "100m": ("100M", 300, 12), "1g": ("1G", 3000, 60), "4g": ("4G", 12000, 120)}
 
 
 def main():
@@ -219,11 +219,11 @@ def conversions(corpus, repeats):
     return {way: Runs(found) for way, found in runs.items()}, same
 
 
-def child(command, out):
-    """CPU seconds, wall seconds and peak megabytes of one run."""
-    with open(out, "wb") as sink:
+def child(command, out, stdin=os.devnull, env=None):
+    """CPU seconds, wall seconds and peak megabytes of one run, and of the processes that it waited for."""
+    with open(out, "wb") as sink, open(stdin, "rb") as source:
         start = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, stdin=source, stdout=sink, stderr=subprocess.PIPE, env=env)
         complaint = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - start

@@ -231,6 +231,41 @@ cat "${0%/*}/$2.json"
                 says[by]["rows"][0][name] = right
 
 
+class BenchCost(unittest.TestCase):
+    """The check of the tables that are timed."""
+
+    DAYS = {"2026-01-01": {"m": {"input": 1, "output": 2, "cache_5m": 3, "cache_1h": 4, "cache_read": 5, "requests": 1},
+                           "n": {"input": 10, "output": 20, "cache_5m": 30, "cache_1h": 40, "cache_read": 50, "requests": 2}},
+            "2026-01-02": {"m": {"input": 7, "output": 7, "cache_5m": 7, "cache_1h": 7, "cache_read": 7, "requests": 7}}}
+
+    def check(self, kind, printed):
+        bench = load("cost", ROOT / "bench" / "cost.py")
+        with tempfile.TemporaryDirectory() as scratch:
+            manifest, out_file = Path(scratch, "manifest.json"), Path(scratch, "out.json")
+            manifest.write_text(json.dumps({"by_day": self.DAYS}), encoding="utf-8")
+            out_file.write_text(json.dumps(printed), encoding="utf-8")
+            return bench.differences(kind, manifest, out_file)
+
+    def test_tables_of_three_tools(self):
+        rows = [{"key": "2026-01-01", "requests": 3, "input": 11, "output": 22, "cache_write_5m": 33, "cache_write_1h": 44, "cache_read": 55},
+                {"key": "2026-01-02", "requests": 7, "input": 7, "output": 7, "cache_write_5m": 7, "cache_write_1h": 7, "cache_read": 7}]
+        annals = {"rows": rows, "total": {"cost_usd": "1.5"}}
+        self.assertEqual(self.check("annals", annals), {"wrong": [], "days": None, "cost": "1.5"})
+        daily = [{"date": row["key"], "inputTokens": row["input"], "outputTokens": row["output"], "cacheReadTokens": row["cache_read"],
+                  "cacheCreationTokens": row["cache_write_5m"] + row["cache_write_1h"]} for row in rows]
+        ccusage = {"daily": daily, "totals": {"totalCost": 1.5}}
+        self.assertEqual(self.check("ccusage", ccusage), {"wrong": [], "days": None, "cost": 1.5})
+        duckdb = {"rows": [{"day": day, "model": model, **counts} for day, models in self.DAYS.items() for model, counts in models.items()]}
+        self.assertEqual(self.check("duckdb", duckdb), {"wrong": [], "days": None, "cost": None})
+        # The split of cache writes counts, and so does the day.
+        rows[0]["cache_write_5m"], rows[0]["cache_write_1h"] = 44, 33
+        self.assertEqual(self.check("annals", annals)["wrong"], ["cache_1h 40 instead of 51", "cache_5m 51 instead of 40"])
+        daily[0]["outputTokens"], daily[1]["outputTokens"] = 20, 9
+        found = self.check("ccusage", ccusage)
+        self.assertEqual((found["wrong"], found["days"]), ([], "2 of 2 days differ, the first is 2026-01-01"))
+        self.assertEqual(self.check("duckdb", {"rows": []})["wrong"], ["the table is empty"])
+
+
 def out(tokens):
     """Usage of that many output tokens."""
     return {"output_tokens": tokens}
