@@ -83,15 +83,15 @@ def usage(said):
     return counts
 
 
-def moment(text):
-    """A time in UTC, or None."""
-    if not isinstance(text, str):
-        return None
+def moment(said):
+    """A time in UTC, or None. A number counts milliseconds since 1970."""
     try:
-        time = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        if number(said):
+            return dt.datetime.fromtimestamp(int(said) / 1000, dt.timezone.utc)
+        time = dt.datetime.fromisoformat(said.replace("Z", "+00:00")) if isinstance(said, str) else None
+    except (ValueError, OverflowError, OSError):
         return None
-    return time.astimezone(dt.timezone.utc) if time.tzinfo else None
+    return time.astimezone(dt.timezone.utc) if time and time.tzinfo else None
 
 
 def lines(root):
@@ -99,10 +99,7 @@ def lines(root):
     for path, session, agent in sorted(logs(root)):
         with open(path, "rb") as file:
             for at, raw in enumerate(file):
-                try:
-                    line = json.loads(raw, parse_float=decimal.Decimal, parse_constant=lambda _: None)
-                except (ValueError, RecursionError):
-                    continue
+                line = read(raw)
                 if not isinstance(line, dict):
                     continue
                 named = line.get("sessionId")
@@ -124,6 +121,18 @@ def lines(root):
                     "counts": counts or dict.fromkeys((*COUNTS, "web_searches"), 0), "price": price,
                     "copied": bool(line.get("forkedFrom")) or (isinstance(named, str) and named != session),
                 }
+
+
+def read(raw):
+    """What a line says, or None if it is no JSON. Bytes that are no text may stand in its strings."""
+    try:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("utf-8-sig", "replace")
+        return json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
 
 
 def terms(said):

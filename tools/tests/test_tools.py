@@ -165,6 +165,7 @@ claude-sonnet-4-5,2027-01-01,,,1,1,1,1,1,10,110,
 sonnet,,,,,,,,,,,claude-sonnet-4-5
 """
     PROGRAM = """#!/bin/sh
+case "$*" in *--help) echo --no-index; exit ;; esac
 while [ "$1" != --by ]; do shift; done
 cat "${0%/*}/$2.json"
 """
