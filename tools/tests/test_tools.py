@@ -228,7 +228,7 @@ cat "${0%/*}/$2.json"
                 right = says[by]["rows"][0][name]
                 says[by]["rows"][0][name] = wrong
                 code, text = verify()
-                self.assertEqual((code, "as it is, again, " + by in text), (1, True), text)
+                self.assertEqual((code, "root, again, " + by in text), (1, True), text)
                 says[by]["rows"][0][name] = right
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares every figure of `annals cost` with a slow ledger and exact decimal arithmetic.
 
-    verify_cost.py DIR               a claude-code history: tokens, requests and dollars by model, day, session and agent
+    verify_cost.py DIR…              claude-code histories: tokens, requests and dollars by model, day, session and agent
     verify_cost.py --grow 5 DIR      and again after five sessions of a copy went on, with what annals knew before
 
 The ledger is tools/gencorpus/truth.py, which reads the files alone; the prices are read from the list by this script.
@@ -180,36 +180,39 @@ def grow(root, sessions):
 
 def run(arguments, command, scratch):
     """Compares, and returns what came out."""
-    # Nothing of the user's: neither what annals remembers, nor prices of their own.
-    os.environ.update(ANNALS_STATE_DIR=str(scratch / "state"), ANNALS_CONFIG_DIR=str(scratch / "config"))
     report, prices = Report(), Prices(arguments.prices)
-    annals = Annals(command, arguments.dir)
     ways = [("first", []), ("again", [])]
-    if "--no-index" in annals.run("cost", "--help"):
+    if "--no-index" in Annals(command, arguments.dirs[0]).run("cost", "--help"):
         ways.append(("without index", ["--no-index"]))
     else:
         print("verify_cost: annals has no --no-index: that way is left out", file=sys.stderr)
-    verify(annals, prices, report, "as it is", ways)
-    if arguments.grow:
-        copy = scratch / "copy"
-        shutil.copytree(arguments.dir, copy)
-        annals = Annals(command, copy)
-        annals.json("cost", "--by", "day")
-        grow(copy, arguments.grow)
-        verify(annals, prices, report, "grown", ways[1:])
+    for number, folder in enumerate(arguments.dirs):
+        # Nothing of the user's: neither what annals remembers, nor prices of their own.
+        state = scratch / str(number)
+        os.environ.update(ANNALS_STATE_DIR=str(state), ANNALS_CONFIG_DIR=str(scratch / "config"))
+        verify(Annals(command, folder), prices, report, folder.name, ways)
+        if arguments.grow:
+            copy = scratch / "copy"
+            shutil.copytree(folder, copy)
+            annals = Annals(command, copy)
+            annals.json("cost", "--by", "day")
+            grow(copy, arguments.grow)
+            verify(annals, prices, report, folder.name + " grown", ways[1:])
+            shutil.rmtree(copy)
     return report
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dir", metavar="DIR", type=Path, help="the root of a claude-code history")
+    parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="the root of a claude-code history")
     parser.add_argument("--annals", metavar="PROGRAM", help="the program (target/release/annals, built if missing)")
     parser.add_argument("--prices", metavar="FILE", default=PRICES, help="the price list (the one in the repository)")
     parser.add_argument("--grow", metavar="K", type=int, default=0, help="also compare after K sessions of a copy have grown")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
-    if not (arguments.dir / "projects").is_dir():
-        parser.error("%s holds no folder projects/" % arguments.dir)
+    for folder in arguments.dirs:
+        if not (folder / "projects").is_dir():
+            parser.error("%s holds no folder projects/" % folder)
     return arguments
 
 
