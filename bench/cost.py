@@ -350,6 +350,6 @@ def tables(report):
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError, run.Unable) as error:
         print(f"bench: {error}", file=sys.stderr)
         sys.exit(2)

@@ -187,6 +187,10 @@ def totals(manifest, sessions, check):
     return 0
 
 
+class Unable(Exception):
+    """Something could not be measured, which is not the same as a target that was missed."""
+
+
 class Runs:
     """Several runs of one command: the least disturbed, and the median."""
 
@@ -231,7 +235,7 @@ def child(command, out, stdin=os.devnull, env=None):
         process.stderr.close()
     # 1 says that damage was found, which is in the history on purpose.
     if process.returncode not in (0, 1):
-        sys.exit(f"bench: {' '.join(command)} ended with {process.returncode}: {complaint.decode()}")
+        raise Unable(f"{' '.join(command)} ended with {process.returncode}: {complaint.decode(errors='replace')}")
     return usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * 1024 / 1e6
 
 
@@ -254,7 +258,7 @@ def bench_append():
             bare = float(words[-6]) if line.startswith("log of") else None
             rows.append((line[:44].strip(), ratio, target, words[-1] == "met", bare))
     if len(rows) != 4:
-        sys.exit("bench: bench_append said something else:\n" + text)
+        raise Unable("bench_append said something else:\n" + text)
     return rows
 
 
@@ -333,6 +337,6 @@ def say(what):
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError, Unable) as error:
         print(f"bench: {error}", file=sys.stderr)
         sys.exit(2)
