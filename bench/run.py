@@ -23,7 +23,7 @@ REPO = os.path.dirname(HERE)
 OUT = os.path.join(HERE, "out")
 TARGET = os.path.join(os.environ.get("CARGO_TARGET_DIR") or os.path.join(REPO, "target"), "release")
 ANNALS = os.path.join(TARGET, "annals")
-SIZES = {"10m": ("10M", 30, 4), "100m": ("100M", 300, 12), "1g": ("1G", 3000, 60)}
+SIZES = {"10m": ("10M", 30, 4), "100m": ("100M", 300, 12), "1g": ("1G", 3000, 60), "4g": ("4G", 12000, 120)}
 
 
 def main():
@@ -187,6 +187,10 @@ def totals(manifest, sessions, check):
     return 0
 
 
+class Unable(Exception):
+    """Something could not be measured, which is not the same as a target that was missed."""
+
+
 class Runs:
     """Several runs of one command: the least disturbed, and the median."""
 
@@ -219,11 +223,11 @@ def conversions(corpus, repeats):
     return {way: Runs(found) for way, found in runs.items()}, same
 
 
-def child(command, out):
-    """CPU seconds, wall seconds and peak megabytes of one run."""
-    with open(out, "wb") as sink:
+def child(command, out, stdin=os.devnull, env=None):
+    """CPU seconds, wall seconds and peak megabytes of one run, and of the processes that it waited for."""
+    with open(out, "wb") as sink, open(stdin, "rb") as source:
         start = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command, stdin=source, stdout=sink, stderr=subprocess.PIPE, env=env)
         complaint = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - start
@@ -231,7 +235,7 @@ def child(command, out):
         process.stderr.close()
     # 1 says that damage was found, which is in the history on purpose.
     if process.returncode not in (0, 1):
-        sys.exit(f"bench: {' '.join(command)} ended with {process.returncode}: {complaint.decode()}")
+        raise Unable(f"{' '.join(command)} ended with {process.returncode}: {complaint.decode(errors='replace')}")
     return usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * 1024 / 1e6
 
 
@@ -254,7 +258,7 @@ def bench_append():
             bare = float(words[-6]) if line.startswith("log of") else None
             rows.append((line[:44].strip(), ratio, target, words[-1] == "met", bare))
     if len(rows) != 4:
-        sys.exit("bench: bench_append said something else:\n" + text)
+        raise Unable("bench_append said something else:\n" + text)
     return rows
 
 
@@ -333,6 +337,6 @@ def say(what):
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError, Unable) as error:
         print(f"bench: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""truth.py - what a claude-code history used, worked out from its files alone.
+
+A second implementation of the ledger's rule, apart from the program's and apart from the generator's books: plain,
+slow, and meant to be checked by reading it. `truth.py DIR` adds what it finds to DIR/manifest.json (or makes one).
+
+The rule
+  * A response is one message.id + requestId; a line without requestId belongs to the response of its message.id,
+    and a line without message.id is a response of its own.
+  * Of the lines that tell of a response, in whatever file, the one with the most output tokens counts, whole.
+  * It is dated by the earliest of its lines.
+  * It is paid once, by one session (`payer`, below). Sub-agents' responses are paid by their session.
+  * The model <synthetic> is the client itself and costs nothing.
+  * Cache writes are those of usage.cache_creation where it has any, else all of them live for five minutes.
+  * A count that is negative, broken, no number or beyond all reason is left out, not added.
+  * A line that is no JSON object tells of nothing. (The program also finds whole records inside damaged lines; the
+    generator makes no such lines.)
+"""
+import argparse
+import datetime as dt
+import decimal
+import json
+import os
+import sys
+
+COUNTS = ("input", "output", "cache_5m", "cache_1h", "cache_read")
+ABSURD = 10**12
+LATE = dt.datetime.max.replace(tzinfo=dt.timezone.utc)      # for lines without a time
+SUMS = ("responses", "requests", "tokens_last", "tokens_first", "tokens_naive", "web_searches",
+        "by_day", "by_session", "by_agent", "sidechain")
+
+
+def logs(root):
+    """(path, session, agent) of every log; the session of a loose agent log stands in its lines: None here."""
+    top = os.path.join(root, "projects")
+    for folder, _, names in os.walk(top):
+        for name in names:
+            stem, end = os.path.splitext(name)
+            path = os.path.join(folder, name)
+            # A record of what was converted, not a log.
+            if end != ".jsonl" or stem == "annals-origin":
+                continue
+            parts = os.path.relpath(path, top).split(os.sep)
+            if not stem.startswith("agent-"):
+                yield path, stem, None
+            elif "subagents" in parts:
+                yield path, parts[parts.index("subagents") - 1], stem[len("agent-"):]
+            else:
+                yield path, None, stem[len("agent-"):]
+
+
+def count(value):
+    """A number of tokens, or None if it cannot be one."""
+    if not number(value) or not 0 <= value < ABSURD or value != int(value):
+        return None
+    return int(value)
+
+
+def number(value):
+    """Whether JSON said a number (fractions are read as exact decimals)."""
+    return isinstance(value, (int, decimal.Decimal)) and not isinstance(value, bool)
+
+
+def usage(said):
+    """The counts of one line, or None if it has none."""
+    if not isinstance(said, dict):
+        return None
+    split = said.get("cache_creation")
+    split = split if isinstance(split, dict) else {}
+    server = said.get("server_tool_use")
+    server = server if isinstance(server, dict) else {}
+    found = [count(said.get("input_tokens")), count(said.get("output_tokens")),
+             count(split.get("ephemeral_5m_input_tokens")), count(split.get("ephemeral_1h_input_tokens")),
+             count(said.get("cache_read_input_tokens")), count(server.get("web_search_requests"))]
+    unsplit = count(said.get("cache_creation_input_tokens"))
+    if unsplit is None and all(one is None for one in found):
+        return None
+    short, long = found[2] or 0, found[3] or 0
+    if short == long == 0:
+        short = unsplit or 0
+    counts = dict(zip(COUNTS, (found[0] or 0, found[1] or 0, short, long, found[4] or 0)))
+    counts["web_searches"] = found[5] or 0
+    return counts
+
+
+def moment(said):
+    """A time in UTC, or None. A number counts milliseconds since 1970."""
+    try:
+        if number(said):
+            return dt.datetime.fromtimestamp(int(said) / 1000, dt.timezone.utc)
+        time = dt.datetime.fromisoformat(said.replace("Z", "+00:00")) if isinstance(said, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return time.astimezone(dt.timezone.utc) if time and time.tzinfo else None
+
+
+def lines(root):
+    """Every assistant line with counts or a price, as a dictionary of what matters, in the order of the paths."""
+    for path, session, agent in sorted(logs(root)):
+        with open(path, "rb") as file:
+            for at, raw in enumerate(file):
+                line = read(raw)
+                if not isinstance(line, dict):
+                    continue
+                named = line.get("sessionId")
+                if session is None and isinstance(named, str) and named:
+                    session = named
+                message = line.get("message")
+                if line.get("type") != "assistant" or not isinstance(message, dict):
+                    continue
+                counts, price = usage(message.get("usage")), line.get("costUSD")
+                price = price if number(price) and price >= 0 else None
+                aside = line.get("agentId") if line.get("isSidechain") is True else None
+                if message.get("model") == "<synthetic>" or (counts is None and price is None):
+                    continue
+                yield {
+                    "path": path, "at": at, "session": session, "agent": agent or aside or None,
+                    "id": message.get("id") or None, "request": line.get("requestId") or None,
+                    "model": message.get("model"), "time": moment(line.get("timestamp")),
+                    "terms": terms(message.get("usage")),
+                    "counts": counts or dict.fromkeys((*COUNTS, "web_searches"), 0), "price": price,
+                    "copied": bool(line.get("forkedFrom")) or (isinstance(named, str) and named != session),
+                }
+
+
+def read(raw):
+    """What a line says, or None if it is no JSON. Bytes that are no text may stand in its strings."""
+    try:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("utf-8-sig", "replace")
+        return json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+
+
+def terms(said):
+    """What besides the counts may change a price: (pace, place)."""
+    said = said if isinstance(said, dict) else {}
+    paces = [name for name in (said.get("speed"), said.get("service_tier")) if name in ("batch", "flex", "priority", "fast")]
+    return (paces[0] if paces else "standard", said.get("inference_geo"))
+
+
+def responses(root):
+    """Every response once: the counts of its largest line, its earliest time, and what the payer's line says."""
+    told = list(lines(root))
+    requests = {}                                       # message.id → the first request that names it
+    for line in told:
+        if line["id"] and line["request"]:
+            requests.setdefault(line["id"], line["request"])
+    groups = {}
+    for line in told:
+        if line["id"]:
+            key = (line["id"], line["request"] or requests.get(line["id"]))
+        else:
+            key = (line["path"], line["at"])
+        groups.setdefault(key, []).append(line)
+    own, started = {}, {}                               # session → time of its first response of its own; of its first
+    for group in groups.values():
+        sessions = {line["session"] for line in group}
+        for line in group:
+            if line["time"] is not None:
+                name = line["session"]
+                started[name] = min(started.get(name, line["time"]), line["time"])
+                if len(sessions) == 1:
+                    own[name] = min(own.get(name, line["time"]), line["time"])
+    found = []
+    for group in groups.values():
+        largest = max(group, key=size)
+        first = payer(group, own, started)
+        times = [line["time"] for line in group if line["time"] is not None]
+        prices = [line["price"] for line in group if line["price"] is not None]
+        found.append({**first, "counts": largest["counts"], "terms": largest["terms"], "lines": group,
+                      "time": min(times, default=None), "price": max(prices, default=None)})
+    return found
+
+
+def size(line):
+    """Which of two lines of a response tells more."""
+    counts = line["counts"]
+    return counts["output"], sum(counts[name] for name in COUNTS), *(counts[name] for name in COUNTS)
+
+
+def payer(group, own, started):
+    """The line of the session that had the response first.
+
+    Forks repeat lines with their times, so those tie. Then that session had it first which was the first to go on by
+    itself, or which never did: the other has all of it and more.
+    """
+    def rank(session, of_it):
+        return (all(line["copied"] for line in of_it), min(line["time"] or LATE for line in of_it),
+                session in own, own.get(session, LATE), started.get(session, LATE), str(session))
+
+    sessions = {}
+    for line in group:
+        sessions.setdefault(line["session"], []).append(line)
+    _, lines_of_it = min(sessions.items(), key=lambda item: rank(*item))
+    # A sub-agent's log may repeat what the main agent said before it.
+    return min(lines_of_it, key=lambda line: (line["time"] or LATE, line["agent"] is not None, line["path"], line["at"]))
+
+
+def truth(root):
+    """The sums for the manifest: right by model, day, session and agent, and in two wrong ways by model."""
+    found = responses(root)
+    models, firsts, naive, days, sessions, agents, sides = ({} for _ in range(7))
+    for response in found:
+        model, counts = response["model"] or "unknown", response["counts"]
+        add(models, model, counts)
+        add(days.setdefault(day(response), {}), model, counts)
+        add(sessions, response["session"] or "unknown", counts)
+        add(agents, response["agent"] or "main", counts)
+        if response["agent"]:
+            add(sides, model, counts)
+        add(firsts, model, min(response["lines"], key=lambda line: line["time"] or LATE)["counts"])
+        for line in response["lines"]:
+            add(naive, line["model"] or "unknown", line["counts"])
+
+    def tokens(rows):
+        return {model: {name: row[name] for name in COUNTS} for model, row in rows.items()}
+
+    requests = {model: row["requests"] for model, row in models.items()}
+    searches = sum(response["counts"]["web_searches"] for response in found)
+    return dict(zip(SUMS, (len(found), requests, tokens(models), tokens(firsts), tokens(naive), searches,
+                           days, sessions, agents, sides)))
+
+
+def day(response):
+    """Its day in UTC."""
+    return response["time"].date().isoformat() if response["time"] else "unknown"
+
+
+def add(table, key, counts):
+    """Adds the counts of one response to a row."""
+    row = table.setdefault(key, dict.fromkeys((*COUNTS, "requests"), 0))
+    for name in COUNTS:
+        row[name] += counts[name]
+    row["requests"] += 1
+    if counts["web_searches"]:
+        row["web_searches"] = row.get("web_searches", 0) + counts["web_searches"]
+
+
+def update(root):
+    """Adds the sums to the manifest; gives back the manifest, and which of its figures were others before."""
+    path = os.path.join(root, "manifest.json")
+    manifest = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    sums = truth(root)
+    differ = [key for key in sums if key in manifest and manifest[key] != sums[key]]
+    manifest.update(sums)
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1, sort_keys=True)
+    os.replace(path + ".part", path)
+    return manifest, differ
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dir", metavar="DIR", help="the root of a claude-code history: the folder that holds projects/")
+    parser.add_argument("--print", action="store_true", help="print the sums and leave the manifest as it is")
+    args = parser.parse_args()
+    if not os.path.isdir(os.path.join(args.dir, "projects")):
+        parser.error(f"{args.dir} holds no folder projects/")
+    if args.print:
+        print(json.dumps(truth(args.dir), indent=1, sort_keys=True))
+        return 0
+    manifest, differ = update(args.dir)
+    print(f"{manifest['responses']} responses of {len(manifest['by_session'])} sessions on {len(manifest['by_day'])} days"
+          + (f"; changed: {', '.join(differ)}" if differ else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
