@@ -281,6 +281,9 @@ fn write(database: &mut Connection, fresh: &[(&Root, &FoundFile, &Tab)]) -> rusq
             "INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?;
         let mut last: Option<(&Root, i64)> = None;
+        // In the order of the table, which then grows at its end.
+        let mut fresh: Vec<&(&Root, &FoundFile, &Tab)> = fresh.iter().collect();
+        fresh.sort_unstable_by_key(|(_, file, _)| file.path.as_os_str());
         for (root, file, tab) in fresh {
             let number = match last {
                 Some((known, number)) if std::ptr::eq(known, *root) => number,
@@ -387,6 +390,8 @@ fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(PATIENCE)?;
+    // A power cut may cost the last commits, not more.
+    database.pragma_update(None, "synchronous", "NORMAL")?;
     let version = |database: &Connection| {
         database.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
     };

@@ -276,17 +276,23 @@ impl Reading {
             || (Sheet::default(), 0),
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
-        if start == 0 && file.artifact.session.is_none() {
-            // Lines that spend nothing may tell it.
-            let named = inventory::session_inside(root, file);
-            sheet.first = named.map(|session| session.as_str().into());
-        }
         if start > 0 {
             handle.seek(SeekFrom::Start(start)).map_err(failed)?;
         }
         let mut decoder = root.layout.decoder(&file.artifact);
+        // Lines that spend nothing may tell whose a log is, where its path does not.
+        let opening = match start == 0 && file.artifact.session.is_none() {
+            true => inventory::NAMED_WITHIN,
+            false => 0,
+        };
         let (cursor, pending) = log::with_scanner(handle, start, |lines| {
-            let (end, pending) = read(lines, start, finder, decoder.as_mut(), &mut sheet)?;
+            let (end, pending) = read(
+                lines,
+                (start, opening),
+                finder,
+                decoder.as_mut(),
+                &mut sheet,
+            )?;
             Ok((Cursor::of(&id, lines.reader(), end)?, pending))
         })
         .map_err(failed)?;
@@ -310,10 +316,11 @@ impl Tab {
     }
 }
 
-/// Reads on; gives the end of the last whole line, and the sheet with what follows it.
+/// Reads on, looking at every one of some first lines; gives the end of the last whole line, and the
+/// sheet with what follows it.
 fn read(
     lines: &mut Scanner<std::fs::File>,
-    start: u64,
+    (start, mut opening): (u64, usize),
     finder: Option<&Finder>,
     decoder: &mut dyn Decoder,
     sheet: &mut Sheet,
@@ -321,14 +328,18 @@ fn read(
     let mut end = start;
     let mut sink = Sink::default();
     loop {
-        let line = match finder {
+        let line = match finder.filter(|_| opening == 0) {
             Some(finder) => lines.next_where(|bytes| finder.find(bytes), finder.longest)?,
             None => lines.next()?,
         };
         let Some(line) = line else { break };
         let whole = line.ending != Ending::None;
         let record = log::record(&line);
-        decoder.spending(&record, &mut sink);
+        match opening {
+            0 => decoder.spending(&record, &mut sink),
+            _ => decoder.outline(&record, &mut sink),
+        }
+        opening = opening.saturating_sub(1);
         sink.flaws.clear();
         if !whole {
             let pending = (!sink.found.is_empty()).then(|| {

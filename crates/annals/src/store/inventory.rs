@@ -353,15 +353,17 @@ impl Registers {
     }
 }
 
+/// A log whose path does not name its session does so within so many lines. The first may be of kinds
+/// that name none.
+pub(super) const NAMED_WITHIN: usize = 20;
+
 /// The session that a log names itself, where its path does not.
-pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
-    // The first lines may be of kinds that name no session.
-    const LINES: usize = 20;
+fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
     let named = |fact: &Fact| match fact {
         Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,
     };
-    log::first_fact(root, file, LINES, named).ok()?
+    log::first_fact(root, file, NAMED_WITHIN, named).ok()?
 }
 
 /// Every file of a root that means something, in a stable order.
