@@ -5,6 +5,7 @@
 
 mod axis;
 mod block;
+mod budget;
 mod calendar;
 mod dimension;
 mod ledger;
@@ -13,6 +14,7 @@ mod sheet;
 mod tally;
 
 pub use block::{BLOCK, Block, BurnRate, Projection, blocks};
+pub use budget::{Budget, Spending};
 pub use calendar::{Period, Unit};
 pub use dimension::Dimension;
 pub use ledger::{Account, Charge, Ledger};
