@@ -30,6 +30,8 @@ pub(crate) struct Context {
     verbose: bool,
     /// The user named the roots.
     pub(crate) named_roots: bool,
+    /// Where the user's own settings lie.
+    pub(crate) config_dir: PathBuf,
     warnings: usize,
 }
 
@@ -59,6 +61,7 @@ impl Context {
             fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
+            config_dir: config_dir(&env),
             warnings: 0,
         })
     }
@@ -111,12 +114,7 @@ impl Context {
 
     /// The user's own settings.
     pub(crate) fn config(&self) -> Result<Config> {
-        Config::read(&self.config_dir())
-    }
-
-    /// Where the user's own settings lie.
-    pub(crate) fn config_dir(&self) -> PathBuf {
-        config_dir(&environment())
+        Config::read(&self.config_dir)
     }
 
     /// Finds `SESSION[@MESSAGE]` or the path of a log.

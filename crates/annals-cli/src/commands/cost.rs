@@ -116,22 +116,22 @@ impl ValueEnum for By {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let name = self.0.name();
-        let value = PossibleValue::new(name);
-        Some(match self.0 {
-            Dimension::Hour => value.alias("hourly"),
-            Dimension::Day => value.alias("daily"),
-            Dimension::Week => value.alias("weekly"),
-            Dimension::Month => value.alias("monthly"),
-            Dimension::Block => value.alias("blocks"),
-            Dimension::Session => value.alias("sessions"),
-            Dimension::Project => value.alias("projects"),
-            Dimension::Model => value.alias("models"),
-            Dimension::Agent => value.alias("agents"),
-            Dimension::Branch => value.aliases(["branches", "conversation"]),
-            Dimension::GitBranch => value.alias("git_branch"),
-            _ => value,
-        })
+        let (also, help) = match self.0 {
+            Dimension::Hour => ("hourly", "The hour"),
+            Dimension::Day => ("daily", "The day"),
+            Dimension::Week => ("weekly", "The week, from Monday to Sunday"),
+            Dimension::Month => ("monthly", "The month"),
+            Dimension::Block => ("blocks", "The five-hour billing block"),
+            Dimension::Session => ("sessions", "The session, with its sub-agents"),
+            Dimension::Project => ("projects", "The directory that sessions ran in"),
+            Dimension::Model => ("models", "The model that answered"),
+            Dimension::Agent => ("agents", "The agent: main, or a sub-agent's id"),
+            Dimension::Branch => ("conversation", "The conversation, where a session branched"),
+            Dimension::GitBranch => ("git_branch", "The git branch that was checked out"),
+            _ => ("layouts", "The layout of the log"),
+        };
+        let value = PossibleValue::new(self.0.name());
+        Some(value.alias(also).help(help))
     }
 }
 
@@ -375,7 +375,7 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         [Dimension::Block] => notes.extend(blocks::active(report, clock)),
         _ => {}
     }
-    notes.extend(table::unpriced(report, &context.config_dir()));
+    notes.extend(table::unpriced(report, &context.config_dir));
     if report.total.overflowed > 0 {
         let count = plural(report.total.overflowed, "response");
         let text = format!("! {count} could not be added: the sums would overflow");
