@@ -195,7 +195,7 @@ impl Report {
             .iter()
             .map(|&dimension| Axis::new(dimension, ledger, options))
             .collect();
-        let mut sums = Sums::new(ledger);
+        let mut sums = Sums::default();
         for charge in ledger.charges.iter().filter(|one| options.wants(one)) {
             sums.add(charge, &mut axes, options.price);
         }
@@ -318,6 +318,10 @@ struct Sum {
 #[derive(Default)]
 struct Sums {
     rows: Vec<Sum>,
+    /// The row of the last charge.
+    row: usize,
+    /// What the present charge is about.
+    numbers: Vec<u32>,
     /// The way to a row, one step for each dimension.
     steps: HashMap<(u32, u32), u32>,
     places: HashMap<u32, usize>,
@@ -331,14 +335,6 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(ledger: &Ledger) -> Self {
-        let many = ledger.charges.len().min(1 << 16);
-        Sums {
-            cells: HashMap::with_capacity(many / 8),
-            ..Sums::default()
-        }
-    }
-
     fn add(&mut self, charge: &Charge, axes: &mut [Axis<'_>], price: Pricing<'_>) {
         let cost = price(charge);
         let overflowed = self.total.overflowed;
@@ -367,25 +363,31 @@ impl Sums {
     }
 
     fn row(&mut self, charge: &Charge, axes: &mut [Axis<'_>]) -> usize {
+        self.numbers.clear();
+        self.numbers
+            .extend(axes.iter_mut().map(|axis| axis.number(charge)));
+        // Charges in a row mostly belong to one row.
+        if let Some(row) = self.rows.get(self.row)
+            && row.numbers == self.numbers
+        {
+            return self.row;
+        }
         let mut way = 0;
-        for axis in axes.iter_mut() {
-            let number = axis.number(charge);
+        for &number in &self.numbers {
             let next = u32::try_from(self.steps.len() + 1).unwrap_or(u32::MAX);
             way = *self.steps.entry((way, number)).or_insert(next);
         }
-        if let Some(&row) = self.places.get(&way) {
-            return row;
+        let next = self.rows.len();
+        self.row = *self.places.entry(way).or_insert(next);
+        if self.row == next {
+            self.rows.push(Sum {
+                numbers: self.numbers.clone(),
+                tally: Tally::default(),
+                first: None,
+                last: None,
+            });
         }
-        let numbers = axes.iter_mut().map(|axis| axis.number(charge)).collect();
-        let row = self.rows.len();
-        self.places.insert(way, row);
-        self.rows.push(Sum {
-            numbers,
-            tally: Tally::default(),
-            first: None,
-            last: None,
-        });
-        row
+        self.row
     }
 
     fn cell(&mut self, row: usize, model: u32) -> usize {
