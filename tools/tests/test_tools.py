@@ -100,5 +100,61 @@ class Scripts(unittest.TestCase):
             self.assertTrue(done.stdout, script)
 
 
+class Prices(unittest.TestCase):
+    """The script that makes the price list."""
+
+    TABLE = """
+providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1', context_window=200000,
+    match=ClauseOr(or_=[ClauseEquals(equals='claude-trial'), ClauseStartsWith(starts_with='claude-test')]),
+    prices=[ConditionalPrice(prices=ModelPrice(input_mtok=TieredPrices(base=Decimal('{price}'),
+        tiers=[Tier(start=1000, price=Decimal('6'))]), output_mtok=Decimal('15'))),
+      ConditionalPrice(constraint=StartDateConstraint(start_date=datetime.date(2026, 3, 1)),
+        prices=ModelPrice(input_mtok=Decimal('2.50'), output_mtok=Decimal('10')))])])]
+"""
+
+    def make(self, scratch, price):
+        """Makes a list from a table of one model, over the list that is there."""
+        table, out = Path(scratch, "data.py"), Path(scratch, "prices.csv")
+        table.write_text(self.TABLE.replace("{price}", price), encoding="utf-8")
+        command = [sys.executable, "-B", str(TOOLS / "prices" / "make_prices.py"), str(table), "--out", str(out)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stderr, out
+
+    def test_rows_for_dates_contexts_and_batches(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            module = load("make_prices", TOOLS / "prices" / "make_prices.py")
+            module.ADDITIONS = Path(scratch, "none.csv")
+            module.ADDITIONS.write_text(",".join(module.COLUMNS) + "\n", encoding="utf-8")
+            table = Path(scratch, "data.py")
+            table.write_text(self.TABLE.replace("{price}", "3"), encoding="utf-8")
+            _, providers = module.load(table)
+            rows = module.package_rows(providers, "test")
+            module.add_derived(rows)
+            lines = [line for line in module.render(rows).splitlines() if not line.startswith("#")][1:]
+            self.assertEqual(lines, [
+                "claude-test-1,anthropic,,,,3,15,,,,10,,200000,,test",
+                "claude-test-1,anthropic,,1000,,6,15,,,,10,,200000,,test",
+                "claude-test-1,anthropic,2026-03-01,,,2.5,10,,,,10,,200000,,test",
+                "claude-test-1,anthropic,,,batch,1.5,7.5,,,,10,,200000,,half of the standard price",
+                "claude-test-1,anthropic,,1000,batch,3,7.5,,,,10,,200000,,half of the standard price",
+                "claude-test-1,anthropic,2026-03-01,,batch,1.25,5,,,,10,,200000,,half of the standard price",
+                "claude-trial,,,,,,,,,,,,,claude-test-1,",
+            ])
+
+    def test_the_list_only_grows(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch, "prices.csv")
+            listed = ROOT / "crates" / "annals" / "data" / "prices.csv"
+            out.write_bytes(listed.read_bytes())
+            before = set(out.read_text(encoding="utf-8").splitlines())
+            told, out = self.make(scratch, "3")
+            self.assertEqual(told, "")
+            after = set(out.read_text(encoding="utf-8").splitlines())
+            self.assertEqual(before - after, set())
+            self.assertEqual(len(after - before), 7)
+            told, out = self.make(scratch, "4")
+            self.assertIn("claude-test-1: input 3 → 4 (kept", told)
+            self.assertEqual(set(out.read_text(encoding="utf-8").splitlines()), after)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,7 @@
 //! The arguments.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser};
 
 use crate::commands::Command;
@@ -32,6 +34,9 @@ pub(crate) struct Global {
     /// Look here instead of the default places; may be given several times
     #[arg(long, global = true, value_name = "[LAYOUT:]PATH")]
     pub(crate) root: Vec<String>,
+    /// Prices of your own, over the built-in ones
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
     /// Print one JSON document for scripts
     #[arg(long, global = true)]
     pub(crate) json: bool,

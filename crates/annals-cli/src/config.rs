@@ -19,9 +19,11 @@ use std::path::{Path, PathBuf};
 use annals::cost::{Budget, Unit};
 use annals::model::Money;
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::commands::ModeArg;
 use crate::render::near::near;
 
 /// The settings.
@@ -30,7 +32,7 @@ pub(crate) struct Config {
     /// Whose days count.
     pub(crate) zone: Option<String>,
     /// How costs are found.
-    pub(crate) mode: Option<String>,
+    pub(crate) mode: Option<ModeArg>,
     /// What may be spent, the shortest period first.
     pub(crate) budgets: Vec<Budget>,
 }
@@ -41,8 +43,6 @@ pub(crate) const BUDGETS: [(&str, Unit); 3] = [
     ("weekly", Unit::Week),
     ("monthly", Unit::Month),
 ];
-
-const MODES: [&str; 3] = ["auto", "tokens", "recorded"];
 
 impl Config {
     /// Where the settings of a directory lie.
@@ -83,12 +83,12 @@ impl Config {
                 ("budget", _) => return Err(wrong(value, "`budget` is a table: [budget]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
                 ("zone", _) => return Err(wrong(value, "`zone` is a text: \"Europe/Berlin\"")),
-                ("mode", DeValue::String(mode)) if MODES.contains(&mode.as_ref()) => {
-                    config.mode = Some(mode.to_string());
+                ("mode", DeValue::String(mode)) if mode_of(mode).is_some() => {
+                    config.mode = mode_of(mode);
                 }
                 ("mode", _) => {
-                    let one = format!("`mode` is one of \"{}\"", MODES.join("\", \""));
-                    return Err(wrong(value, &one));
+                    let one = "`mode` is \"auto\", \"tokens\" or \"recorded\"";
+                    return Err(wrong(value, one));
                 }
                 (name, _) => {
                     let others = ["budget", "zone", "mode"];
@@ -147,6 +147,10 @@ fn in_order<'t, 'i>(
     let mut members: Vec<_> = table.iter().collect();
     members.sort_by_key(|(key, _)| key.span().start);
     members
+}
+
+fn mode_of(text: &str) -> Option<ModeArg> {
+    ModeArg::from_str(text, false).ok()
 }
 
 /// What is wrong with the text, and where.
@@ -238,7 +242,7 @@ mod tests {
             ("zone = 1", "1:8: `zone` is a text: \"Europe/Berlin\""),
             (
                 "mode = \"guess\"",
-                "1:8: `mode` is one of \"auto\", \"tokens\", \"recorded\"",
+                "1:8: `mode` is \"auto\", \"tokens\" or \"recorded\"",
             ),
             ("budget = 3", "1:10: `budget` is a table: [budget]"),
         ] {

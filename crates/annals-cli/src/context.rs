@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use annals::cost::Ledger;
+use annals::cost::{Ledger, Prices};
 use annals::layout::Env;
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
@@ -30,6 +30,8 @@ pub(crate) struct Context {
     verbose: bool,
     /// The user named the roots.
     pub(crate) named_roots: bool,
+    /// The user named a list of prices.
+    named_prices: Option<PathBuf>,
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
     warnings: usize,
@@ -61,6 +63,7 @@ impl Context {
             fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
+            named_prices: global.prices.clone(),
             config_dir: config_dir(&env),
             warnings: 0,
         })
@@ -115,6 +118,26 @@ impl Context {
     /// The user's own settings.
     pub(crate) fn config(&self) -> Result<Config> {
         Config::read(&self.config_dir)
+    }
+
+    /// The built-in prices with the user's own over them.
+    pub(crate) fn prices(&mut self) -> Result<Prices> {
+        let path = self.prices_file();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            // Nobody needs prices of their own; a list that was named must be there.
+            Err(error) if is_absent(&error) && self.named_prices.is_none() => {
+                return Ok(Prices::built_in());
+            }
+            Err(error) => return Err(annals::Error::io("read", &path, error).into()),
+        };
+        Ok(Prices::built_in().with(&text, &path.display().to_string())?)
+    }
+
+    /// Where the user's own prices lie, or would.
+    pub(crate) fn prices_file(&self) -> PathBuf {
+        let named = self.named_prices.clone();
+        named.unwrap_or_else(|| self.config_dir.join("prices.csv"))
     }
 
     /// Finds `SESSION[@MESSAGE]` or the path of a log.
@@ -244,18 +267,23 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
 /// Where annals keeps its own things.
 fn state_dir(env: &Env) -> PathBuf {
     own_dir(env, "ANNALS_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 }
 
-/// Where the user's own settings lie.
+/// Where the user keeps what annals should know.
 fn config_dir(env: &Env) -> PathBuf {
     own_dir(env, "ANNALS_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 }
 
-/// The directory that `own` names, else annals' part of the one that `shared` names, or of `usual`.
-fn own_dir(env: &Env, own: &str, shared: &str, usual: &str) -> PathBuf {
+/// A directory of annals: named by itself, or in one that the system or the user's home has for such things.
+fn own_dir(env: &Env, own: &str, common: &str, usual: &str) -> PathBuf {
     let var = |name: &str| {
         env.vars
             .get(name)
@@ -264,8 +292,7 @@ fn own_dir(env: &Env, own: &str, shared: &str, usual: &str) -> PathBuf {
     };
     let home = || env.home.clone().unwrap_or_else(std::env::temp_dir);
     var(own).unwrap_or_else(|| {
-        var(shared)
-            .unwrap_or_else(|| home().join(usual))
-            .join("annals")
+        let common = var(common).unwrap_or_else(|| home().join(usual));
+        common.join("annals")
     })
 }

@@ -42,6 +42,19 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
             anstream::eprintln!("  … and {} more", candidates.len() - 20);
         }
     }
+    if let Some(Error::Prices {
+        file,
+        faults,
+        count,
+    }) = error.downcast_ref()
+    {
+        for fault in faults {
+            anstream::eprintln!("  {}", paint(PLAIN, &format!("{file}:{fault}")));
+        }
+        if *count > faults.len() {
+            anstream::eprintln!("  … and {} more", count - faults.len());
+        }
+    }
     if let Some(hint) = hint(error) {
         anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, &hint));
     }
@@ -125,6 +138,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             std::io::ErrorKind::NotFound => "check the path".to_owned(),
             _ => return None,
         },
+        Error::Prices { .. } => {
+            "`annals prices --help` tells what a price list looks like".to_owned()
+        }
         Error::Live { .. } => {
             "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()
         }

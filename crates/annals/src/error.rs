@@ -91,6 +91,16 @@ pub enum Error {
         /// The rule it breaks.
         why: &'static str,
     },
+    /// A price list has faults, so none of it was taken.
+    #[error("{file} is no price list: {count} {} wrong", if *count == 1 { "thing is" } else { "things are" })]
+    Prices {
+        /// The list's name.
+        file: String,
+        /// What is wrong; the first of many.
+        faults: Vec<crate::cost::prices::PriceFault>,
+        /// How many faults there are.
+        count: usize,
+    },
     /// The request makes no sense or would lose something.
     #[error("{0}")]
     Refused(String),

@@ -127,6 +127,7 @@ pub mod convert;
 pub mod cost;
 mod error;
 pub mod export;
+pub mod index;
 mod json;
 pub mod jsonl;
 pub mod layout;

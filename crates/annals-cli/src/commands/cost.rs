@@ -8,7 +8,7 @@ mod document;
 mod keys;
 mod table;
 
-use annals::cost::{Charge, Dimension, Ledger, Options, Pricing, Report, Sort, Spending};
+use annals::cost::{Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -136,14 +136,25 @@ impl ValueEnum for By {
 }
 
 /// Where costs come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// From tokens and prices; what the log says where it tells no tokens
+    /// From tokens and prices; what the log says where it tells no tokens, or they have no price
+    #[default]
     Auto,
     /// From tokens and prices alone
     Tokens,
     /// What the log says alone
     Recorded,
+}
+
+impl ModeArg {
+    fn mode(self) -> Mode {
+        match self {
+            ModeArg::Auto => Mode::Auto,
+            ModeArg::Tokens => Mode::Tokens,
+            ModeArg::Recorded => Mode::Recorded,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -173,6 +184,7 @@ impl SortArg {
 struct Told<'a> {
     report: &'a Report,
     look: &'a Look,
+    mode: Mode,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     budgets: Vec<Spending>,
@@ -194,7 +206,9 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     let ledger = context.ledger();
     let wanted = args.wanted(&ledger, context)?;
     let keep = |charge: &Charge| wanted.holds(charge);
-    let price = price;
+    let prices = context.prices()?;
+    let mode = args.mode.or(config.mode).unwrap_or_default().mode();
+    let price = |charge: &Charge| prices.cost(charge, mode);
     let price: Pricing<'_> = &price;
     let mut options = Options::new(context.clock.zone.clone(), price);
     options.since = since;
@@ -216,6 +230,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     let told = Told {
         report: &report,
         look: &args.look,
+        mode,
         since,
         until,
         budgets: spent.collect(),
@@ -375,7 +390,7 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         [Dimension::Block] => notes.extend(blocks::active(report, clock)),
         _ => {}
     }
-    notes.extend(table::unpriced(report, &context.config_dir));
+    notes.extend(table::unpriced(told, &context.prices_file()));
     if report.total.overflowed > 0 {
         let count = plural(report.total.overflowed, "response");
         let text = format!("! {count} could not be added: the sums would overflow");
@@ -393,33 +408,4 @@ fn number(n: u64, look: &Look) -> String {
         (_, true) => size::count(n),
         (_, false) => size::compact(n),
     }
-}
-
-/// Prices of three models, until there is a list.
-fn price(charge: &Charge) -> Option<annals::model::Money> {
-    use annals::model::Money;
-    let model = charge.model.as_deref()?;
-    let rates: [i128; 5] = if model.contains("opus") {
-        [15_000_000, 75_000_000, 18_750_000, 30_000_000, 1_500_000]
-    } else if model.contains("sonnet") {
-        [3_000_000, 15_000_000, 3_750_000, 6_000_000, 300_000]
-    } else if model.contains("haiku") {
-        [1_000_000, 5_000_000, 1_250_000, 2_000_000, 100_000]
-    } else {
-        return None;
-    };
-    let usage = &charge.usage;
-    let counts = [
-        usage.input,
-        usage.output,
-        usage.cache_write_5m,
-        usage.cache_write_1h,
-        usage.cache_read,
-    ];
-    let costs = rates.into_iter().zip(counts);
-    Some(
-        costs
-            .map(|(rate, count)| Money::from_pico(rate) * count)
-            .sum(),
-    )
 }

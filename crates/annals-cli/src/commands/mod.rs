@@ -25,6 +25,7 @@ mod note;
 mod notes;
 mod overview;
 mod plans;
+mod prices;
 mod projects;
 mod repair;
 mod row;
@@ -43,6 +44,8 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::context::Context;
+
+pub(crate) use cost::ModeArg;
 
 /// How a command ended; failures are errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub(crate) enum Command {
     History(history::HistoryArgs),
     /// List the files that belong to no session, or read one
     Documents(documents::DocumentsArgs),
+    /// List what models cost, or explain the price of one
+    Prices(prices::PricesArgs),
     /// Begin a session
     New(new::NewArgs),
     /// Add messages to a session
@@ -139,6 +144,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Plans(args)) => plans::run(&args, context),
         Some(Command::History(args)) => history::run(&args, context),
         Some(Command::Documents(args)) => documents::run(&args, context),
+        Some(Command::Prices(args)) => prices::run(&args, context),
         Some(Command::New(args)) => new::run(&args, context),
         Some(Command::Append(args)) => append::run(&args, context),
         Some(Command::Fork(args)) => fork::run(&args, context),

@@ -78,12 +78,12 @@ fn stage() -> Stage {
             Reply(
                 "2026-11-15T09:10:00Z",
                 SONNET,
-                [40, 12_000, 8_000, 0, 1_200_000],
+                [40, 12_000, 8_000, 0, 120_000],
             ),
             Reply(
                 "2026-11-15T10:40:00Z",
                 SONNET,
-                [60, 8_000, 2_000, 0, 1_250_000],
+                [60, 8_000, 2_000, 0, 125_000],
             ),
         ],
     );
@@ -367,12 +367,12 @@ fn budgets_are_told_when_they_run_out() {
         told.collect::<Vec<_>>().join("\n")
     };
     assert_snapshot!(lines(with(
-        "monthly = 3.80\n[budget]\nweekly = 1\ndaily = 1.20\n",
+        "monthly = 3\n[budget]\nweekly = 1\ndaily = 0.50\n",
         "--by month"
     )));
     assert_eq!(lines(with("monthly = 200", "--by month")), "");
     // A budget is about everything, whatever the table is about.
-    assert!(lines(with("monthly = 1", "--model haiku")).contains("$3."));
+    assert!(lines(with("monthly = 1", "--model haiku")).contains("$2.46"));
     let report = with(
         "monthly = 200\nzone = \"Europe/Berlin\"",
         "--by month --json",
@@ -415,6 +415,45 @@ fn a_thousand_unpriced_models_are_counted_and_few_are_named() {
     assert_eq!(report["unpriced_models"].as_array().unwrap().len(), 1000);
     assert_eq!(report["unpriced_model_count"], 1200);
     assert_eq!(report["total"]["cost_usd"], Value::Null);
+}
+
+#[test]
+fn costs_come_from_where_they_are_asked_for() {
+    let stage = Stage::of("usage-cost-usd");
+    let total = |args: &str| {
+        let report = cost(&stage, &format!("{args} --json")).json();
+        let total = &report["total"];
+        (total["cost_usd"].clone(), total["unpriced"].clone())
+    };
+    assert_snapshot!(format!(
+        "{:?}\n{:?}\n{:?}",
+        total(""),
+        total("--mode tokens"),
+        total("--mode recorded")
+    ));
+    let config = stage.root.with_file_name("home").join(".config/annals");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "mode = \"recorded\"\n").unwrap();
+    assert_eq!(total(""), total("--mode recorded"));
+    assert_ne!(total("--mode tokens"), total(""));
+    // A log of today records no costs.
+    let stage = Stage::of("usage-cache-split");
+    assert_snapshot!("cost_mode_recorded", cost(&stage, "--mode recorded").fine());
+}
+
+#[test]
+fn prices_of_ones_own_count() {
+    let stage = stage();
+    let config = stage.root.with_file_name("home").join(".config/annals");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(
+        config.join("prices.csv"),
+        "model,input,output\nmystery-9,1,2\n",
+    )
+    .unwrap();
+    let report = cost(&stage, "--by model --model mystery --json").json();
+    assert_eq!(report["unpriced_models"], json!([]));
+    assert_eq!(report["total"]["cost_usd"], "0.0035");
 }
 
 #[test]

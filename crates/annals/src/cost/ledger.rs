@@ -1,6 +1,6 @@
 //! The ledger: each response counted once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Charge {
     }
 
     /// Takes in another record of the same response from the same log.
-    pub(crate) fn settle(&mut self, other: Charge) {
+    pub(crate) fn settle(&mut self, other: &Charge) {
         let before = self.usage;
         self.usage.settle(&other.usage);
         if self.usage != before {
@@ -60,7 +60,9 @@ impl Charge {
         }
         self.recorded = self.recorded.max(other.recorded);
         self.time = earlier(self.time, other.time);
-        self.model = self.model.take().or(other.model);
+        if self.model.is_none() {
+            self.model.clone_from(&other.model);
+        }
         self.copied &= other.copied;
     }
 }
@@ -110,86 +112,82 @@ impl Ledger {
     /// Forks and resumed sessions repeat what went before them. A record that says that it is a copy
     /// never pays if another does not say so; else the session pays that was the first to go on by
     /// itself, or that never did because the other is all of it and more.
-    pub fn settle(accounts: Vec<Account>, charges: Vec<Charge>) -> Self {
-        let places = places(&charges);
-        let own = began_alone(accounts.len(), &charges, &places);
-        let mut settled: Vec<Option<Charge>> = Vec::new();
-        for (charge, place) in charges.into_iter().zip(places) {
-            if place >= settled.len() {
-                settled.resize(place + 1, None);
-            }
-            let Some(slot) = settled.get_mut(place) else {
-                continue;
-            };
-            *slot = Some(match slot.take() {
-                None => charge,
-                Some(known) => {
-                    let rank = |charge: &Charge| rank(charge, &accounts, &own);
-                    let (mut payer, copy) = match rank(&charge) < rank(&known) {
-                        true => (charge, known),
-                        false => (known, charge),
-                    };
-                    payer.settle(copy);
-                    payer
+    pub fn settle(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
+        let copies = copies(&charges);
+        if !copies.is_empty() {
+            let own = began_alone(accounts.len(), &charges, &copies);
+            let rank = |charge: &Charge| rank(charge, &accounts, &own);
+            for (&at, &first) in &copies {
+                let Ok([charge, known]) = charges.get_disjoint_mut([at, first]) else {
+                    continue;
+                };
+                if rank(charge) < rank(known) {
+                    std::mem::swap(charge, known);
                 }
+                known.settle(charge);
+            }
+            let mut at = 0;
+            charges.retain(|_| {
+                at += 1;
+                !copies.contains_key(&(at - 1))
             });
         }
-        Ledger {
-            accounts,
-            charges: settled.into_iter().flatten().collect(),
-        }
+        Ledger { accounts, charges }
     }
 }
 
-/// Numbers the responses: charges of one have the same number.
-fn places(charges: &[Charge]) -> Vec<usize> {
+/// The charges of responses that another charge before them tells of, and where that one is.
+fn copies(charges: &[Charge]) -> BTreeMap<usize, usize> {
+    let mut copies = BTreeMap::new();
     let mut known: HashMap<ResponseKey, usize> = HashMap::with_capacity(charges.len());
-    let mut messages: HashMap<Key, usize> = HashMap::new();
-    // A record that names no request joins a response to that message which does.
-    let vague = |key: &ResponseKey| key.request == 0;
-    if charges
-        .iter()
-        .filter_map(|charge| charge.response.as_ref())
-        .any(vague)
-    {
-        for (at, charge) in charges.iter().enumerate() {
-            if let Some(key) = charge.response.filter(|key| !vague(key)) {
-                let at = *known.entry(key).or_insert(at);
-                messages.entry(key.message).or_insert(at);
-            }
+    let mut vague = Vec::new();
+    for (at, charge) in charges.iter().enumerate() {
+        let Some(key) = charge.response else { continue };
+        if key.request == 0 {
+            vague.push((at, key));
+            continue;
+        }
+        let first = *known.entry(key).or_insert(at);
+        if first != at {
+            copies.insert(at, first);
         }
     }
-    let mut numbers: HashMap<usize, usize> = HashMap::new();
-    let place = |(at, charge): (usize, &Charge)| match charge.response {
-        None => at,
-        Some(key) if vague(&key) => *messages.entry(key.message).or_insert(at),
-        Some(key) => *known.entry(key).or_insert(at),
-    };
-    let places: Vec<usize> = charges.iter().enumerate().map(place).collect();
-    places
-        .into_iter()
-        .map(|place| {
-            let next = numbers.len();
-            *numbers.entry(place).or_insert(next)
-        })
-        .collect()
+    if vague.is_empty() {
+        return copies;
+    }
+    // A record that names no request joins a response to that message which does.
+    let mut messages: HashMap<Key, usize> = HashMap::with_capacity(known.len());
+    for (key, at) in known {
+        let first = messages.entry(key.message).or_insert(at);
+        *first = at.min(*first);
+    }
+    for (at, key) in vague {
+        let first = *messages.entry(key.message).or_insert(at);
+        if first != at {
+            copies.insert(at, first);
+        }
+    }
+    copies
 }
 
 /// When each session had a response that no other has.
-fn began_alone(accounts: usize, charges: &[Charge], places: &[usize]) -> Vec<Option<Timestamp>> {
-    let mut payers: Vec<Option<usize>> = vec![None; places.len()];
-    let mut shared = vec![false; places.len()];
-    for (charge, &place) in charges.iter().zip(places) {
-        let (Some(payer), Some(shared)) = (payers.get_mut(place), shared.get_mut(place)) else {
-            continue;
-        };
-        *shared |= payer.is_some_and(|known| known != charge.account);
-        *payer = Some(charge.account);
+fn began_alone(
+    accounts: usize,
+    charges: &[Charge],
+    copies: &BTreeMap<usize, usize>,
+) -> Vec<Option<Timestamp>> {
+    let mut shared = HashSet::new();
+    for (&at, &first) in copies {
+        let payer = |at: usize| charges.get(at).map(|charge| charge.account);
+        if payer(at) != payer(first) {
+            shared.insert(first);
+        }
     }
     let mut began = vec![None; accounts];
-    for (charge, &place) in charges.iter().zip(places) {
+    for (at, charge) in charges.iter().enumerate() {
+        let place = copies.get(&at).copied().unwrap_or(at);
         if let Some(began) = began.get_mut(charge.account)
-            && shared.get(place) == Some(&false)
+            && !shared.contains(&place)
         {
             *began = earlier(*began, charge.time);
         }

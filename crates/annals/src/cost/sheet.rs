@@ -1,31 +1,68 @@
-//! The charges of one log.
+//! The charges of one log, as far as it has been read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::{Fact, Outline, ResponseKey, SYNTHETIC, SessionId};
+use jiff::Timestamp;
+
+use crate::model::{Fact, Kind, Outline, ResponseKey, SYNTHETIC, SessionId};
 
 use super::Charge;
 
 /// Collects the charges of one log from its outlines, in their order.
+///
+/// Whose they are is left open: several sessions may lie in one log, and some logs tell only inside
+/// which session they belong to.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
-    charges: Vec<Charge>,
+    /// Each response once, and the session that its record names.
+    pub(crate) charges: Vec<(Charge, Option<Arc<str>>)>,
     known: HashMap<ResponseKey, usize>,
-    /// What the records named last.
-    session: Option<Box<str>>,
-    git_branch: Option<Arc<str>>,
+    /// The working directories that records name, by when they did so last.
+    directories: HashMap<Arc<str>, usize>,
+    /// How often one was named.
+    moves: usize,
+    /// The session named first.
+    pub(crate) first: Option<Arc<str>>,
+    /// The session named last.
+    pub(crate) session: Option<Arc<str>>,
+    /// The branch named last.
+    pub(crate) git_branch: Option<Arc<str>>,
+    /// What the log begins with.
+    pub(crate) opening: Option<Opening>,
+    /// The time of its newest record.
+    pub(crate) latest: Option<Timestamp>,
     model: Option<Arc<str>>,
     agent: Option<Arc<str>>,
 }
 
+/// What a log begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    /// It goes on with what another log began.
+    pub(crate) answers: bool,
+    pub(crate) time: Option<Timestamp>,
+}
+
 impl Sheet {
-    /// Takes in the next record of a log of that session.
-    pub fn add(&mut self, outline: &Outline, session: &SessionId) {
+    /// Takes in the next record.
+    pub fn add(&mut self, outline: &Outline) {
+        if self.opening.is_none() {
+            self.opening = Some(Opening {
+                answers: outline.kind == Kind::Assistant || !outline.results.is_empty(),
+                time: outline.time,
+            });
+        }
+        self.latest = self.latest.max(outline.time);
         for fact in &outline.facts {
             match fact {
-                Fact::Session(id) => self.session = Some(id.clone()),
+                Fact::Session(id) => {
+                    let id: Arc<str> = (**id).into();
+                    self.first.get_or_insert_with(|| id.clone());
+                    self.session = Some(id);
+                }
                 Fact::GitBranch(name) => self.git_branch = Some((**name).into()),
+                Fact::Cwd(path) => self.go_to((**path).into()),
                 _ => {}
             }
         }
@@ -37,8 +74,6 @@ impl Sheet {
         if reply.usage.is_none() && reply.recorded.is_none() {
             return;
         }
-        let foreign = self.session.as_deref();
-        let foreign = foreign.is_some_and(|named| named != session.as_str());
         let mut charge = Charge::to(0);
         charge.response = reply.response;
         charge.time = outline.time;
@@ -51,27 +86,54 @@ impl Sheet {
         let agent = agent.or(outline.sidechain.then_some("sidechain"));
         charge.agent = shared(&mut self.agent, agent);
         charge.git_branch.clone_from(&self.git_branch);
-        charge.copied = reply.copied || foreign;
-        self.push(charge);
+        charge.copied = reply.copied;
+        self.push(charge, self.session.clone());
     }
 
-    fn push(&mut self, charge: Charge) {
+    /// Names a directory after all others.
+    pub(crate) fn go_to(&mut self, path: Arc<str>) {
+        self.moves += 1;
+        self.directories.insert(path, self.moves);
+    }
+
+    /// The working directories that records name, the newest last.
+    pub(crate) fn directories(&self) -> Vec<&Arc<str>> {
+        let mut named: Vec<(&usize, &Arc<str>)> = self
+            .directories
+            .iter()
+            .map(|(path, when)| (when, path))
+            .collect();
+        named.sort_unstable();
+        named.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Gets ready to go on with charges that were collected before.
+    pub(crate) fn reopened(mut self) -> Self {
+        let named = self.charges.iter().enumerate();
+        let named = named.filter_map(|(at, (charge, _))| Some((charge.response?, at)));
+        self.known = named.collect();
+        self
+    }
+
+    fn push(&mut self, charge: Charge, session: Option<Arc<str>>) {
         let known = charge.response.and_then(|key| self.known.get(&key));
-        if let Some(known) = known.and_then(|&at| self.charges.get_mut(at)) {
-            known.settle(charge);
+        if let Some((known, _)) = known.and_then(|&at| self.charges.get_mut(at)) {
+            known.settle(&charge);
             return;
         }
         if let Some(key) = charge.response {
             self.known.insert(key, self.charges.len());
         }
-        self.charges.push(charge);
+        self.charges.push((charge, session));
     }
 
-    /// The charges, each response once, for a session with that number.
-    pub fn charges(self, account: usize) -> impl Iterator<Item = Charge> {
-        self.charges
-            .into_iter()
-            .map(move |charge| Charge { account, ..charge })
+    /// The charges of a log that is one session's, which has that number.
+    pub fn charges(self, account: usize, session: &SessionId) -> impl Iterator<Item = Charge> {
+        self.charges.into_iter().map(move |(mut charge, named)| {
+            charge.account = account;
+            charge.copied |= named.is_some_and(|named| *named != *session.as_str());
+            charge
+        })
     }
 }
 

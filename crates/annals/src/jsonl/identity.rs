@@ -59,13 +59,16 @@ pub struct Cursor {
 impl Cursor {
     /// Marks `offset` in `file`, which must be at least that long.
     pub fn at(file: &File, offset: u64) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        let guard = guard(file, offset)?;
+        Self::of(&FileId::from(&file.metadata()?), file, offset)
+    }
+
+    /// The same for a file of which it is known which one it is.
+    pub(crate) fn of(id: &FileId, file: &File, offset: u64) -> io::Result<Self> {
         Ok(Self {
-            dev: metadata.dev(),
-            ino: metadata.ino(),
+            dev: id.dev,
+            ino: id.ino,
             offset,
-            guard,
+            guard: guard(file, offset)?,
         })
     }
 

@@ -1,13 +1,13 @@
 //! Reads a log forwards, line by line, out of one buffer.
 //!
 //! Owns the splitting of bytes into lines and the bound on memory. Yields every line, blank and
-//! damaged ones too: the spans of the lines concatenate to the input. Does not decode, does not
-//! skip, does not know whether an unterminated last line is pending or torn.
+//! damaged ones too: the spans of the lines concatenate to the input. Does not decode, skips only
+//! what it is told to, does not know whether an unterminated last line is pending or torn.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 /// The longest line that is kept in memory whole, unless the caller says otherwise.
 pub const MAX_LINE: usize = 64 << 20;
@@ -126,6 +126,11 @@ impl<R: Read> Scanner<R> {
         self.offset
     }
 
+    /// What it reads from.
+    pub fn reader(&self) -> &R {
+        &self.reader
+    }
+
     /// Gives the next line, or nothing at the end of the input.
     ///
     /// After an error the same line can be asked for again: nothing read so far is dropped.
@@ -155,6 +160,52 @@ impl<R: Read> Scanner<R> {
             self.make_room();
             self.fill()?;
         }
+    }
+
+    /// Gives the next line in which `find` finds something; the lines before it are not even split,
+    /// so their number is unknown and the line's is 0.
+    ///
+    /// `find` gets pieces of the input that may begin and end within lines, and says where in them
+    /// the first mark is. Marks are at most `longest` bytes long and hold no line ending. A line above the cap is
+    /// given whatever it holds. At the end of the input, [`offset`](Self::offset) is where an
+    /// unterminated line without a mark begins.
+    pub fn next_where(
+        &mut self,
+        find: impl Fn(&[u8]) -> Option<usize>,
+        longest: usize,
+    ) -> io::Result<Option<Line<'_>>> {
+        // How much of the unread bytes is known to hold no beginning of a mark.
+        let mut passed = 0;
+        while self.skip.is_none() {
+            let from = self.unread.start + passed;
+            if let Some(at) = find(part(&self.buffer, from..self.unread.end)) {
+                let before = part(&self.buffer, self.unread.start..from + at);
+                let skipped = memrchr(b'\n', before).map_or(0, |at| at + 1);
+                self.pass(skipped);
+                self.searched = from + at;
+                break;
+            }
+            let fresh = part(&self.buffer, self.searched..self.unread.end);
+            if let Some(at) = memrchr(b'\n', fresh) {
+                self.pass(self.searched + at + 1 - self.unread.start);
+            }
+            self.searched = self.unread.end;
+            if self.ended {
+                return Ok(None);
+            }
+            passed = self.unread.len().saturating_sub(longest - 1);
+            self.make_room();
+            self.fill()?;
+        }
+        self.number = 0;
+        let found = self.next();
+        found.map(|line| line.map(|line| Line { number: 0, ..line }))
+    }
+
+    /// Passes over whole lines.
+    fn pass(&mut self, bytes: usize) {
+        self.unread.start += bytes;
+        self.offset += bytes as u64;
     }
 
     fn take(&mut self, end: usize, terminated: bool) -> Line<'_> {

@@ -97,6 +97,12 @@ pub trait Layout: Sync {
         true
     }
 
+    /// Texts of which a record of a log that spent anything holds at least one, so that others need
+    /// not be looked at; none where every record must be.
+    fn spending_marks(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
 
@@ -112,6 +118,14 @@ pub trait Layout: Sync {
 pub trait Decoder: Send {
     /// The skeletons of the record's entries.
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>);
+
+    /// The skeletons of the entries that spent something, with what a ledger wants to know of them:
+    /// the reply without its calls, the time, whose they are, and facts about where they were made.
+    ///
+    /// Others may be left out, and what is given is no more than [`outline`](Self::outline) gives.
+    fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        self.outline(record, out);
+    }
 
     /// The record's entries with everything they say.
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);

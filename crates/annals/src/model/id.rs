@@ -146,22 +146,32 @@ text_impls!(EntryId);
 /// Trees of a million messages hold keys instead of strings. Two different ids share a key only if
 /// someone breaks SHA-256 truncated to 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Key(u128);
+pub struct Key([u64; 2]);
 
 impl Key {
+    /// In halves, because a whole would be aligned to sixteen bytes and make all that holds it larger.
+    fn new(bits: u128) -> Self {
+        Self([(bits >> 64) as u64, bits as u64])
+    }
+
+    fn bits(self) -> u128 {
+        let [high, low] = self.0;
+        u128::from(high) << 64 | u128::from(low)
+    }
+
     /// The key of an id's text.
     pub fn of(text: &str) -> Self {
-        parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self)
+        parse_uuid(text).map_or_else(|| Self::digest(text.as_bytes()), Self::new)
     }
 
     /// Its sixteen bytes.
     pub fn to_bytes(self) -> [u8; 16] {
-        self.0.to_le_bytes()
+        self.bits().to_le_bytes()
     }
 
     /// The key of those bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(u128::from_le_bytes(bytes))
+        Self::new(u128::from_le_bytes(bytes))
     }
 
     /// The key of two texts taken together, for ids that have two parts.
@@ -175,12 +185,12 @@ impl Key {
 
     /// The canonical spelling of a key that is a UUID's bits; of a digest, a text that names nothing.
     pub fn uuid(self) -> String {
-        uuid::Uuid::from_u128(self.0).to_string()
+        uuid::Uuid::from_u128(self.bits()).to_string()
     }
 
     /// A well-formed UUID of our own making (version 8) that stands for the key.
     pub fn made_uuid(self) -> String {
-        uuid::Builder::from_custom_bytes(self.0.to_be_bytes())
+        uuid::Builder::from_custom_bytes(self.bits().to_be_bytes())
             .into_uuid()
             .to_string()
     }
@@ -199,7 +209,7 @@ impl Key {
         half.iter_mut()
             .zip(digest)
             .for_each(|(to, from)| *to = *from);
-        Self(u128::from_le_bytes(half))
+        Self::new(u128::from_le_bytes(half))
     }
 }
 

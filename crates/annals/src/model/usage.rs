@@ -150,7 +150,8 @@ impl Usage {
         *self == Usage::default()
     }
 
-    fn counters(&self) -> [u64; 6] {
+    /// The counts in the order of the members.
+    pub(crate) fn counters(&self) -> [u64; 6] {
         [
             self.input,
             self.output,
@@ -159,6 +160,14 @@ impl Usage {
             self.cache_read,
             self.web_searches,
         ]
+    }
+
+    /// The usage with these counts.
+    pub(crate) fn from_counters(counters: [u64; 6]) -> Self {
+        let mut usage = Usage::default();
+        let members = usage.counters_mut().into_iter();
+        members.zip(counters).for_each(|(to, from)| *to = from);
+        usage
     }
 
     fn counters_mut(&mut self) -> [&mut u64; 6] {

@@ -206,7 +206,7 @@ impl Inventory {
     pub(crate) fn of(roots: &[Root]) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
-            let files = walk(root, &mut inventory.troubles);
+            let files = walk(root, &|_| true, &mut inventory.troubles);
             inventory.group(root, files);
         }
         inventory
@@ -287,9 +287,12 @@ impl Inventory {
                 None => self.others.push((root.clone(), file)),
             }
         }
-        let registers = Registers::read(root, &self.others);
+        let is_it =
+            |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
+        let own = self.others.iter().filter(|(other, _)| is_it(other));
+        let registers = Registers::read(root, own.map(|(_, file)| file));
         for files in sessions.values_mut() {
-            files.about = registers.about(files);
+            files.about = registers.about(files.folder(), &files.id);
         }
         self.sessions.extend(sessions.into_values());
     }
@@ -297,7 +300,7 @@ impl Inventory {
 
 /// What the registers of a root tell.
 #[derive(Default)]
-struct Registers {
+pub(super) struct Registers {
     /// By the register's folder and the session.
     sessions: HashMap<(Option<String>, SessionId), Arc<About>>,
     folders: HashMap<String, Arc<About>>,
@@ -305,14 +308,10 @@ struct Registers {
 
 impl Registers {
     /// A register that cannot be read tells nothing; a check says so.
-    fn read(root: &Root, files: &[(Root, FoundFile)]) -> Self {
+    pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a FoundFile>) -> Self {
         let mut registers = Registers::default();
-        let of_root = files.iter().filter(|(other, file)| {
-            file.artifact.kind == ArtifactKind::Register
-                && other.path == root.path
-                && other.layout.name() == root.layout.name()
-        });
-        for (_, file) in of_root {
+        let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
+        for file in files.into_iter().filter(is_register) {
             let entries = log::document(root, file).map(|sink| sink.found);
             for entry in entries.unwrap_or_default() {
                 let Body::Register(rows) = entry.body else {
@@ -337,16 +336,15 @@ impl Registers {
         }
     }
 
-    fn about(&self, files: &SessionFiles) -> Vec<Arc<About>> {
-        let folder = files.folder().map(str::to_owned);
-        let mut found: Vec<Arc<About>> = Vec::new();
-        found.extend(
-            self.sessions
-                .get(&(folder.clone(), files.id.clone()))
-                .cloned(),
-        );
+    /// What is told of a session in that folder, the nearest first.
+    pub(super) fn about(&self, folder: Option<&str>, id: &SessionId) -> Vec<Arc<About>> {
+        if self.sessions.is_empty() && self.folders.is_empty() {
+            return Vec::new();
+        }
+        let key = (folder.map(str::to_owned), id.clone());
+        let mut found: Vec<Arc<About>> = self.sessions.get(&key).cloned().into_iter().collect();
         // From the folder upwards.
-        let mut name = folder.as_deref();
+        let mut name = folder;
         while let Some(folder) = name {
             found.extend(self.folders.get(folder).cloned());
             name = folder.rsplit_once('/').map(|(above, _)| above);
@@ -370,7 +368,13 @@ fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
 ///
 /// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
 /// name if it has one in the root: links wait until all that is real was seen.
-fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
+///
+/// Only files of the kinds that are `wanted` are looked at.
+pub(super) fn walk(
+    root: &Root,
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+) -> Vec<FoundFile> {
     let mut found = Vec::new();
     let mut visited = HashSet::new();
     let mut pending = vec![PathBuf::new()];
@@ -420,7 +424,12 @@ fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
                     pending.push(relative);
                 }
             } else if let Some(artifact) = root.layout.classify(&relative)
-                && let Ok(metadata) = metadata()
+                && wanted(artifact.kind)
+                && let Ok(metadata) = match kind.is_file() {
+                    // Relative to the open directory, which spares the way down to it.
+                    true => entry.metadata(),
+                    false => metadata(),
+                }
                 && metadata.is_file()
             {
                 found.push(FoundFile::new(
@@ -431,6 +440,7 @@ fn walk(root: &Root, troubles: &mut Vec<Error>) -> Vec<FoundFile> {
             }
         }
     }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+    // Byte by byte, as databases do.
+    found.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     found
 }

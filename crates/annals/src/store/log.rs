@@ -1,5 +1,6 @@
 //! Reading logs and documents: from the front, from the back, and single records.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -182,7 +183,7 @@ pub(super) fn each_record(
     Ok(())
 }
 
-fn record<'a>(line: &Line<'a>) -> Record<'a> {
+pub(super) fn record<'a>(line: &Line<'a>) -> Record<'a> {
     Record {
         span: Span {
             offset: line.offset,
@@ -200,38 +201,36 @@ pub(super) fn each_line(
     path: &Path,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
-    thread_local! {
-        // Growing one buffer per file would cost more than reading most files.
-        static SCANNER: std::cell::RefCell<Option<Scanner<File>>> = const { std::cell::RefCell::new(None) };
-    }
-    let handle = open(path)?;
-    let mut scanner = SCANNER.take().map_or_else(
-        || Ok::<_, Error>(None),
-        |mut scanner| {
-            let handle = handle
-                .try_clone()
-                .map_err(|error| Error::io("read", path, error))?;
-            scanner.reset(handle);
-            Ok(Some(scanner))
-        },
-    )?;
-    let mut fresh = None;
-    let lines = match scanner.as_mut() {
-        Some(scanner) => scanner,
-        None => fresh.insert(Scanner::new(handle)),
-    };
-    let outcome = (|| {
-        while let Some(line) = lines
-            .next()
-            .map_err(|error| Error::io("read", path, error))?
-        {
+    let failed = |error| Error::io("read", path, error);
+    with_scanner(open(path)?, 0, |lines| {
+        while let Some(line) = lines.next().map_err(failed)? {
             if !visit(&record(&line))? {
                 break;
             }
         }
         Ok(())
-    })();
-    SCANNER.set(scanner.or(fresh));
+    })
+}
+
+/// Lends a scanner that reads a file from `offset`, where it stands.
+pub(super) fn with_scanner<T>(
+    handle: File,
+    offset: u64,
+    scan: impl FnOnce(&mut Scanner<File>) -> T,
+) -> T {
+    thread_local! {
+        // Growing one buffer per file would cost more than reading most files.
+        static SCANNER: RefCell<Option<Scanner<File>>> = const { RefCell::new(None) };
+    }
+    let mut scanner = match SCANNER.take() {
+        None => Scanner::from_offset(handle, offset, 1),
+        Some(mut scanner) => {
+            scanner.reset_to(handle, offset, 1);
+            scanner
+        }
+    };
+    let outcome = scan(&mut scanner);
+    SCANNER.set(Some(scanner));
     outcome
 }
 
@@ -666,7 +665,7 @@ pub(super) fn document_bytes(file: &FoundFile) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn open(path: &Path) -> Result<File> {
+pub(super) fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| Error::io("read", path, error))
 }
 

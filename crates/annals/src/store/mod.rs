@@ -4,6 +4,7 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+pub(crate) mod books;
 mod branch;
 mod config;
 mod document;

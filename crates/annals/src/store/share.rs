@@ -153,9 +153,9 @@ pub(super) fn split(
 }
 
 /// With whom, and when, a volume ended.
-struct Ending {
-    session: SessionId,
-    time: Option<Timestamp>,
+pub(super) struct Ending {
+    pub(super) session: SessionId,
+    pub(super) time: Option<Timestamp>,
 }
 
 struct Shares {
@@ -189,7 +189,10 @@ impl Shares {
             match named {
                 Some(session) => shares.turn_to(&session),
                 None if shares.sessions.is_empty() => {
-                    let goes_on = first.is_some_and(|first| goes_on(first, before));
+                    let goes_on = first.is_some_and(|first| {
+                        let answers = first.kind == Kind::Assistant || !first.results.is_empty();
+                        goes_on(answers, first.time, before)
+                    });
                     let owner = before.filter(|_| goes_on).map(|before| &before.session);
                     shares.turn_to(owner.unwrap_or(&own));
                 }
@@ -257,11 +260,10 @@ impl Shares {
     }
 }
 
-/// A volume begins in the middle of a turn.
-fn goes_on(first: &Outline, before: Option<&Ending>) -> bool {
-    let answers = first.kind == Kind::Assistant || !first.results.is_empty();
+/// Whether a volume begins in the middle of a turn: with an answer, soon after the one before ended.
+pub(super) fn goes_on(answers: bool, time: Option<Timestamp>, before: Option<&Ending>) -> bool {
     let soon = before.and_then(|before| {
-        let pause = first.time?.duration_since(before.time?);
+        let pause = time?.duration_since(before.time?);
         Some(pause.unsigned_abs() < SAME_TURN)
     });
     answers && soon == Some(true)

@@ -390,9 +390,9 @@ fn charges(session: &Session) -> Vec<Charge> {
     for scan in &session.logs {
         let mut sheet = Sheet::default();
         for outline in &scan.outlines {
-            sheet.add(outline, &session.files.id);
+            sheet.add(outline);
         }
-        charges.extend(sheet.charges(0));
+        charges.extend(sheet.charges(0, &session.files.id));
     }
     Ledger::settle(Vec::new(), charges).charges
 }
@@ -519,42 +519,38 @@ fn resumed_keys(session: &Session) -> Vec<Key> {
         .collect()
 }
 
-/// The session's directory: the newest that its entries name. Going into a directory below the one
-/// that the folder is named after is no move.
 fn project(session: &Session) -> (Project, Vec<String>) {
+    let told = session.files.told(|about| about.cwd.clone());
+    let told = told.or_else(|| session.neighbourhood.clone());
     let directories = session.directories();
-    let folder = session.files.folder();
+    project_of(session.root(), session.files.folder(), &directories, told)
+}
+
+/// A session's directory, and others that it names: the newest that its entries name. Going into a
+/// directory below the one that the folder is named after is no move.
+pub(super) fn project_of(
+    root: &super::Root,
+    folder: Option<&str>,
+    directories: &[&str],
+    told: Option<String>,
+) -> (Project, Vec<String>) {
     let Some(newest) = directories.last().copied() else {
-        let told = session.files.told(|about| about.cwd.clone());
-        let told = told.or_else(|| session.neighbourhood.clone());
-        if let Some(path) = told.or_else(|| around(session.root())) {
-            let guessed = false;
-            return (Project { path, guessed }, Vec::new());
-        }
-        let path = folder.unwrap_or("(unknown)").to_owned();
-        return (
-            Project {
-                path,
-                guessed: true,
-            },
-            Vec::new(),
-        );
+        let known = told.or_else(|| around(root));
+        let guessed = known.is_none();
+        let path = known.unwrap_or_else(|| folder.unwrap_or("(unknown)").to_owned());
+        return (Project { path, guessed }, Vec::new());
     };
     let home = directories.iter().copied().find(|path| {
-        session.root().layout.folder(path).as_deref() == folder
-            && Path::new(newest).starts_with(path)
+        root.layout.folder(path).as_deref() == folder && Path::new(newest).starts_with(path)
     });
     let path = home.unwrap_or(newest);
-    let others = directories
-        .iter()
-        .filter(|other| **other != path)
-        .map(|other| (*other).to_owned());
+    let others = directories.iter().filter(|other| **other != path);
     (
         Project {
             path: path.to_owned(),
             guessed: false,
         },
-        others.collect(),
+        others.map(|other| (*other).to_owned()).collect(),
     )
 }
 

@@ -161,6 +161,38 @@ proptest! {
     }
 
     #[test]
+    fn lines_with_a_mark_are_those_that_have_it(
+        input in bytes(),
+        sizes in prop::collection::vec(1..40_usize, 1..20),
+        capacity in 1..40_usize,
+        cap in 1..60_usize,
+        mark in prop::sample::select(vec!["a", "ab", "{\"a", "\r", "zzz"]),
+    ) {
+        let reader = Chunks::new(&input, sizes, false);
+        let mut scanner = Scanner::with_capacity_and_cap(reader, capacity, cap);
+        let find = |bytes: &[u8]| {
+            bytes.windows(mark.len()).position(|at| at == mark.as_bytes())
+        };
+        let mut seen = Vec::new();
+        while let Some(line) = scanner.next_where(find, mark.len()).unwrap() {
+            seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
+        }
+        let spans = input.split_inclusive(|byte| *byte == b'\n');
+        let wanted: Vec<_> = model(&input, cap)
+            .into_iter()
+            .zip(spans)
+            .filter(|(line, span)| find(span).is_some() || line.oversize)
+            .map(|(line, _)| (line.offset, line.len, line.bytes, line.ending))
+            .collect();
+        // A line above the cap may be given although it holds no mark, or passed over.
+        let marked = |(_, span): &(Seen, &[u8])| find(span).is_some();
+        let spans = input.split_inclusive(|byte| *byte == b'\n');
+        let least = model(&input, cap).into_iter().zip(spans).filter(marked).count();
+        prop_assert!(seen.len() >= least);
+        prop_assert!(seen.iter().all(|line| wanted.contains(line)), "{:?} {:?}", seen, wanted);
+    }
+
+    #[test]
     fn backwards_is_forwards_reversed(
         input in bytes(),
         block in 1..5_000_usize,

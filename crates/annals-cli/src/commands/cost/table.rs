@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::cost::{Dimension, ModelTally, Report, Tally};
+use annals::cost::{Dimension, Mode, ModelTally, Report, Tally};
 use annals::model::Money;
 use anstyle::Style;
 use jiff::ToSpan as _;
@@ -234,7 +234,8 @@ pub(super) fn spark(report: &Report, clock: &Clock) -> Option<Span> {
 }
 
 /// What has no price, and what can be done about that.
-pub(super) fn unpriced(report: &Report, config: &Path) -> Option<Span> {
+pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
+    let report = told.report;
     let total = &report.total;
     if total.unpriced == 0 {
         return None;
@@ -250,13 +251,24 @@ pub(super) fn unpriced(report: &Report, config: &Path) -> Option<Span> {
         more => format!(" … and {} more", size::count(more as u64)),
     };
     let have = if total.unpriced == 1 { "has" } else { "have" };
+    let (lack, advice) = match told.mode {
+        Mode::Recorded => (
+            "no recorded cost",
+            "--mode auto finds it by their tokens".to_owned(),
+        ),
+        _ => {
+            let place = prices.display();
+            let advice =
+                format!("`annals prices NAME` says why, prices of your own go into {place}");
+            ("no price", advice)
+        }
+    };
     let text = format!(
-        "! {} ({} tokens) of {} {have} no price: {}{more}; `annals prices NAME` says why, prices of your own go into {}",
+        "! {} ({} tokens) of {} {have} {lack}: {}{more}; {advice}",
         plural(total.unpriced, "request"),
         size::compact(total.unpriced_tokens),
         plural(report.unpriced.len() as u64, "model"),
         names.join(", "),
-        config.join("prices.csv").display(),
     );
     Some(Span::new(&text, WARNING))
 }
@@ -324,6 +336,7 @@ mod tests {
         let told = Told {
             report: &report,
             look,
+            mode: Mode::Auto,
             since: None,
             until: None,
             budgets: Vec::new(),

@@ -59,7 +59,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 .map(EntryId::new),
             time: line.time(),
             session: line.session.owned(),
-            agent: lines.agent(&line),
+            agent: lines.agent(&line.agent, line.sidechain),
             sidechain: line.sidechain.0,
             program: line.entrypoint.owned(),
             copied: line.forked_from.is_some(),

@@ -113,9 +113,9 @@ impl Lines {
 
     /// The response that an answer is part of. The request's id tells apart responses of clients
     /// that reuse message ids; a line without one belongs to the line before.
-    pub(super) fn response(&mut self, line: &Line<'_>) -> Option<ResponseKey> {
-        let id = line.message.id.filled()?;
-        let request = line.request.or_empty();
+    pub(super) fn response(&mut self, id: &Text<'_>, request: &Text<'_>) -> Option<ResponseKey> {
+        let id = id.filled()?;
+        let request = request.or_empty();
         if let Some((last, of, key)) = &mut self.reply
             && **last == *id
             && (request.is_empty() || of.is_empty() || **of == *request)
@@ -128,6 +128,14 @@ impl Lines {
         let key = ResponseKey::of(id, request);
         self.reply = Some((id.into(), request.into(), key));
         Some(key)
+    }
+
+    /// Whose line it is: the log's owner, or the agent that a line of the main log names.
+    pub(super) fn agent(&self, named: &Text<'_>, sidechain: Flag) -> Option<AgentId> {
+        self.owner.clone().or_else(|| {
+            let named = named.filled().filter(|_| sidechain.0)?;
+            AgentId::new(named).ok()
+        })
     }
 
     /// One model name serves thousands of lines.

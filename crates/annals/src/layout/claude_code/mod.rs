@@ -27,6 +27,7 @@
 //! `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
 //! not understood is opaque and keeps its bytes.
 
+mod bill;
 mod decode;
 mod document;
 mod form;
@@ -91,6 +92,10 @@ impl Layout for ClaudeCode {
 
     fn keep_days(&self) -> Option<u64> {
         Some(30)
+    }
+
+    fn spending_marks(&self) -> &'static [&'static str] {
+        bill::MARKS
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {

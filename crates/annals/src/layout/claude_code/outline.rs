@@ -8,8 +8,8 @@ use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
 };
 
-use super::decode;
 use super::line::{Line, Lines, is_error_summary, is_record};
+use super::{bill, decode};
 
 object! {
     struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
@@ -39,6 +39,10 @@ impl Decoder for Lines {
         out.found.push(outline);
     }
 
+    fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
+        bill::outline(self, record, out);
+    }
+
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         decode::entry(self, record, out);
     }
@@ -50,7 +54,7 @@ impl Lines {
         let mut outline = Outline::at(span);
         outline.key = line.uuid.filled().map(Key::of);
         outline.time = line.time();
-        outline.agent = self.agent(line);
+        outline.agent = self.agent(&line.agent, line.sidechain);
         outline.sidechain = line.sidechain.0;
         outline.link = line.link();
         if let Some(id) = line.uuid.filled().filter(|id| !Key::spells(id)) {
@@ -95,7 +99,7 @@ impl Lines {
                 let (recorded, fault) = field::recorded("costUSD", line.cost);
                 bad_usage = spent.fault.or(fault);
                 outline.reply = Some(Box::new(Reply {
-                    response: self.response(line),
+                    response: self.response(&line.message.id, &line.request),
                     model: line
                         .message
                         .model
@@ -113,14 +117,6 @@ impl Lines {
             _ => outline.facts.extend(line.aside()),
         }
         (outline, bad_usage)
-    }
-
-    /// Whose line it is: the log's owner, or the agent that a line of the main log names.
-    pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
-        self.owner.clone().or_else(|| {
-            let named = line.agent.filled().filter(|_| line.sidechain.0)?;
-            AgentId::new(named).ok()
-        })
     }
 }
 

@@ -1,0 +1,483 @@
+//! `annals prices`
+
+use annals::cost::Prices;
+use annals::cost::prices::{Column as Field, Match, Row};
+use annals::model::{Money, Pace};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, TITLE, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Lists prices, or explains how names get theirs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prices are dollars for a million tokens. Your own stand in prices.csv in $ANNALS_CONFIG_DIR (else
+$XDG_CONFIG_HOME/annals, else ~/.config/annals), or in the file that --prices names. The first line
+names the columns, in any order; `model`, `input` and `output` are enough:
+
+  model,input,output,cache_read,from
+  claude-opus-4-1,10,50,1,
+  our-own-model,0.5,1.5,,2026-06-01
+
+A row replaces the built-in one of the same model, `from` (the first day, UTC), `above` (a context
+in tokens) and `pace` (batch, flex, priority, fast), or is added. A newer day replaces all rows of
+its model and pace. What is written to the cache or read from it without a price of its own costs
+what Anthropic's rule says for its models (1.25 times the input, 2 for an hour, 0.1 to read), else
+what input costs. With the column `same_as`, a row gives a model another name.
+
+Examples:
+  annals prices                                      the prices of today
+  annals prices --provider anthropic --all           all dates, contexts and paces
+  annals prices us.anthropic.claude-sonnet-4-5-20250929-v1:0
+                                                     which price such a name gets, and why
+  annals prices --on 2025-06-01 o3                   the price of another day
+  annals prices --csv claude-opus-4-1 > prices.csv   rows to edit and to use as your own")]
+pub(crate) struct PricesArgs {
+    /// Names of models, in any of the forms that logs have
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// All dates, contexts, paces and further names, not only what holds
+    #[arg(long)]
+    all: bool,
+    /// Only models of this provider
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// The day (UTC) whose prices hold
+    #[arg(long, value_name = "DATE")]
+    on: Option<String>,
+    /// Print rows as a price list has them
+    #[arg(long)]
+    csv: bool,
+}
+
+/// A row as JSON: the columns of a price list, and where it stands.
+#[derive(Serialize)]
+struct RowJson<'a> {
+    model: &'a str,
+    provider: &'a str,
+    from: Option<Date>,
+    above: Option<u64>,
+    pace: &'static str,
+    input: Option<Money>,
+    output: Option<Money>,
+    cache_write_5m: Option<Money>,
+    cache_write_1h: Option<Money>,
+    cache_read: Option<Money>,
+    web_search: Option<Money>,
+    us_percent: Option<u32>,
+    context: Option<u64>,
+    same_as: Option<&'a str>,
+    source: &'a str,
+    file: Option<&'a str>,
+    line: Option<usize>,
+}
+
+impl<'a> RowJson<'a> {
+    fn of(row: &'a Row) -> Self {
+        RowJson {
+            model: &row.model,
+            provider: &row.provider,
+            from: row.from,
+            above: row.above,
+            pace: row.pace.name(),
+            input: row.input,
+            output: row.output,
+            cache_write_5m: row.cache_write_5m,
+            cache_write_1h: row.cache_write_1h,
+            cache_read: row.cache_read,
+            web_search: row.web_search,
+            us_percent: row.us_percent,
+            context: row.context,
+            same_as: row.same_as.as_deref(),
+            source: &row.source,
+            file: row.file.as_deref(),
+            // Nobody looks up a line of the list that is built in.
+            line: row.file.is_some().then_some(row.line),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    prices: Vec<RowJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct MatchesJson<'a> {
+    matches: Vec<MatchJson<'a>>,
+}
+
+/// How a name was matched; without a model, it was not.
+#[derive(Serialize)]
+struct MatchJson<'a> {
+    asked: &'a str,
+    model: Option<&'a str>,
+    provider: Option<&'a str>,
+    steps: Vec<&'a str>,
+    context: Option<u64>,
+    /// What holds on the day, at the standard pace for a short context.
+    holds: Option<RowJson<'a>>,
+    rows: Vec<RowJson<'a>>,
+    nearest: Vec<String>,
+}
+
+pub(crate) fn run(args: &PricesArgs, context: &mut Context) -> Result<Outcome> {
+    if args.csv && context.json {
+        bail!("--csv and --json say the same twice; give one of them");
+    }
+    let prices = context.prices()?;
+    let on = day(args, context)?;
+    if args.names.is_empty() {
+        list(args, &prices, on, context)
+    } else {
+        explain(args, &prices, on, context)
+    }
+}
+
+/// The day whose prices hold.
+fn day(args: &PricesArgs, context: &Context) -> Result<Date> {
+    match &args.on {
+        Some(text) => text
+            .parse()
+            .ok()
+            .with_context(|| format!("`{text}` is no day; write it as 2026-01-31")),
+        None => Ok(context.clock.now.to_zoned(TimeZone::UTC).date()),
+    }
+}
+
+fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
+    let rows = prices.rows();
+    // A name that stands for a model is of the model's provider.
+    let provider = |row: &Row| match &row.same_as {
+        Some(_) => prices.find(&row.model).map(|found| found.provider),
+        None => Some(row.provider.clone()),
+    };
+    let wanted = |row: &Row| match &args.provider {
+        Some(wanted) => provider(row).is_some_and(|name| name.eq_ignore_ascii_case(wanted)),
+        None => true,
+    };
+    let rows: Vec<Row> = rows.into_iter().filter(wanted).collect();
+    if args.csv {
+        write_csv(rows.iter(), context)?;
+    } else if args.all {
+        if context.json {
+            let prices = rows.iter().map(RowJson::of).collect();
+            context.out.json(&ListJson { prices })?;
+        } else if !rows.is_empty() {
+            let table = full_table(&rows, context);
+            context.out.text(table)?;
+        }
+    } else {
+        let models: Vec<Match> = rows
+            .chunk_by(|a, b| a.model == b.model)
+            .filter_map(|rows| prices.find(&rows.first()?.model))
+            .collect();
+        // A name that stands for another model is listed by its model alone.
+        let held = |found: &Match| found.row(Some(on), Pace::Standard, 0).cloned();
+        let listed: Vec<(Row, &Match)> = models
+            .iter()
+            .filter(|found| found.asked == found.model)
+            .filter_map(|found| Some((held(found)?, found)))
+            .collect();
+        if context.json {
+            let prices = listed.iter().map(|(row, _)| RowJson::of(row)).collect();
+            context.out.json(&ListJson { prices })?;
+        } else if !listed.is_empty() {
+            let table = short_table(&listed, on, context);
+            context.out.text(table)?;
+        }
+    }
+    if rows.is_empty() {
+        let provider = args.provider.as_deref().unwrap_or_default();
+        if !context.json && !args.csv {
+            let text = format!("No model of `{provider}` has a price.");
+            context.out.line(paint(PLAIN, &text))?;
+        }
+        return Ok(Outcome::Nothing);
+    }
+    Ok(Outcome::Fine)
+}
+
+/// One line for each model, with what holds.
+fn short_table(listed: &[(Row, &Match)], on: Date, context: &Context) -> String {
+    let mut table = Table::new([
+        Column::new("PROVIDER").style(DIM).priority(50),
+        Column::new("MODEL").min(30).style(TITLE),
+        Column::new("FROM").style(DIM).priority(30),
+        Column::new("IN").right(),
+        Column::new("OUT").right(),
+        Column::new("5M").right().priority(80),
+        Column::new("1H").right().priority(70),
+        Column::new("READ").right().priority(90),
+        Column::new("NOTE").min(16).style(DIM).priority(40),
+    ]);
+    for (row, found) in listed {
+        table.row([
+            Cell::new(&row.provider),
+            Cell::new(&row.model),
+            Cell::new(row.field(Field::From)),
+            Cell::new(row.field(Field::Input)),
+            Cell::new(row.field(Field::Output)),
+            Cell::new(row.field(Field::CacheWrite5m)),
+            Cell::new(row.field(Field::CacheWrite1h)),
+            Cell::new(row.field(Field::CacheRead)),
+            Cell::new(note(found, row, on)),
+        ]);
+    }
+    table.render(context.out.width())
+}
+
+/// What else there is to know of a model: its contexts, paces and coming prices.
+fn note(found: &Match, held: &Row, on: Date) -> String {
+    let mut notes = Vec::new();
+    for row in found.rows.iter().filter(|row| holds(found, row, on)) {
+        if row.pace == Pace::Standard
+            && let Some(above) = row.above
+        {
+            let (input, output) = (row.field(Field::Input), row.field(Field::Output));
+            notes.push(format!("{input}/{output} above {}", tokens(above)));
+        }
+    }
+    for pace in Pace::ALL {
+        let paced = |row: &&Row| row.pace == pace && row.above.is_none() && holds(found, row, on);
+        if pace != Pace::Standard && found.rows.iter().any(|row| paced(&row)) {
+            notes.push(pace.name().to_owned());
+        }
+    }
+    let coming = found
+        .rows
+        .iter()
+        .filter(|row| row.pace == Pace::Standard)
+        .filter_map(|row| row.from)
+        .find(|from| *from > on);
+    notes.extend(coming.map(|from| format!("changes {from}")));
+    if held.file.is_some() {
+        notes.push("your own".to_owned());
+    }
+    notes.join(", ")
+}
+
+/// One line for each row.
+fn full_table(rows: &[Row], context: &Context) -> String {
+    let mut table = Table::new([
+        Column::new("PROVIDER").style(DIM).priority(40),
+        Column::new("MODEL").min(30).style(TITLE),
+        Column::new("FROM").style(DIM),
+        Column::new("ABOVE").right().style(DIM),
+        Column::new("PACE").style(DIM),
+        Column::new("IN").right(),
+        Column::new("OUT").right(),
+        Column::new("5M").right().priority(80),
+        Column::new("1H").right().priority(70),
+        Column::new("READ").right().priority(90),
+        Column::new("SOURCE").min(10).style(DIM).priority(30),
+    ]);
+    for row in rows {
+        let name = match &row.same_as {
+            Some(model) => format!("{} = {model}", row.model),
+            None => row.model.clone(),
+        };
+        table.row([
+            Cell::new(&row.provider),
+            Cell::new(name),
+            Cell::new(row.field(Field::From)),
+            Cell::new(row.above.map(tokens).unwrap_or_default()),
+            Cell::new(row.field(Field::Pace)),
+            Cell::new(row.field(Field::Input)),
+            Cell::new(row.field(Field::Output)),
+            Cell::new(row.field(Field::CacheWrite5m)),
+            Cell::new(row.field(Field::CacheWrite1h)),
+            Cell::new(row.field(Field::CacheRead)),
+            Cell::new(place(row)),
+        ]);
+    }
+    table.render(context.out.width())
+}
+
+/// A context, short if it can be.
+fn tokens(n: u64) -> String {
+    match n.is_multiple_of(1000) {
+        true => format!("{}k", size::count(n / 1000)),
+        false => size::count(n),
+    }
+}
+
+/// Tells whether a row holds on a day, for the contexts and the pace that it is for.
+fn holds(found: &Match, row: &Row, on: Date) -> bool {
+    let context = row.above.map_or(0, |above| above.saturating_add(1));
+    found.row(Some(on), row.pace, context) == Some(row)
+}
+
+/// Where a row stands, and where its prices come from.
+fn place(row: &Row) -> String {
+    match &row.file {
+        Some(file) => format!("{file}:{}", row.line),
+        None => row.source.clone(),
+    }
+}
+
+fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> Result<Outcome> {
+    let found: Vec<(&String, Option<Match>)> = args
+        .names
+        .iter()
+        .map(|name| (name, prices.find(name)))
+        .collect();
+    let outcome = match found.iter().all(|(_, found)| found.is_some()) {
+        true => Outcome::Fine,
+        false => Outcome::Nothing,
+    };
+    if args.csv {
+        let mut models: Vec<&Match> = found
+            .iter()
+            .filter_map(|(_, found)| found.as_ref())
+            .collect();
+        models.sort_by(|a, b| a.model.cmp(&b.model));
+        models.dedup_by(|a, b| a.model == b.model);
+        write_csv(models.iter().flat_map(|found| &found.rows), context)?;
+    } else if context.json {
+        let matches = found
+            .iter()
+            .map(|(name, found)| match_json(name, found.as_ref(), prices, on))
+            .collect();
+        context.out.json(&MatchesJson { matches })?;
+    } else {
+        for (at, (name, found)) in found.iter().enumerate() {
+            if at > 0 {
+                context.out.blank()?;
+            }
+            match found {
+                Some(found) => tell(found, on, context)?,
+                None => tell_unknown(name, prices, context)?,
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn match_json<'a>(
+    asked: &'a str,
+    found: Option<&'a Match>,
+    prices: &Prices,
+    on: Date,
+) -> MatchJson<'a> {
+    let Some(found) = found else {
+        return MatchJson {
+            asked,
+            model: None,
+            provider: None,
+            steps: Vec::new(),
+            context: None,
+            holds: None,
+            rows: Vec::new(),
+            nearest: prices.nearest(asked),
+        };
+    };
+    let held = found.row(Some(on), Pace::Standard, 0);
+    MatchJson {
+        asked,
+        model: Some(&found.model),
+        provider: Some(&found.provider),
+        steps: found.steps.iter().map(String::as_str).collect(),
+        context: found.context(),
+        holds: held.map(RowJson::of),
+        rows: found.rows.iter().map(RowJson::of).collect(),
+        nearest: Vec::new(),
+    }
+}
+
+/// How a name was matched, and what its model costs.
+fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
+    let out = &mut context.out;
+    out.line(paint(BOLD, &found.asked))?;
+    for step in &found.steps {
+        out.line(format_args!("  {} {}", paint(DIM, "→"), paint(PLAIN, step)))?;
+    }
+    let mut is = vec![found.model.clone()];
+    is.extend(Some(format!("of {}", found.provider)).filter(|_| !found.provider.is_empty()));
+    let is = is.join(" ");
+    let window = match found.context() {
+        Some(tokens) => format!(", with a context of {} tokens", size::count(tokens)),
+        None => String::new(),
+    };
+    out.line(format_args!(
+        "  {} {}",
+        paint(SUCCESS, "is"),
+        paint(PLAIN, &format!("{is}{window}"))
+    ))?;
+    if found.row(Some(on), Pace::Standard, 0).is_none() {
+        let text = format!("has no price on {on}");
+        out.line(format_args!("  {}", paint(WARNING, &text)))?;
+    }
+    out.blank()?;
+    let mut table = Table::new([
+        Column::new("").style(SUCCESS),
+        Column::new("FROM").style(DIM),
+        Column::new("ABOVE").right(),
+        Column::new("PACE"),
+        Column::new("IN").right(),
+        Column::new("OUT").right(),
+        Column::new("5M").right().priority(80),
+        Column::new("1H").right().priority(70),
+        Column::new("READ").right().priority(90),
+        Column::new("SEARCH").right().priority(20),
+        Column::new("US").right().priority(10),
+        Column::new("SOURCE").min(10).style(DIM).priority(60),
+    ]);
+    for row in &found.rows {
+        let us = row.us_percent.map(|percent| format!("{percent}%"));
+        table.row([
+            Cell::new(if holds(found, row, on) { "*" } else { "" }),
+            Cell::new(row.field(Field::From)),
+            Cell::new(row.above.map(tokens).unwrap_or_default()),
+            Cell::new(row.pace.name()),
+            Cell::new(row.field(Field::Input)),
+            Cell::new(row.field(Field::Output)),
+            Cell::new(row.field(Field::CacheWrite5m)),
+            Cell::new(row.field(Field::CacheWrite1h)),
+            Cell::new(row.field(Field::CacheRead)),
+            Cell::new(row.field(Field::WebSearch)),
+            Cell::new(us.unwrap_or_default()),
+            Cell::new(place(row)),
+        ]);
+    }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    let legend = format!("* holds on {on}; dollars for a million tokens, for a thousand searches");
+    context.out.line(paint(DIM, &legend))?;
+    Ok(())
+}
+
+/// What to do about a name that no list has.
+fn tell_unknown(name: &str, prices: &Prices, context: &mut Context) -> Result<()> {
+    let file = context.prices_file().display().to_string();
+    let nearest = prices.nearest(name);
+    let out = &mut context.out;
+    out.line(paint(BOLD, name))?;
+    out.line(format_args!("  {}", paint(WARNING, "has no price")))?;
+    if !nearest.is_empty() {
+        let names = format!("most like it: {}", nearest.join(", "));
+        out.line(format_args!("  {}", paint(PLAIN, &names)))?;
+    }
+    let advice = format!("to give it one, add a row to {file}:");
+    out.line(format_args!("  {}", paint(PLAIN, &advice)))?;
+    for line in ["model,input,output".to_owned(), format!("{name},3,15")] {
+        out.line(format_args!("    {}", paint(DIM, &line)))?;
+    }
+    Ok(())
+}
+
+fn write_csv<'a>(rows: impl Iterator<Item = &'a Row>, context: &mut Context) -> Result<()> {
+    let columns = Field::ALL.map(Field::name).join(",");
+    context.out.line(columns)?;
+    for row in rows {
+        context.out.line(paint(PLAIN, &row.to_csv()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! prices: the list, the match of a name, and people's own lists.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+/// A list that leaves nothing to the built-in one, which grows.
+const OWN: &str = "\
+# ours
+provider,model,from,above,pace,input,output,cache_read,context,same_as
+acme,rocket-1,,,,1,2,0.1,100000,
+acme,rocket-1,,50000,,2,4,0.2,100000,
+acme,rocket-1,2026-06-01,,,0.75,1.5,0.075,100000,
+acme,rocket-1,2026-06-01,50000,,1.5,3,,100000,
+acme,rocket-1,2026-12-01,,,0.5,1,,100000,
+acme,rocket-1,2026-06-01,,batch,0.375,0.75,,100000,
+acme,rocket-mini,,,,0.05,0.4,,,
+,rocket-latest,,,,,,,,rocket-1
+";
+
+fn own(stage: &Stage, text: &str) -> String {
+    let file = stage.work().join("own.csv");
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn the_list_shows_what_holds() {
+    let stage = Stage::empty();
+    let file = own(&stage, OWN);
+    let run = |args: &[&str]| {
+        let all = [
+            &["prices", "--prices", file.as_str(), "--provider", "ACME"],
+            args,
+        ]
+        .concat();
+        stage.bare(&all)
+    };
+    assert_snapshot!("prices", run(&[]));
+    assert_snapshot!("prices_on", run(&["--on", "2026-05-31"]));
+    assert_snapshot!("prices_all", run(&["--all"]));
+    assert_snapshot!("prices_json", run(&["--json"]));
+    assert_snapshot!("prices_csv", run(&["--csv"]));
+    let whole = stage.bare(&["prices"]).fine();
+    assert!(whole.out.lines().count() > 300, "{whole}");
+    assert!(whole.out.contains("claude-sonnet-4-5"), "{whole}");
+    assert_snapshot!(
+        "prices_none",
+        stage.bare(&["prices", "--provider", "nobody"])
+    );
+}
+
+#[test]
+fn the_match_of_a_name_is_explained() {
+    let stage = Stage::empty();
+    let file = own(&stage, OWN);
+    assert_snapshot!(
+        "price",
+        stage.bare(&["prices", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"])
+    );
+    assert_snapshot!(
+        "price_own",
+        stage.bare(&[
+            "prices",
+            "--prices",
+            &file,
+            "Rocket-Latest",
+            "--on",
+            "2026-06-01"
+        ])
+    );
+    assert_snapshot!(
+        "price_json",
+        stage.bare(&["prices", "--json", "claude-3.5-haiku", "--on", "2024-12-02"])
+    );
+    let dated = own(&stage, "model,input,output,from\nnew,1,2,2026-12-01\n");
+    assert_snapshot!(
+        "price_not_yet",
+        stage.bare(&["prices", "--prices", &dated, "new"])
+    );
+}
+
+#[test]
+fn an_unknown_name_is_told_with_what_to_do() {
+    let stage = Stage::empty();
+    assert_snapshot!(
+        "price_unknown",
+        stage.bare(&[
+            "prices",
+            "claude-sonnet-9",
+            "o3-mini-2025-01-31",
+            "\u{1b}[2J\u{202e}gnp.exe"
+        ])
+    );
+    assert_snapshot!(
+        "price_unknown_json",
+        stage.bare(&["prices", "--json", "gpt-51"])
+    );
+}
+
+#[test]
+fn the_list_can_be_edited_and_used() {
+    let stage = Stage::empty();
+    let all = stage.bare(&["prices", "--csv"]).fine().out;
+    let file = own(&stage, &all);
+    let again = stage
+        .bare(&["prices", "--csv", "--prices", &file])
+        .fine()
+        .out;
+    assert_eq!(all, again);
+    let one = stage
+        .bare(&["prices", "--csv", "claude-opus-4-1", "claude-opus-4.1"])
+        .fine()
+        .out;
+    let file = own(&stage, &one.replace(",15,75,", ",10,50,"));
+    let run = stage.bare(&["prices", "--prices", &file, "claude-opus-4-1", "--json"]);
+    let holds = &run.json()["matches"][0]["holds"];
+    assert_eq!(holds["input"], "10");
+    assert_eq!(holds["cache_write_5m"], "18.75");
+    assert_eq!(holds["line"], 2);
+}
+
+#[test]
+fn the_users_own_list_is_found() {
+    let stage = Stage::empty();
+    let price = |command: &mut assert_cmd::Command| {
+        let output = command.args(["prices", "o3", "--json"]).output().unwrap();
+        stage.run_of(&output).json()["matches"][0]["holds"]["input"].clone()
+    };
+    assert_eq!(price(&mut stage.command()), "2");
+    let base = stage.root.parent().unwrap();
+    let write = |dir: &str, input: u32| {
+        let dir = base.join(dir);
+        fs::create_dir_all(&dir).unwrap();
+        let text = format!("model,from,input,output\no3,2025-06-10,{input},1\n");
+        fs::write(dir.join("prices.csv"), text).unwrap();
+    };
+    write("home/.config/annals", 11);
+    assert_eq!(price(&mut stage.command()), "11");
+    write("xdg/annals", 12);
+    let xdg = base.join("xdg");
+    assert_eq!(price(stage.command().env("XDG_CONFIG_HOME", &xdg)), "12");
+    write("own", 13);
+    let mut command = stage.command();
+    command
+        .env("XDG_CONFIG_HOME", &xdg)
+        .env("ANNALS_CONFIG_DIR", base.join("own"));
+    assert_eq!(price(&mut command), "13");
+    // The named one alone counts.
+    let file = own(&stage, "model,from,input,output\no3,2025-06-10,14,1\n");
+    assert_eq!(price(stage.command().args(["--prices", &file])), "14");
+}
+
+#[test]
+fn a_bad_list_is_refused_with_all_its_faults() {
+    let stage = Stage::empty();
+    let file = own(
+        &stage,
+        "model,input,output,form\n\
+         rocket-1,1,2,2026-01-01\n\
+         rocket-1,\"1,2,\n\
+         rocket-2,-1,1.5.2,\n\
+         ,1,2,\n\
+         rocket-3,1\n\
+         rocket-4,1,2,\n\
+         Rocket-4,1,2,\n",
+    );
+    assert_snapshot!(
+        "prices_bad",
+        stage.refused(&["prices", "--prices", &file], "")
+    );
+    let many = own(
+        &stage,
+        &format!("model,input,output\n{}", "rocket,one,2\n".repeat(30)),
+    );
+    let run = stage.refused(&["prices", "--prices", &many], "");
+    assert!(run.err.contains("  … and 10 more"), "{run}");
+    let nowhere = own(&stage, "model,same_as\nrocket,rocket-9\n");
+    assert_snapshot!(
+        "prices_nowhere",
+        stage.refused(&["prices", "--prices", &nowhere], "")
+    );
+    assert_snapshot!(
+        "prices_missing",
+        stage.refused(&["prices", "--prices", "nope.csv"], "")
+    );
+    assert_snapshot!(
+        "prices_bad_day",
+        stage.refused(&["prices", "--on", "tomorrow"], "")
+    );
+    assert_snapshot!(
+        "prices_csv_json",
+        stage.refused(&["prices", "--csv", "--json"], "")
+    );
+}

@@ -1,0 +1,413 @@
+//! Price lists as text: the built-in one, read row by row where it is asked, and users' own, read whole.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use super::row::{Column, Row, brief};
+
+/// The list that comes with the library, sorted by [`spelled`] names.
+const BUILT_IN: &str = include_str!("../../../data/prices.csv");
+
+/// What is wrong in a price list, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PriceFault {
+    /// The line, from 1.
+    pub line: usize,
+    /// The character of the line, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for PriceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.what)
+    }
+}
+
+/// The rows of one list by the spelled names of their models.
+pub(super) type Rows = BTreeMap<String, Vec<Row>>;
+
+/// One name for all spellings: without capitals, and with dashes for dots.
+pub(super) fn spelled(name: &str) -> String {
+    let plain = |byte: char| match byte.to_ascii_lowercase() {
+        '.' => '-',
+        other => other,
+    };
+    name.chars().map(plain).collect()
+}
+
+/// The rows of the built-in list for a spelled name. Looks at a few lines only.
+pub(super) fn built_in(name: &str) -> Vec<Row> {
+    let start = first_line_of(name);
+    let Some(rest) = BUILT_IN.get(start..) else {
+        return Vec::new();
+    };
+    let mut lines = rest
+        .lines()
+        .take_while(|line| compare(name_in(line), name) == Ordering::Equal)
+        .peekable();
+    if lines.peek().is_none() {
+        return Vec::new();
+    }
+    let before = BUILT_IN.as_bytes().get(..start).unwrap_or_default();
+    let number = 1 + memchr::memchr_iter(b'\n', before).count();
+    lines
+        .enumerate()
+        .map(|(at, line)| built_in_row(line, number + at))
+        .collect()
+}
+
+/// All rows of the built-in list.
+pub(super) fn all_built_in() -> Rows {
+    let mut rows = Rows::new();
+    let lines = BUILT_IN.lines().enumerate();
+    for (at, line) in lines.skip(BUILT_IN.lines().count() - body().lines().count()) {
+        let row = built_in_row(line, at + 1);
+        rows.entry(spelled(&row.model)).or_default().push(row);
+    }
+    rows
+}
+
+/// A line of the built-in list. A test reads all of them as strictly as a user's.
+fn built_in_row(line: &str, number: usize) -> Row {
+    let mut row = Row::new(None, number);
+    for (column, field) in Column::ALL.into_iter().zip(line.split(',')) {
+        _ = row.set(column, field);
+    }
+    row
+}
+
+/// The built-in list without its head.
+fn body() -> &'static str {
+    let mut rest = BUILT_IN;
+    while let Some((line, after)) = rest.split_once('\n') {
+        rest = after;
+        if !line.starts_with('#') {
+            break;
+        }
+    }
+    rest
+}
+
+/// Where the first line that is not before a name begins.
+fn first_line_of(name: &str) -> usize {
+    let bytes = BUILT_IN.as_bytes();
+    let mut low = BUILT_IN.len() - body().len();
+    let mut high = BUILT_IN.len();
+    // Both are beginnings of lines, or the end.
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let before = bytes.get(low..middle).unwrap_or_default();
+        let start = memchr::memrchr(b'\n', before).map_or(low, |at| low + at + 1);
+        let line = BUILT_IN.get(start..).unwrap_or_default();
+        let line = line.split('\n').next().unwrap_or_default();
+        if compare(name_in(line), name) == Ordering::Less {
+            low = start + line.len() + 1;
+        } else {
+            high = start;
+        }
+    }
+    low
+}
+
+fn name_in(line: &str) -> &str {
+    line.split_once(',').map_or(line, |(name, _)| name)
+}
+
+/// Compares a listed name with a spelled one.
+fn compare(listed: &str, spelled: &str) -> Ordering {
+    let plain = |byte: u8| if byte == b'.' { b'-' } else { byte };
+    listed.bytes().map(plain).cmp(spelled.bytes())
+}
+
+/// Reads a list of a user's, and tells all that is wrong with it.
+pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceFault>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = Reader::default();
+    for (at, line) in text.lines().enumerate() {
+        let number = at + 1;
+        if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            continue;
+        }
+        match fields(line) {
+            Err(column) => reader.fault(number, column, "a quote is opened and not closed".into()),
+            Ok(fields) if reader.columns.is_empty() => reader.head(number, &fields),
+            Ok(fields) => reader.row(number, &fields, file),
+        }
+        if reader.lost {
+            break;
+        }
+    }
+    match reader.faults.is_empty() {
+        true => Ok(reader.rows),
+        false => Err(reader.faults),
+    }
+}
+
+/// Reads a list line by line.
+#[derive(Default)]
+struct Reader {
+    /// What each field of a row is; `None` is a column that there is not.
+    columns: Vec<Option<Column>>,
+    rows: Rows,
+    /// Where each row stands that has been read.
+    known: HashMap<String, usize>,
+    faults: Vec<PriceFault>,
+    /// Without a first line that makes sense, no row does.
+    lost: bool,
+}
+
+impl Reader {
+    fn fault(&mut self, line: usize, column: usize, what: String) {
+        self.faults.push(PriceFault { line, column, what });
+    }
+
+    fn head(&mut self, line: usize, fields: &[Field]) {
+        for field in fields {
+            let mut column = Column::by_name(&field.text);
+            if column.is_none() {
+                let names = Column::ALL.map(Column::name).join(", ");
+                let name = brief(&field.text);
+                let what = format!("there is no column `{name}`; there are {names}");
+                self.fault(line, field.column, what);
+            } else if self.columns.contains(&column) {
+                let what = format!("the column `{}` stands here twice", brief(&field.text));
+                self.fault(line, field.column, what);
+                column = None;
+            }
+            self.columns.push(column);
+        }
+        if !self.columns.contains(&Some(Column::Model)) {
+            // Other unknown columns are likely prices: a list without its first line.
+            self.faults.clear();
+            let what = "the first line must name the columns, `model` among them";
+            self.fault(line, 1, what.into());
+            self.lost = true;
+        }
+    }
+
+    fn row(&mut self, line: usize, fields: &[Field], file: &Arc<str>) {
+        let before = self.faults.len();
+        if fields.len() != self.columns.len() {
+            let (are, should) = (fields.len(), self.columns.len());
+            let column = fields.get(should).or(fields.last()).map_or(1, |f| f.column);
+            let what = format!("the row has {are} fields, the first line has {should}");
+            self.fault(line, column, what);
+            return;
+        }
+        let mut row = Row::new(Some(file.clone()), line);
+        let mut places = HashMap::new();
+        for (column, field) in self.columns.clone().into_iter().zip(fields) {
+            let Some(column) = column else { continue };
+            places.insert(column.name(), field.column);
+            if let Err(what) = row.set(column, &field.text) {
+                self.fault(line, field.column, format!("{}: {what}", column.name()));
+            }
+        }
+        let place = |column: Column| places.get(column.name()).copied().unwrap_or(1);
+        if row.model.is_empty() {
+            self.fault(line, place(Column::Model), "the model is missing".into());
+        }
+        // A field that could not be read has been told of.
+        if self.faults.len() == before {
+            self.whole(&row, place);
+        }
+        if self.faults.len() == before {
+            let key = spelled(&row.model);
+            self.rows.entry(key).or_default().push(row);
+        }
+    }
+
+    /// Looks at a row whose fields are fine.
+    fn whole(&mut self, row: &Row, place: impl Fn(Column) -> usize) {
+        let prices = [
+            (Column::Input, row.input.is_some()),
+            (Column::Output, row.output.is_some()),
+            (Column::CacheWrite5m, row.cache_write_5m.is_some()),
+            (Column::CacheWrite1h, row.cache_write_1h.is_some()),
+            (Column::CacheRead, row.cache_read.is_some()),
+            (Column::WebSearch, row.web_search.is_some()),
+        ];
+        if row.same_as.is_some() {
+            if let Some((column, _)) = prices.into_iter().find(|(_, given)| *given) {
+                let what = "a name that is the same as another has no prices of its own";
+                self.fault(row.line, place(column), what.into());
+            }
+        } else {
+            for (column, given) in prices.into_iter().take(2) {
+                if !given {
+                    let what = format!("the price of {} is missing", column.name());
+                    self.fault(row.line, place(column), what);
+                }
+            }
+        }
+        let key = format!("{} {:?}", spelled(&row.model), row.place());
+        if let Some(first) = self.known.insert(key, row.line) {
+            let what = format!("the same model, day, context and pace as in line {first}");
+            self.fault(row.line, place(Column::Model), what);
+        }
+    }
+}
+
+/// A field of a line.
+struct Field {
+    text: String,
+    /// Where it begins: the character, from 1.
+    column: usize,
+}
+
+/// The fields of a line; the error is where a quote opens that is not closed.
+fn fields(line: &str) -> Result<Vec<Field>, usize> {
+    let mut fields = Vec::new();
+    let mut chars = line.chars().enumerate().peekable();
+    loop {
+        while chars.next_if(|(_, c)| *c == ' ' || *c == '\t').is_some() {}
+        let column = chars.peek().map_or(line.chars().count(), |(at, _)| *at) + 1;
+        let mut text = String::new();
+        if chars.next_if(|(_, c)| *c == '"').is_some() {
+            loop {
+                match chars.next() {
+                    None => return Err(column),
+                    // Two quotes are one that is meant.
+                    Some((_, '"')) if chars.next_if(|(_, c)| *c == '"').is_none() => break,
+                    Some((_, c)) => text.push(c),
+                }
+            }
+        }
+        while let Some((_, c)) = chars.next_if(|(_, c)| *c != ',') {
+            text.push(c);
+        }
+        let text = text.trim().to_owned();
+        fields.push(Field { text, column });
+        if chars.next().is_none() {
+            return Ok(fields);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let faults = parse(text, &"mine.csv".into()).expect_err(text);
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_built_in_list_is_as_strict_as_a_users() {
+        let rows = parse(BUILT_IN, &"prices.csv".into()).unwrap();
+        assert!(rows.len() > 400, "{}", rows.len());
+        let fields: Vec<&str> = Column::ALL.map(Column::name).to_vec();
+        assert!(BUILT_IN.contains(&format!("\n{}\n", fields.join(","))));
+        // What bisection and the plain reader of its lines rely on.
+        assert!(!BUILT_IN.contains(['"', '\r']) && BUILT_IN.ends_with('\n'));
+        let names: Vec<String> = body().lines().map(|line| spelled(name_in(line))).collect();
+        assert!(names.is_sorted());
+        let mut unmarked = rows.clone();
+        for row in unmarked.values_mut().flatten() {
+            row.file = None;
+        }
+        assert_eq!(all_built_in(), unmarked);
+        for (name, rows) in &unmarked {
+            assert_eq!(&built_in(name), rows, "{name}");
+        }
+        for name in [
+            "",
+            "!",
+            "claude",
+            "claude-opus-4-",
+            "zzz",
+            "gpt-5-1-code",
+            "～",
+        ] {
+            assert_eq!(built_in(name), [], "{name}");
+        }
+        for row in rows.values().flatten() {
+            let known = row
+                .same_as
+                .as_ref()
+                .is_none_or(|name| rows.contains_key(&spelled(name)));
+            assert!(known, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_written_as_they_are_read() {
+        for line in body().lines() {
+            assert_eq!(built_in_row(line, 0).to_csv(), line);
+        }
+        let text = "source,model,output,input\n\"by \"\"us\"\", of course\",Mine.1, 2.50 ,1\n";
+        let rows = parse(text, &"mine.csv".into()).unwrap();
+        let row = &rows["mine-1"][0];
+        assert_eq!(row.source, "by \"us\", of course");
+        assert_eq!(
+            row.to_csv(),
+            "Mine.1,,,,,1,2.5,,,,,,,,\"by \"\"us\"\", of course\""
+        );
+    }
+
+    #[test]
+    fn all_faults_are_told_with_their_places() {
+        let text =
+            "\u{feff}# mine\nmodel,input,output,from,pace,above,us_percent,cache_raed,input\r\n";
+        let text = format!(
+            "{text},1,2,,,,,,\n\
+             a,1.2.3,-4,2026-02-30,quick,1e5,0,,\n\
+             ünï,\"1,5,2,,,,,,\n\
+             b,1,2\n\
+             b,1,2,,,,,,,,\n\
+             c,1,2,2026-01-01,,,,,1\n\
+             C,3,4,2026-01-01,standard,,,,3\n\
+             d,,2,,,,,,\n\
+             e,0.0000001,2,20260101,,,,,\n\
+             f,1e-99,0e-99,,,,,,\n"
+        );
+        assert_eq!(
+            faults(&text),
+            [
+                "2:47: there is no column `cache_raed`; there are model, provider, from, above, pace, input, output, \
+                 cache_write_5m, cache_write_1h, cache_read, web_search, us_percent, context, same_as, source",
+                "2:58: the column `input` stands here twice",
+                "3:1: the model is missing",
+                "4:3: input: `1.2.3` is no price; write dollars as 3 or 0.25",
+                "4:9: output: `-4` is less than nothing",
+                "4:12: from: `2026-02-30` is no day; write it as 2026-01-31",
+                "4:23: pace: `quick` is no pace; there are standard, batch, flex, priority, fast",
+                "4:29: above: `1e5` is no number of tokens; write it as 200000",
+                "4:33: us_percent: `0` is no percentage from 1 to 1000",
+                "5:5: a quote is opened and not closed",
+                "6:5: the row has 3 fields, the first line has 9",
+                "7:13: the row has 11 fields, the first line has 9",
+                "9:1: the same model, day, context and pace as in line 8",
+                "10:3: the price of input is missing",
+                "11:3: input: `0.0000001` is finer than annals counts",
+                "11:15: from: `20260101` is no day; write it as 2026-01-31",
+                "12:3: input: `1e-99` is finer than annals counts",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_without_its_first_line_is_told_once() {
+        let one = "1:1: the first line must name the columns, `model` among them";
+        assert_eq!(faults("claude-x,1,2\nclaude-y,3,4\n"), [one]);
+        assert_eq!(
+            parse("# nothing yet\n\n", &"mine.csv".into()),
+            Ok(Rows::new())
+        );
+    }
+
+    #[test]
+    fn another_name_has_no_prices() {
+        let head = "model,same_as,input,output\n";
+        assert_eq!(
+            faults(&format!("{head}mine,gpt-5,1,\n")),
+            ["2:12: a name that is the same as another has no prices of its own"]
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! What tokens cost: the built-in price list, users' own lists over it, and the match of names to models.
+//!
+//! The list is data (`data/prices.csv`); this module has no price in it. Rows are looked up when a model is first asked
+//! for, so that a program that prices two models reads twenty lines. All arithmetic is exact.
+
+mod list;
+mod name;
+mod near;
+mod row;
+mod tariff;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::civil::Date;
+
+use crate::error::{Error, Result};
+use crate::model::{Money, Pace, SYNTHETIC};
+
+use super::Charge;
+use list::{Rows, spelled};
+use name::{Simpler, WIDE};
+use tariff::{Tariff, first_day, holding};
+
+pub use list::PriceFault;
+pub use row::{Column, Row};
+
+/// Which of two prices counts: that of the tokens, or the one that the log recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By tokens; what was recorded where there are no tokens, or no price for them.
+    #[default]
+    Auto,
+    /// By tokens alone.
+    Tokens,
+    /// What was recorded alone.
+    Recorded,
+}
+
+/// Price lists, one over the other.
+#[derive(Debug, Default)]
+pub struct Prices {
+    /// Users' own, the later over the earlier; the built-in one lies below them all.
+    own: Vec<Rows>,
+    memo: Mutex<Memo>,
+}
+
+/// The tariffs that were looked up, and the names that have none.
+#[derive(Debug, Default)]
+struct Memo {
+    known: HashMap<Box<str>, Option<Arc<Tariff>>>,
+    /// Charges in a row often share the text of their model.
+    last: Option<(Arc<str>, Option<Arc<Tariff>>)>,
+}
+
+/// How a name was found in the price list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Match {
+    /// The name that was asked for.
+    pub asked: String,
+    /// The model's name in the list.
+    pub model: String,
+    /// Who makes it.
+    pub provider: String,
+    /// What was done to the name until the list had it, in words.
+    pub steps: Vec<String>,
+    /// All rows of the model: by pace, then by day, then by context.
+    pub rows: Vec<Row>,
+}
+
+impl Match {
+    /// The row that holds on a day; without a day, the newest.
+    pub fn row(&self, on: Option<Date>, pace: Pace, context: u64) -> Option<&Row> {
+        let day = on.map_or(i64::MAX, first_day);
+        let place = |row: &Row| (row.pace, row.from.map_or(i64::MIN, first_day), row.above);
+        holding(&self.rows, place, day, pace, context)
+    }
+
+    /// The context window, in tokens.
+    pub fn context(&self) -> Option<u64> {
+        match self.asked.to_ascii_lowercase().contains(WIDE) {
+            true => Some(1_000_000),
+            false => self.rows.iter().rev().find_map(|row| row.context),
+        }
+    }
+}
+
+impl Prices {
+    /// The list that comes with the library.
+    pub fn built_in() -> Self {
+        Prices::default()
+    }
+
+    /// Lays a user's list over these prices. `name` is how its place is told.
+    ///
+    /// A row replaces the one of the same model, day, context and pace, or is added. Of a replaced row it keeps what is
+    /// no price of a token: the provider, the context window, the price of searches and that of the United States.
+    pub fn with(mut self, text: &str, name: &str) -> Result<Self> {
+        let faulty = |mut faults: Vec<PriceFault>| {
+            const TOLD: usize = 20;
+            let count = faults.len();
+            faults.truncate(TOLD);
+            Error::Prices {
+                file: name.to_owned(),
+                faults,
+                count,
+            }
+        };
+        let rows = list::parse(text, &name.into()).map_err(faulty)?;
+        self.own.push(rows);
+        self.memo = Mutex::default();
+        let rows = self.own.last().into_iter().flat_map(BTreeMap::values);
+        let unknown = |row: &&Row| row.same_as.is_some() && self.find(&row.model).is_none();
+        let mut faults: Vec<PriceFault> = rows
+            .flatten()
+            .filter(unknown)
+            .map(|row| PriceFault {
+                line: row.line,
+                column: 1,
+                what: format!(
+                    "`{}` is said to be the same as `{}`, which has no prices",
+                    row::brief(&row.model),
+                    row::brief(row.same_as.as_deref().unwrap_or_default())
+                ),
+            })
+            .collect();
+        faults.sort_by_key(|fault| fault.line);
+        match faults.is_empty() {
+            true => Ok(self),
+            false => Err(faulty(faults)),
+        }
+    }
+
+    /// What a response cost; `None` if nobody knows.
+    pub fn cost(&self, charge: &Charge, mode: Mode) -> Option<Money> {
+        let model = charge.model.as_ref();
+        if model.is_some_and(|model| &**model == SYNTHETIC) {
+            return Some(Money::ZERO);
+        }
+        let by_tokens = || {
+            let tariff = self.tariff(model?)?;
+            tariff.cost(&charge.usage, charge.terms, charge.time)
+        };
+        match mode {
+            Mode::Tokens => by_tokens(),
+            Mode::Recorded => charge.recorded,
+            Mode::Auto if charge.usage.is_zero() => charge.recorded.or_else(by_tokens),
+            Mode::Auto => by_tokens().or(charge.recorded),
+        }
+    }
+
+    /// The context window of a model, in tokens, where it is known.
+    pub fn context_window(&self, model: &str) -> Option<u64> {
+        self.find(model)?.context()
+    }
+
+    /// Finds a model in the lists by any of its names.
+    pub fn find(&self, asked: &str) -> Option<Match> {
+        // A name may stand for another, which may stand for a third: no list of a person's goes further.
+        const HOPS: usize = 4;
+        let mut steps = Vec::new();
+        let mut name = asked.to_owned();
+        for _ in 0..HOPS {
+            match self.listed(&name, &mut steps)? {
+                Listed::Model(rows) => {
+                    let first = rows.first()?;
+                    return Some(Match {
+                        asked: asked.to_owned(),
+                        model: first.model.clone(),
+                        provider: first.provider.clone(),
+                        steps,
+                        rows,
+                    });
+                }
+                Listed::Name(other) => name = other,
+            }
+        }
+        None
+    }
+
+    /// All rows: by model, then by pace, day and context. Names that stand for others are among them.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut names: Vec<String> = list::all_built_in().into_keys().collect();
+        names.extend(self.own.iter().flat_map(|rows| rows.keys().cloned()));
+        names.sort();
+        names.dedup();
+        names.iter().flat_map(|name| self.rows_of(name)).collect()
+    }
+
+    /// The listed names that are most like one that is not listed.
+    pub fn nearest(&self, asked: &str) -> Vec<String> {
+        let mut simpler = Simpler::of(asked);
+        let mut wanted = vec![simpler.name().to_owned()];
+        while simpler.step().is_some() {
+            wanted.push(simpler.name().to_owned());
+        }
+        let models = self.rows().into_iter().filter(|row| row.same_as.is_none());
+        let mut names: Vec<String> = models.map(|row| row.model).collect();
+        names.dedup();
+        near::nearest(&wanted, names)
+    }
+
+    fn tariff(&self, model: &Arc<str>) -> Option<Arc<Tariff>> {
+        // Logs may name any number of models.
+        const KEPT: usize = 4096;
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, tariff)) = &memo.last
+            && Arc::ptr_eq(last, model)
+        {
+            return tariff.clone();
+        }
+        let tariff = match memo.known.get(&**model) {
+            Some(known) => known.clone(),
+            None => {
+                let found = self.find(model);
+                let tariff = found.map(|found| Arc::new(Tariff::of(&found.rows)));
+                if memo.known.len() >= KEPT {
+                    memo.known.clear();
+                }
+                memo.known.insert((**model).into(), tariff.clone());
+                tariff
+            }
+        };
+        memo.last = Some((model.clone(), tariff.clone()));
+        tariff
+    }
+
+    /// The model of a name, or the name that it stands for, after as few steps as it takes.
+    fn listed(&self, asked: &str, steps: &mut Vec<String>) -> Option<Listed> {
+        let mut simpler = Simpler::of(asked);
+        loop {
+            let rows = self.rows_of(&spelled(simpler.name()));
+            if let Some(first) = rows.first() {
+                let shown = if steps.is_empty() {
+                    asked
+                } else {
+                    simpler.name()
+                };
+                if first.model != shown {
+                    steps.push(format!("spelled `{}`", first.model));
+                }
+                let other = rows.iter().find_map(|row| row.same_as.as_ref());
+                return Some(match other {
+                    Some(other) => {
+                        steps.push(format!("another name of `{other}`"));
+                        Listed::Name(other.clone())
+                    }
+                    None => Listed::Model(rows),
+                });
+            }
+            steps.push(simpler.step()?);
+        }
+    }
+
+    /// The rows of a spelled name in all lists.
+    fn rows_of(&self, name: &str) -> Vec<Row> {
+        let mut rows = list::built_in(name);
+        for own in self.own.iter().filter_map(|rows| rows.get(name)) {
+            rows = laid_over(rows, own);
+        }
+        rows.sort_by_key(Row::place);
+        rows
+    }
+}
+
+/// What a name is in the lists.
+enum Listed {
+    Model(Vec<Row>),
+    /// Another name.
+    Name(String),
+}
+
+/// The rows of a model with a user's over them.
+fn laid_over(mut below: Vec<Row>, above: &[Row]) -> Vec<Row> {
+    let aliased = |rows: &[Row]| rows.iter().any(|row| row.same_as.is_some());
+    if aliased(above) || aliased(&below) {
+        return above.to_vec();
+    }
+    for row in above {
+        let mut row = row.clone();
+        let same = below.iter().position(|known| known.place() == row.place());
+        // Facts about a model are as true of a new price.
+        if let Some(known) = same.and_then(|at| below.get(at)).or(below.first()) {
+            row.model.clone_from(&known.model);
+            if row.provider.is_empty() {
+                row.provider.clone_from(&known.provider);
+            }
+            row.context = row.context.or(known.context);
+            row.web_search = row.web_search.or(known.web_search);
+            row.us_percent = row.us_percent.or(known.us_percent);
+        }
+        match same.and_then(|at| below.get_mut(at)) {
+            Some(known) => *known = row,
+            None => below.push(row),
+        }
+    }
+    below
+}

@@ -1,0 +1,251 @@
+//! The many names of one model.
+//!
+//! Resellers put their names before a model's, clouds and clients add versions, dates and modes behind it. What is
+//! known to leave the price alone is taken off, piece by piece, until the list has the name. Nothing is guessed: a
+//! name that is like another is another model.
+
+/// What takes a name apart.
+#[derive(Clone, Debug)]
+pub(super) struct Simpler {
+    name: String,
+    /// A day was taken off: what stands before it may be the word `preview`.
+    dated: bool,
+    turned: bool,
+}
+
+/// The suffix by which clients ask for the window of a million tokens.
+pub(super) const WIDE: &str = "[1m]";
+
+/// Programs, resellers and vendors whose names stand before a slash. Prices are the vendor's own; who resells at
+/// prices of their own is not among them.
+const PATHS: &[&str] = &[
+    "openrouter",
+    "litellm_proxy",
+    "litellm",
+    "vercel_ai_gateway",
+    "vercel",
+    "bedrock_converse",
+    "bedrock",
+    "converse",
+    "amazon-bedrock",
+    "vertex_ai",
+    "vertex",
+    "google-vertex",
+    "google-vertex-anthropic",
+    "azure_ai",
+    "azure",
+    "github_copilot",
+    "github-copilot",
+    "models",
+    "anthropic",
+    "openai",
+    "google",
+    "gemini",
+    "x-ai",
+    "xai",
+    "deepseek",
+    "mistralai",
+    "mistral",
+    "moonshotai",
+    "moonshot",
+    "z-ai",
+    "zai",
+    "zai-org",
+    "minimax",
+    "cohere",
+    "perplexity",
+    "meta-llama",
+    "meta",
+    "qwen",
+    "alibaba",
+    "amazon",
+    "nvidia",
+    "microsoft",
+    "xiaomi",
+    "tencent",
+    "stepfun",
+    "bytedance-seed",
+    "inception",
+];
+
+/// Vendors whose names stand before a dot, in a cloud's names.
+const DOTTED: &[&str] = &[
+    "anthropic.",
+    "amazon.",
+    "openai.",
+    "meta.",
+    "mistral.",
+    "cohere.",
+    "deepseek.",
+    "qwen.",
+    "moonshot.",
+    "minimax.",
+    "zai.",
+    "google.",
+    "nvidia.",
+];
+
+/// A cloud's regions.
+const REGIONS: &[&str] = &[
+    "us.", "eu.", "apac.", "global.", "us-gov.", "jp.", "au.", "ca.", "sa.", "me.", "af.",
+];
+
+/// Modes that leave the price of a token alone. A `:free` model is another.
+const MODES: &[&str] = &[WIDE, ":thinking", ":beta"];
+
+impl Simpler {
+    pub(super) fn of(asked: &str) -> Self {
+        Simpler {
+            name: asked.trim().to_ascii_lowercase(),
+            dated: false,
+            turned: false,
+        }
+    }
+
+    /// The name as it is now.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the name simpler by one step, and says which; `None` if there is nothing left to do.
+    pub(super) fn step(&mut self) -> Option<String> {
+        let name = self.name.as_str();
+        if let Some(rest) = without_front(name) {
+            let front = name.strip_suffix(rest).unwrap_or_default();
+            let step = format!("without `{front}` before it");
+            self.name = rest.to_owned();
+            return Some(step);
+        }
+        if let Some(rest) = without_end(name, self.dated) {
+            let end = name.strip_prefix(rest).unwrap_or_default();
+            let step = format!("without `{end}` behind it");
+            self.dated = end.len() > 3 && end.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+            self.name = rest.to_owned();
+            return Some(step);
+        }
+        if !self.turned
+            && let Some(turned) = turned(name)
+        {
+            let step = format!("in the other order of words, `{turned}`");
+            self.turned = true;
+            self.name = turned;
+            return Some(step);
+        }
+        None
+    }
+}
+
+/// What follows a path, a region or a vendor.
+fn without_front(name: &str) -> Option<&str> {
+    // `publishers/google/models/NAME`, with the project before it or not.
+    if name.starts_with("publishers/") || name.starts_with("projects/") {
+        return name.rsplit_once("/models/").map(|(_, rest)| rest);
+    }
+    if name.starts_with("arn:aws") && name.contains(":bedrock:") {
+        return name.rsplit_once('/').map(|(_, rest)| rest);
+    }
+    let path = PATHS.iter().find_map(|path| {
+        let rest = name.strip_prefix(path)?;
+        rest.strip_prefix('/')
+    });
+    let dotted = |name: &&str| DOTTED.iter().any(|vendor| name.starts_with(vendor));
+    let region = REGIONS.iter().find_map(|region| name.strip_prefix(region));
+    let vendor = DOTTED.iter().find_map(|vendor| name.strip_prefix(vendor));
+    let rest = path.or(region.filter(dotted)).or(vendor)?;
+    Some(rest).filter(|rest| !rest.is_empty())
+}
+
+/// What stands before a mode, a version or a day.
+fn without_end(name: &str, dated: bool) -> Option<&str> {
+    let mode = MODES.iter().find_map(|mode| name.strip_suffix(mode));
+    let rest = mode
+        .or_else(|| without_at(name))
+        .or_else(|| without_version(name))
+        .or_else(|| name.strip_suffix("-latest"))
+        .or_else(|| without_day(name))
+        .or_else(|| name.strip_suffix("-preview").filter(|_| dated))
+        .or_else(|| {
+            let claude = name.starts_with("claude-");
+            name.strip_suffix("-thinking").filter(|_| claude)
+        });
+    rest.filter(|rest| !rest.is_empty())
+}
+
+/// `NAME@20250929`
+fn without_at(name: &str) -> Option<&str> {
+    let (rest, version) = name.rsplit_once('@')?;
+    let day = version.len() == 8 && digits(version);
+    (day || version == "latest" || version == "default").then_some(rest)
+}
+
+/// `NAME-v1:0`, and `NAME-v1` of the models that have such versions.
+fn without_version(name: &str) -> Option<&str> {
+    let (rest, version) = name.rsplit_once("-v")?;
+    let mut parts = version.split(':');
+    let major = parts.next().is_some_and(digits);
+    let minor = parts.next();
+    let fine = major && minor.is_none_or(digits);
+    // Behind it may stand a window, `:200k`.
+    let window = parts
+        .next()
+        .is_none_or(|window| window.strip_suffix('k').is_some_and(digits));
+    let versioned = ["claude-", "nova-"]
+        .iter()
+        .any(|kind| rest.starts_with(kind));
+    (fine && window && parts.next().is_none() && (minor.is_some() || versioned)).then_some(rest)
+}
+
+/// `NAME-20250929`, `NAME-2024-08-06`, `NAME-001`, `NAME-preview-05-06`
+fn without_day(name: &str) -> Option<&str> {
+    let cut = |len: usize| {
+        let at = name.len().checked_sub(len)?;
+        let rest = name.get(..at)?;
+        Some((rest, name.get(at..)?.strip_prefix('-')?))
+    };
+    let whole =
+        |(rest, day): (&'_ str, &str)| (digits(day) && day.starts_with("20")).then_some(rest.len());
+    let split = |(rest, day): (&'_ str, &str)| {
+        let mut parts = day.split('-');
+        let mut part = |len| parts.next().is_some_and(|p| p.len() == len && digits(p));
+        (part(4) && part(2) && part(2) && day.starts_with("20")).then_some(rest.len())
+    };
+    let counted =
+        |(rest, n): (&'_ str, &str)| (digits(n) && n.starts_with("00")).then_some(rest.len());
+    let preview = |(rest, day): (&'_ str, &str)| {
+        let mut parts = day.split('-');
+        let mut part = |lens: &[usize]| {
+            parts
+                .next()
+                .is_some_and(|p| lens.contains(&p.len()) && digits(p))
+        };
+        let day = part(&[2]) && part(&[2, 4]);
+        (day && rest.ends_with("-preview")).then_some(rest.len())
+    };
+    let len = cut(9)
+        .and_then(whole)
+        .or_else(|| cut(11).and_then(split))
+        .or_else(|| cut(4).and_then(counted))
+        .or_else(|| cut(6).and_then(preview))
+        .or_else(|| cut(8).and_then(preview))?;
+    name.get(..len)
+}
+
+/// `claude-4-5-sonnet` as `claude-sonnet-4-5`, and the other way round.
+fn turned(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("claude-")?;
+    let version = |text: &str| {
+        text.split(['-', '.'])
+            .all(|part| part.len() < 3 && digits(part))
+    };
+    let family = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase());
+    let (front, last) = rest.rsplit_once('-')?;
+    if version(front) && family(last) {
+        return Some(format!("claude-{last}-{front}"));
+    }
+    let (first, back) = rest.split_once('-')?;
+    (family(first) && version(back)).then(|| format!("claude-{back}-{first}"))
+}
+
+fn digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,134 @@
+//! From the rows of a model to the price of a response.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::model::{Money, Pace, Terms, Usage};
+
+use super::row::Row;
+
+/// What one model costs, ready to be applied.
+#[derive(Clone, Debug)]
+pub(super) struct Tariff {
+    rates: Vec<Rates>,
+}
+
+/// What one row costs, for each token.
+#[derive(Clone, Debug)]
+struct Rates {
+    pace: Pace,
+    /// The first day, counted from 1970.
+    from: i64,
+    above: Option<u64>,
+    input: Money,
+    output: Money,
+    cache_write_5m: Money,
+    cache_write_1h: Money,
+    cache_read: Money,
+    web_search: Money,
+    us_percent: u32,
+}
+
+impl Tariff {
+    /// Of rows in the order of [`Row::place`].
+    pub(super) fn of(rows: &[Row]) -> Self {
+        Tariff {
+            rates: rows.iter().filter_map(Rates::of).collect(),
+        }
+    }
+
+    /// What these tokens cost; `None` if no row holds then.
+    pub(super) fn cost(
+        &self,
+        usage: &Usage,
+        terms: Terms,
+        time: Option<Timestamp>,
+    ) -> Option<Money> {
+        let day = time.map_or(i64::MAX, day_of);
+        let place = |rates: &Rates| (rates.pace, rates.from, rates.above);
+        let rates = holding(&self.rates, place, day, terms.pace, usage.context())?;
+        Some(rates.cost(usage, terms.us_only))
+    }
+}
+
+impl Rates {
+    fn of(row: &Row) -> Option<Self> {
+        let each = |many: Money| Money::from_pico(many.pico() / 1_000_000);
+        let (input, output) = (each(row.input?), each(row.output?));
+        // Anthropic's rule for prices that a row leaves out. Others charge for what is written to
+        // the cache, or read from it, as for input; a longer life costs no less than a shorter one.
+        let rule = |percent: i128| match row.provider.as_str() {
+            "anthropic" => Some(part(input, percent)),
+            _ => None,
+        };
+        let cache_write_5m = row.cache_write_5m.map(each).or_else(|| rule(125));
+        let cache_write_5m = cache_write_5m.unwrap_or(input);
+        let cache_write_1h = row.cache_write_1h.map(each).or_else(|| rule(200));
+        let cache_read = row.cache_read.map(each).or_else(|| rule(10));
+        Some(Rates {
+            pace: row.pace,
+            from: row.from.map_or(i64::MIN, first_day),
+            above: row.above,
+            input,
+            output,
+            cache_write_5m,
+            cache_write_1h: cache_write_1h.unwrap_or(cache_write_5m),
+            cache_read: cache_read.unwrap_or(input),
+            web_search: row.web_search.map_or(Money::ZERO, |thousand| {
+                Money::from_pico(thousand.pico() / 1_000)
+            }),
+            us_percent: row.us_percent.unwrap_or(100),
+        })
+    }
+
+    fn cost(&self, usage: &Usage, us_only: bool) -> Money {
+        let tokens = self.input * usage.input
+            + self.output * usage.output
+            + self.cache_write_5m * usage.cache_write_5m
+            + self.cache_write_1h * usage.cache_write_1h
+            + self.cache_read * usage.cache_read;
+        let tokens = match us_only && self.us_percent != 100 {
+            true => part(tokens, i128::from(self.us_percent)),
+            false => tokens,
+        };
+        // A search costs the same wherever the answer is made.
+        tokens + self.web_search * usage.web_searches
+    }
+}
+
+/// The row that holds on a day, of those in the order of their places: the newest of that pace, and of its day the one
+/// for the largest context that is exceeded; if the pace has none, the standard one.
+///
+/// All tokens of a response cost what its whole context says: no vendor bills the first ones at the lower price.
+pub(super) fn holding<T>(
+    rows: &[T],
+    place: impl Fn(&T) -> (Pace, i64, Option<u64>),
+    day: i64,
+    pace: Pace,
+    context: u64,
+) -> Option<&T> {
+    let of = |wanted: Pace| {
+        rows.iter().rev().find(|row| {
+            let (pace, from, above) = place(row);
+            pace == wanted && from <= day && above.is_none_or(|above| context > above)
+        })
+    };
+    of(pace).or_else(|| of(Pace::Standard))
+}
+
+/// The day of a time in UTC, counted from 1970.
+fn day_of(time: Timestamp) -> i64 {
+    time.as_second().div_euclid(86_400)
+}
+
+/// A day as a number, counted from 1970.
+pub(super) fn first_day(date: Date) -> i64 {
+    let zoned = date.to_zoned(TimeZone::UTC);
+    zoned.map_or(i64::MAX, |zoned| day_of(zoned.timestamp()))
+}
+
+/// So many percent, rounded half up to pico-dollars.
+fn part(whole: Money, percent: i128) -> Money {
+    Money::from_pico((whole.pico().saturating_mul(percent).saturating_add(50)) / 100)
+}
