@@ -363,9 +363,9 @@ fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Cont
 }
 
 fn print(told: &Told<'_>, context: &mut Context) -> Result<()> {
-    let table = table::table(told, &context.clock);
     let width = context.out.width();
-    context.out.text(table.render(width))?;
+    let table = table::table(told, &context.clock, width);
+    context.out.text(table)?;
     let notes = notes(told, context);
     if !notes.is_empty() {
         context.out.blank()?;

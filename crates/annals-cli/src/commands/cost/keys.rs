@@ -1,6 +1,6 @@
 //! What rows are about, for people.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use annals::cost::{Dimension, Part, Report};
 use jiff::civil::Date;
@@ -10,57 +10,70 @@ use crate::render::style::{DIM, ID};
 use crate::render::table::{Cell, Column};
 use crate::render::time::Clock;
 
+/// Below so many columns, what rows are about is cut.
+const TIGHT: usize = 60;
+
 /// Turns the parts of rows into columns and cells.
 pub(super) struct Keys<'a> {
     clock: &'a Clock,
     /// Sessions by ids that are short and still tell them apart.
     short: Short,
-    /// How many directories have a name.
-    names: HashMap<&'a str, usize>,
+    /// How many directories or models have a short name.
+    names: HashMap<(Dimension, &'a str), usize>,
+    /// The rows are about several things, so each should be short.
+    several: bool,
+    /// The terminal is so narrow that even that must be cut.
+    tight: bool,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn of(report: &'a Report, clock: &'a Clock) -> Self {
+    pub(super) fn of(report: &'a Report, clock: &'a Clock, width: Option<usize>) -> Self {
         let parts = || report.rows.iter().flat_map(|row| &row.parts);
-        let sessions = parts().filter_map(|part| session(part));
-        let mut paths: HashMap<&str, std::collections::HashSet<&str>> = HashMap::new();
-        for part in parts().filter(|part| part.dimension == Dimension::Project) {
-            let name = part.label.as_deref().unwrap_or_default();
-            paths.entry(name).or_default().insert(part.key());
+        let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
+        for part in parts() {
+            if let Some(name) = short_name(part) {
+                let full = names.entry((part.dimension, name)).or_default();
+                full.insert(part.key());
+            }
         }
-        let names = paths.into_iter().map(|(name, paths)| (name, paths.len()));
+        let names = names.into_iter().map(|(name, full)| (name, full.len()));
         Keys {
             clock,
-            short: Short::of(sessions),
+            short: Short::of(parts().filter_map(session)),
             names: names.collect(),
+            several: report.by.len() > 1,
+            tight: width.is_some_and(|width| width < TIGHT),
         }
     }
 
-    /// The columns of a dimension.
-    pub(super) fn columns(dimension: Dimension) -> Vec<Column> {
-        let wide = |header| Column::new(header).min(12).max(48).priority(250);
+    /// The columns of a dimension. What a row is about is cut only where nothing else can give way.
+    pub(super) fn columns(&self, dimension: Dimension) -> Vec<Column> {
+        let key = |header| Column::new(header).priority(250);
+        // The beginning of these says enough.
+        let long = |header, min: usize| match self.tight {
+            true => key(header).min(min),
+            false => key(header),
+        };
+        let name = |header| Column::new(header).min(14).max(48).priority(250);
         match dimension {
-            Dimension::Hour => vec![Column::new("HOUR").min(13).priority(250)],
-            Dimension::Day => vec![Column::new("DAY").min(10).priority(250)],
-            Dimension::Week => vec![Column::new("WEEK").min(8).priority(250)],
-            Dimension::Month => vec![Column::new("MONTH").priority(250)],
-            Dimension::Block => vec![
-                Column::new("BLOCK").min(16).priority(250),
-                Column::new("STATE").priority(80),
-            ],
+            Dimension::Hour => vec![key("HOUR")],
+            Dimension::Day => vec![key("DAY")],
+            Dimension::Week => vec![long("WEEK", 9)],
+            Dimension::Month => vec![key("MONTH")],
+            Dimension::Block => vec![long("BLOCK", 17), Column::new("STATE").priority(80)],
             Dimension::Session => vec![
-                Column::new("SESSION").style(ID).priority(250),
-                Column::new("PROJECT").min(8).max(24).priority(90),
+                key("SESSION").style(ID),
+                Column::new("PROJECT").min(8).max(24).priority(45),
             ],
-            Dimension::Project => vec![wide("PROJECT").middle()],
-            Dimension::Model => vec![wide("MODEL")],
-            Dimension::Agent => vec![wide("AGENT")],
+            Dimension::Project => vec![name("PROJECT").middle()],
+            Dimension::Model => vec![name("MODEL").middle()],
+            Dimension::Agent => vec![name("AGENT")],
             Dimension::Branch => vec![
-                Column::new("CONVERSATION").style(ID).min(17).priority(250),
-                Column::new("BEGINS").min(12).max(40).priority(90),
+                key("CONVERSATION").style(ID),
+                Column::new("BEGINS").min(12).max(40).priority(55),
             ],
-            Dimension::GitBranch => vec![wide("GIT BRANCH")],
-            _ => vec![Column::new("LAYOUT").min(8).priority(250)],
+            Dimension::GitBranch => vec![name("GIT BRANCH")],
+            _ => vec![key("LAYOUT")],
         }
     }
 
@@ -68,7 +81,7 @@ impl<'a> Keys<'a> {
     pub(super) fn cells(&self, part: &Part) -> Vec<Cell> {
         let Some(value) = part.value.as_deref() else {
             let absent = Cell::styled(part.key(), DIM);
-            let rest = Keys::columns(part.dimension).len() - 1;
+            let rest = self.columns(part.dimension).len() - 1;
             return std::iter::once(absent)
                 .chain(std::iter::repeat_n(Cell::new(""), rest))
                 .collect();
@@ -90,10 +103,8 @@ impl<'a> Keys<'a> {
                 ]
             }
             Dimension::Session => vec![Cell::new(self.short.get(value)), Cell::new(label)],
-            Dimension::Project => vec![Cell::new(match self.names.get(label) {
-                Some(1) if !label.is_empty() => label,
-                _ => value,
-            })],
+            Dimension::Project => vec![Cell::new(self.name(part, value))],
+            Dimension::Model if self.several => vec![Cell::new(self.name(part, value))],
             Dimension::Branch => {
                 let name = match value.split_once('@') {
                     Some((session, leaf)) => {
@@ -107,12 +118,28 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// The short name, unless another has it too.
+    fn name<'p>(&self, part: &'p Part, value: &'p str) -> &'p str {
+        let short = short_name(part).filter(|name| !name.is_empty());
+        let alone = |name: &&str| self.names.get(&(part.dimension, *name)) == Some(&1);
+        short.filter(alone).unwrap_or(value)
+    }
+
     /// `2026-W46 9–15 Nov`
     fn week(&self, value: &str, part: &Part) -> String {
         match part.period {
             Some((start, end)) => format!("{value} {}", self.clock.days(start, end)),
             None => value.to_owned(),
         }
+    }
+}
+
+/// What people call a directory or a model.
+fn short_name(part: &Part) -> Option<&str> {
+    match part.dimension {
+        Dimension::Project => part.label.as_deref(),
+        Dimension::Model => part.value.as_deref().map(short_model),
+        _ => None,
     }
 }
 

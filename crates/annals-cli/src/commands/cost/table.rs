@@ -25,15 +25,15 @@ const MODELS: usize = 3;
 const UNPRICED: usize = 5;
 
 /// The rows, the rest, the total.
-pub(super) fn table(told: &Told<'_>, clock: &Clock) -> Table {
+pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> String {
     let report = told.report;
-    let keys = Keys::of(report, clock);
+    let keys = Keys::of(report, clock, width);
     let mut columns: Vec<Column> = report
         .by
         .iter()
-        .flat_map(|&dimension| Keys::columns(dimension))
+        .flat_map(|&dimension| keys.columns(dimension))
         .collect();
-    let width = columns.len();
+    let about = columns.len();
     let shape = Shape {
         models: !report.by.contains(&Dimension::Model),
         searches: report.total.usage.web_searches > 0,
@@ -44,7 +44,7 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock) -> Table {
     let largest = largest.unwrap_or(0);
     let lines = Lines {
         look: told.look,
-        width,
+        about,
         largest,
         shape,
     };
@@ -75,7 +75,7 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock) -> Table {
     }
     let name = Cell::styled("TOTAL", BOLD);
     table.row(lines.row(vec![name], &[], &report.total, BOLD));
-    table
+    table.render(width)
 }
 
 fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
@@ -111,7 +111,7 @@ struct Shape {
 struct Lines<'a> {
     look: &'a Look,
     /// How many columns say what a line is about.
-    width: usize,
+    about: usize,
     /// The highest cost of a row.
     largest: i128,
     shape: Shape,
@@ -125,7 +125,7 @@ impl Lines<'_> {
         tally: &Tally,
         style: Style,
     ) -> Vec<Cell> {
-        cells.resize(self.width, Cell::new(""));
+        cells.resize(self.about, Cell::new(""));
         let usage = &tally.usage;
         let writes = usage.cache_write_5m.saturating_add(usage.cache_write_1h);
         let tokens = [usage.input, usage.output, writes, usage.cache_read];
@@ -341,7 +341,7 @@ mod tests {
             until: None,
             budgets: Vec::new(),
         };
-        let table = table(&told, &clock()).render(width);
+        let table = table(&told, &clock(), width);
         let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
         let plain = strip_str(&table).to_string();
         assert!(plain.lines().all(fits), "{plain}");
@@ -358,6 +358,8 @@ mod tests {
         };
         assert_snapshot!("widths_day", tables(&[Dimension::Day], &look));
         assert_snapshot!("widths_block", tables(&[Dimension::Block], &look));
+        let by = [Dimension::Day, Dimension::Model];
+        assert_snapshot!("widths_models", tables(&by, &look));
         let look = Look {
             breakdown: true,
             exact: true,
