@@ -72,14 +72,18 @@ impl Context {
     /// Everything that lies in the roots; what could not be looked at is told on the way.
     pub(crate) fn inventory(&mut self) -> Inventory {
         let inventory = self.store.inventory();
-        for trouble in &inventory.troubles {
+        self.warn_of(&inventory.troubles);
+        inventory
+    }
+
+    fn warn_of(&mut self, troubles: &[annals::Error]) {
+        for trouble in troubles {
             self.warn(trouble);
             // A root that was named with its layout may be new.
             if is_missing(trouble) {
                 self.warnings -= 1;
             }
         }
-        inventory
     }
 
     /// Reads and sums up all sessions, the most recent first.
@@ -102,17 +106,11 @@ impl Context {
 
     /// Every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
-        let inventory = self.inventory();
-        let sessions = self.sessions(&inventory);
-        let accounts = sessions.iter().map(SessionInfo::account).collect();
-        let charges = sessions.into_iter().enumerate().flat_map(|(number, info)| {
-            let charges = info.charges.into_iter();
-            charges.map(move |mut charge| {
-                charge.account = number;
-                charge
-            })
-        });
-        Ledger::new(accounts, charges.collect())
+        let progress = Progress::new("reading logs");
+        let (ledger, troubles) = self.store.ledger(&|done, total| progress.set(done, total));
+        drop(progress);
+        self.warn_of(&troubles);
+        ledger
     }
 
     /// The user's own settings.

@@ -37,7 +37,8 @@ pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &Options<'_>
         .filter_map(|number| Some((number, ledger.accounts.get(number)?)))
         .collect();
     let accounts: Vec<&Account> = wanted.iter().map(|(_, account)| *account).collect();
-    let inventory = context.inventory();
+    // What could not be looked at was told when the ledger was made.
+    let inventory = context.store.inventory();
     let read = context.store.branches(&inventory, &accounts);
     let mut payers = Payers::default();
     for ((number, _), branches) in wanted.into_iter().zip(read) {
