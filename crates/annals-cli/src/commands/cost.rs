@@ -2,7 +2,7 @@
 
 mod blocks;
 mod branch;
-mod budget;
+pub(crate) mod budget;
 mod csv;
 mod document;
 mod keys;
@@ -10,7 +10,7 @@ mod table;
 
 use annals::cost::{Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending};
 use anyhow::{Result, bail};
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, RangedU64ValueParser};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -39,7 +39,9 @@ Examples:
   annals cost --zone America/New_York          days as they are there
   annals cost --json | jq -r '.total.cost_usd'
 
-Budgets stand in config.toml: `monthly = 200`. A line under the table tells when they run out.")]
+Budgets stand in config.toml in $ANNALS_CONFIG_DIR (else $XDG_CONFIG_HOME/annals, else
+~/.config/annals): `daily = 20`, `weekly = 75.50`, `monthly = 200`, in dollars. A line under the
+table tells when they run out. `zone` and `mode` may stand there too.")]
 pub(crate) struct CostArgs {
     /// What each row is about; several make finer rows (project,model)
     #[arg(
@@ -87,7 +89,7 @@ pub(crate) struct Look {
     #[arg(long)]
     reverse: bool,
     /// Only the N largest rows; the rest is one line
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     top: Option<usize>,
     /// All digits of tokens and money
     #[arg(long)]

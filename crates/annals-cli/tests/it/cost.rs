@@ -347,6 +347,7 @@ fn nothing_is_said_with_what_there_is() {
     let run = stage.refused(&["cost", "--since", "1d", "--until", "2d"], "");
     assert!(run.err.contains("--since is later than --until"), "{run}");
     stage.refused(&["cost", "--session", "nobody"], "");
+    assert_eq!(cost(&stage, "--top 0").code, 2);
 }
 
 #[test]

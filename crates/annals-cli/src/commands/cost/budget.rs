@@ -19,7 +19,7 @@ pub(super) fn name(spending: &Spending) -> &'static str {
 }
 
 /// A line for people, if there is something to worry about.
-pub(super) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
+pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
     if !spending.near() {
         return None;
     }
