@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use annals::cost::Prices;
+use annals::cost::{Ledger, Prices};
 use annals::layout::Env;
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::cli::Global;
+use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
 use crate::render::style::{WARNING, paint};
@@ -71,14 +72,18 @@ impl Context {
     /// Everything that lies in the roots; what could not be looked at is told on the way.
     pub(crate) fn inventory(&mut self) -> Inventory {
         let inventory = self.store.inventory();
-        for trouble in &inventory.troubles {
+        self.warn_of(&inventory.troubles);
+        inventory
+    }
+
+    fn warn_of(&mut self, troubles: &[annals::Error]) {
+        for trouble in troubles {
             self.warn(trouble);
             // A root that was named with its layout may be new.
             if is_missing(trouble) {
                 self.warnings -= 1;
             }
         }
-        inventory
     }
 
     /// Reads and sums up all sessions, the most recent first.
@@ -97,6 +102,20 @@ impl Context {
         }
         sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         sessions
+    }
+
+    /// Every response once, with the session that pays for it.
+    pub(crate) fn ledger(&mut self) -> Ledger {
+        let progress = Progress::new("reading logs");
+        let (ledger, troubles) = self.store.ledger(&|done, total| progress.set(done, total));
+        drop(progress);
+        self.warn_of(&troubles);
+        ledger
+    }
+
+    /// The user's own settings.
+    pub(crate) fn config(&self) -> Result<Config> {
+        Config::read(&self.config_dir)
     }
 
     /// The built-in prices with the user's own over them.

@@ -5,6 +5,7 @@
 
 mod agent;
 pub(crate) mod books;
+mod branch;
 mod config;
 mod document;
 mod file;
@@ -40,6 +41,7 @@ use crate::layout::{Env, Sink};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub use branch::Branches;
 pub use file::{SavedFile, SavedVersion};
 pub use find::Target;
 pub use fork::Forked;

@@ -1,0 +1,192 @@
+//! What rows are about, for people.
+
+use std::collections::{HashMap, HashSet};
+
+use annals::cost::{Dimension, Part, Report};
+use jiff::civil::Date;
+
+use crate::commands::row::{Short, message};
+use crate::render::style::{DIM, ID};
+use crate::render::table::{Cell, Column};
+use crate::render::time::Clock;
+
+/// Below so many columns, what rows are about is cut.
+const TIGHT: usize = 60;
+
+/// Turns the parts of rows into columns and cells.
+pub(super) struct Keys<'a> {
+    clock: &'a Clock,
+    /// Sessions by ids that are short and still tell them apart.
+    short: Short,
+    /// How many directories or models have a short name.
+    names: HashMap<(Dimension, &'a str), usize>,
+    /// The rows are about several things, so each should be short.
+    several: bool,
+    /// The terminal is so narrow that even that must be cut.
+    tight: bool,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(report: &'a Report, clock: &'a Clock, width: Option<usize>) -> Self {
+        let parts = || report.rows.iter().flat_map(|row| &row.parts);
+        let mut names: HashMap<(Dimension, &str), HashSet<&str>> = HashMap::new();
+        for part in parts() {
+            if let Some(name) = short_name(part) {
+                let full = names.entry((part.dimension, name)).or_default();
+                full.insert(part.key());
+            }
+        }
+        let names = names.into_iter().map(|(name, full)| (name, full.len()));
+        Keys {
+            clock,
+            short: Short::of(parts().filter_map(session)),
+            names: names.collect(),
+            several: report.by.len() > 1,
+            tight: width.is_some_and(|width| width < TIGHT),
+        }
+    }
+
+    /// The columns of a dimension. What a row is about is cut only where nothing else can give way.
+    pub(super) fn columns(&self, dimension: Dimension) -> Vec<Column> {
+        let key = |header| Column::new(header).priority(250);
+        // The beginning of these says enough.
+        let long = |header, min: usize| match self.tight {
+            true => key(header).min(min),
+            false => key(header),
+        };
+        let name = |header| Column::new(header).min(14).max(48).priority(250);
+        match dimension {
+            Dimension::Hour => vec![key("HOUR")],
+            Dimension::Day => vec![key("DAY")],
+            Dimension::Week => vec![long("WEEK", 9)],
+            Dimension::Month => vec![key("MONTH")],
+            Dimension::Block => vec![long("BLOCK", 17), Column::new("STATE").priority(80)],
+            Dimension::Session => vec![
+                key("SESSION").style(ID),
+                Column::new("PROJECT").min(8).max(24).priority(45),
+            ],
+            Dimension::Project => vec![name("PROJECT").middle()],
+            Dimension::Model => vec![name("MODEL").middle()],
+            Dimension::Agent => vec![name("AGENT")],
+            Dimension::Branch => vec![
+                key("CONVERSATION").style(ID),
+                Column::new("BEGINS").min(12).max(40).priority(55),
+            ],
+            Dimension::GitBranch => vec![name("GIT BRANCH")],
+            _ => vec![key("LAYOUT")],
+        }
+    }
+
+    /// The cells of a part, one for each column.
+    pub(super) fn cells(&self, part: &Part) -> Vec<Cell> {
+        let Some(value) = part.value.as_deref() else {
+            let absent = Cell::styled(part.key(), DIM);
+            let rest = self.columns(part.dimension).len() - 1;
+            return std::iter::once(absent)
+                .chain(std::iter::repeat_n(Cell::new(""), rest))
+                .collect();
+        };
+        let label = part.label.as_deref().unwrap_or_default();
+        match part.dimension {
+            Dimension::Day => vec![Cell::new(day(value))],
+            Dimension::Week => vec![Cell::new(self.week(value, part))],
+            Dimension::Block => {
+                let (start, end) = part.period.unwrap_or_default();
+                let now = self.clock.now;
+                let active = start <= now && now < end;
+                vec![
+                    Cell::new(self.clock.stretch(start, end)),
+                    match active {
+                        true => Cell::new("active"),
+                        false => Cell::styled("done", DIM),
+                    },
+                ]
+            }
+            Dimension::Session => vec![Cell::new(self.short.get(value)), Cell::new(label)],
+            Dimension::Project => vec![Cell::new(self.name(part, value))],
+            Dimension::Model if self.several => vec![Cell::new(self.name(part, value))],
+            Dimension::Branch => {
+                let name = match value.split_once('@') {
+                    Some((session, leaf)) => {
+                        format!("{}@{}", self.short.get(session), message(leaf))
+                    }
+                    None => self.short.get(value).to_owned(),
+                };
+                vec![Cell::new(name), Cell::new(label)]
+            }
+            _ => vec![Cell::new(value)],
+        }
+    }
+
+    /// The short name, unless another has it too.
+    fn name<'p>(&self, part: &'p Part, value: &'p str) -> &'p str {
+        let short = short_name(part).filter(|name| !name.is_empty());
+        let alone = |name: &&str| self.names.get(&(part.dimension, *name)) == Some(&1);
+        short.filter(alone).unwrap_or(value)
+    }
+
+    /// `2026-W46 9–15 Nov`
+    fn week(&self, value: &str, part: &Part) -> String {
+        match part.period {
+            Some((start, end)) => format!("{value} {}", self.clock.days(start, end)),
+            None => value.to_owned(),
+        }
+    }
+}
+
+/// What people call a directory or a model.
+fn short_name(part: &Part) -> Option<&str> {
+    match part.dimension {
+        Dimension::Project => part.label.as_deref(),
+        Dimension::Model => part.value.as_deref().map(short_model),
+        _ => None,
+    }
+}
+
+/// The session that a part names.
+fn session(part: &Part) -> Option<&str> {
+    let value = part.value.as_deref()?;
+    match part.dimension {
+        Dimension::Session => Some(value),
+        Dimension::Branch => Some(value.split_once('@').map_or(value, |(id, _)| id)),
+        _ => None,
+    }
+}
+
+/// `2026-11-15 Sun`
+fn day(value: &str) -> String {
+    match value.parse::<Date>() {
+        Ok(date) => date.strftime("%Y-%m-%d %a").to_string(),
+        Err(_) => value.to_owned(),
+    }
+}
+
+/// A model without what all of them have in common: `opus-4-1`.
+pub(super) fn short_model(name: &str) -> &str {
+    let name = name.rsplit(['/', ':']).next().unwrap_or(name);
+    let name = name.strip_prefix("claude-").unwrap_or(name);
+    let is_date = |end: &str| end.len() == 8 && end.bytes().all(|byte| byte.is_ascii_digit());
+    match name.rsplit_once('-') {
+        Some((stem, end)) if is_date(end) && !stem.is_empty() => stem,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_short_and_never_empty() {
+        for (name, short) in [
+            ("claude-opus-4-1-20250805", "opus-4-1"),
+            ("claude-sonnet-4-5", "sonnet-4-5"),
+            ("anthropic/claude-haiku-4-5", "haiku-4-5"),
+            ("gpt-5-codex", "gpt-5-codex"),
+            ("20250805", "20250805"),
+            ("-20250805", "-20250805"),
+        ] {
+            assert_eq!(short_model(name), short);
+        }
+    }
+}
