@@ -9,6 +9,7 @@
 //! - Renderers always style. [`out::Out`] removes the styles when colour is off, so nothing may rely on
 //!   colour alone to be understood.
 
+pub(crate) mod chart;
 pub(crate) mod diff;
 pub(crate) mod json;
 pub(crate) mod markdown;
