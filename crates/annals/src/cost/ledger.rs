@@ -94,6 +94,17 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// A ledger of responses that were already counted once each.
+    pub fn new(accounts: Vec<Account>, charges: Vec<Charge>) -> Self {
+        Ledger { accounts, charges }
+    }
+
+    /// When the first and the last response came.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        let times = || self.charges.iter().filter_map(|charge| charge.time);
+        Some((times().min()?, times().max()?))
+    }
+
     /// Counts each response once: at its largest, and to the session that had it first.
     ///
     /// Forks and resumed sessions repeat what went before them. A record that says that it is a copy

@@ -23,6 +23,14 @@ impl Project {
         }
     }
 
+    /// A short name for scripts that no two directories share.
+    pub fn id(&self) -> String {
+        use sha2::Digest as _;
+        let digest = sha2::Sha256::digest(self.path.as_bytes());
+        let hex = digest.iter().take(5).map(|byte| format!("{byte:02x}"));
+        hex.collect()
+    }
+
     /// Whether a person who types `wanted` may mean this project: its path, its name, or a path
     /// inside or around it that ends alike.
     pub fn matches(&self, wanted: &str) -> bool {

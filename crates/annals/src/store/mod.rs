@@ -4,6 +4,7 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+mod branch;
 mod config;
 mod document;
 mod file;
@@ -39,6 +40,7 @@ use crate::layout::{Env, Sink};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub use branch::Branches;
 pub use file::{SavedFile, SavedVersion};
 pub use find::Target;
 pub use fork::Forked;

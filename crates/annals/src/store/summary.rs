@@ -89,7 +89,7 @@ impl SessionInfo {
     /// directory or an earlier one.
     pub fn in_project(&self, wanted: &str) -> bool {
         self.project.matches(wanted)
-            || project_id(&self.project.path) == wanted
+            || self.project.id() == wanted
             || self.other_directories.iter().any(|path| {
                 Project {
                     path: path.clone(),
@@ -159,7 +159,7 @@ impl ProjectInfo {
             let project = projects.entry(key).or_insert_with(|| ProjectInfo {
                 layout: session.layout,
                 root: session.root.clone(),
-                id: project_id(&session.project.path),
+                id: session.project.id(),
                 path: session.project.path.clone(),
                 name: session.project.name().to_owned(),
                 guessed: session.project.guessed,
@@ -175,16 +175,6 @@ impl ProjectInfo {
         projects.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.path.cmp(&b.path)));
         projects
     }
-}
-
-fn project_id(path: &str) -> String {
-    use sha2::Digest as _;
-    let digest = sha2::Sha256::digest(path.as_bytes());
-    digest
-        .iter()
-        .take(5)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 impl Session {

@@ -2,6 +2,7 @@
 
 mod chorus;
 mod clog;
+mod cost;
 mod decode;
 mod export;
 mod find;

@@ -1,0 +1,199 @@
+//! Five-hour billing blocks: how fast the current one fills, and what it will come to.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::Money;
+
+use super::{Charge, Pricing, Tally};
+
+/// How long a block lasts.
+pub const BLOCK: SignedDuration = SignedDuration::from_hours(5);
+
+/// A stretch of five hours from the full hour (UTC) of its first response on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Block {
+    /// The full hour before its first response.
+    pub start: Timestamp,
+    /// Five hours later; a response at this moment begins another block.
+    pub end: Timestamp,
+    /// Its first response.
+    pub first: Timestamp,
+    /// Its last response.
+    pub last: Timestamp,
+    /// What its responses come to.
+    pub tally: Tally,
+}
+
+/// How fast something is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurnRate {
+    /// Tokens of all kinds in a minute.
+    pub tokens_per_minute: u64,
+    /// Money in an hour.
+    pub cost_per_hour: Money,
+}
+
+/// What something will come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// Tokens of all kinds.
+    pub tokens: u64,
+    /// What those with a price will cost.
+    pub cost: Money,
+}
+
+impl Block {
+    /// Whether it is running.
+    pub fn active(&self, now: Timestamp) -> bool {
+        self.start <= now && now < self.end
+    }
+
+    /// The time until its end; none if it is over.
+    pub fn remaining(&self, now: Timestamp) -> SignedDuration {
+        self.end.duration_since(now).max(SignedDuration::ZERO)
+    }
+
+    /// How fast it was used between its first and its last response; `None` if they are one.
+    pub fn burn_rate(&self) -> Option<BurnRate> {
+        Some(BurnRate {
+            tokens_per_minute: self.tokens_in(60_000)?,
+            cost_per_hour: self.cost_in(3_600_000)?,
+        })
+    }
+
+    /// What it will come to if it goes on like that from now to its end.
+    pub fn projection(&self, now: Timestamp) -> Option<Projection> {
+        let left = self.remaining(now).as_millis();
+        Some(Projection {
+            tokens: self.tally.tokens().saturating_add(self.tokens_in(left)?),
+            cost: self.tally.cost + self.cost_in(left)?,
+        })
+    }
+
+    fn tokens_in(&self, millis: i128) -> Option<u64> {
+        let scaled = self.scaled(i128::from(self.tally.tokens()), millis)?;
+        Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
+    fn cost_in(&self, millis: i128) -> Option<Money> {
+        let scaled = self.scaled(self.tally.cost.pico(), millis)?;
+        Some(Money::from_pico(scaled))
+    }
+
+    /// So much of an amount as falls to `millis`, rounded half up.
+    fn scaled(&self, amount: i128, millis: i128) -> Option<i128> {
+        let took = self.last.duration_since(self.first).as_millis();
+        let product = amount.saturating_mul(millis).saturating_add(took / 2);
+        (took > 0).then(|| product.div_euclid(took))
+    }
+}
+
+/// The blocks of some responses, the oldest first. Responses without a time are in none.
+pub fn blocks(charges: &[Charge], price: Pricing<'_>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = starts(charges.iter().filter_map(|charge| charge.time))
+        .into_iter()
+        .map(|start| Block {
+            start,
+            end: end(start),
+            first: Timestamp::MAX,
+            last: Timestamp::MIN,
+            tally: Tally::default(),
+        })
+        .collect();
+    for charge in charges {
+        let Some(time) = charge.time else { continue };
+        let after = blocks.partition_point(|block| block.start <= time);
+        let block = after.checked_sub(1).and_then(|at| blocks.get_mut(at));
+        if let Some(block) = block {
+            block.first = block.first.min(time);
+            block.last = block.last.max(time);
+            block.tally.add(&charge.usage, price(charge));
+        }
+    }
+    blocks
+}
+
+/// When blocks begin, given when responses came.
+pub(super) fn starts(times: impl Iterator<Item = Timestamp>) -> Vec<Timestamp> {
+    let mut times: Vec<Timestamp> = times.collect();
+    times.sort_unstable();
+    let mut starts: Vec<Timestamp> = Vec::new();
+    for time in times {
+        if starts.last().is_none_or(|&start| time >= end(start)) {
+            starts.push(full_hour(time));
+        }
+    }
+    starts
+}
+
+/// When a block ends that begins then.
+pub(super) fn end(start: Timestamp) -> Timestamp {
+    start.checked_add(BLOCK).unwrap_or(Timestamp::MAX)
+}
+
+fn full_hour(time: Timestamp) -> Timestamp {
+    let hour = time.as_second().div_euclid(3600) * 3600;
+    Timestamp::from_second(hour).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charge(time: &str, output: u64) -> Charge {
+        let mut charge = Charge::to(0);
+        charge.time = Some(time.parse().unwrap());
+        charge.usage.output = output;
+        charge
+    }
+
+    /// A thousandth of a dollar a token.
+    fn price(charge: &Charge) -> Option<Money> {
+        Some(Money::from_pico(1_000_000_000) * charge.usage.output)
+    }
+
+    #[test]
+    fn a_block_begins_at_the_full_hour_and_lasts_five() {
+        let charges = [
+            charge("2026-11-15T14:59:59.999Z", 4),
+            charge("2026-11-15T10:20:00Z", 1),
+            charge("2026-11-15T15:00:00Z", 8),
+            charge("2026-11-14T23:00:00Z", 2),
+            Charge::to(0),
+        ];
+        let found = blocks(&charges, &price);
+        let shape: Vec<_> = found
+            .iter()
+            .map(|block| (block.start.to_string(), block.tally.usage.output))
+            .collect();
+        assert_eq!(
+            shape,
+            [
+                ("2026-11-14T23:00:00Z".to_owned(), 2),
+                ("2026-11-15T10:00:00Z".to_owned(), 5),
+                ("2026-11-15T15:00:00Z".to_owned(), 8),
+            ]
+        );
+        let now: Timestamp = "2026-11-15T14:59:59.9999Z".parse().unwrap();
+        let active: Vec<bool> = found.iter().map(|block| block.active(now)).collect();
+        assert_eq!(active, [false, true, false]);
+    }
+
+    #[test]
+    fn an_active_block_says_where_it_is_going() {
+        let charges = [
+            charge("2026-11-15T10:00:00Z", 600),
+            charge("2026-11-15T11:00:00Z", 600),
+        ];
+        let found = blocks(&charges, &price);
+        let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
+        let rate = found[0].burn_rate().unwrap();
+        assert_eq!(rate.tokens_per_minute, 20);
+        assert_eq!(rate.cost_per_hour.to_string(), "1.2");
+        assert_eq!(found[0].remaining(now).as_mins(), 180);
+        let comes = found[0].projection(now).unwrap();
+        assert_eq!((comes.tokens, comes.cost.to_string()), (4800, "4.8".into()));
+        assert_eq!(blocks(&charges[..1], &price)[0].burn_rate(), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Budgets: how much of what may be spent in a day, a week or a month is gone.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::model::Money;
+
+use super::{Charge, Period, Pricing, Tally, Unit};
+
+/// What may be spent in each day, week or month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// In each of these.
+    pub unit: Unit,
+    /// So much.
+    pub limit: Money,
+}
+
+/// How much of a budget is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spending {
+    /// The budget.
+    pub budget: Budget,
+    /// The present day, week or month.
+    pub period: Period,
+    /// What was used in it.
+    pub tally: Tally,
+    /// What it will come to at its end at this pace.
+    pub projected: Money,
+}
+
+impl Budget {
+    /// From how many hundredths on people want to hear of it.
+    pub const NEAR: u64 = 80;
+
+    /// How much of it is gone now.
+    pub fn spending(
+        self,
+        charges: &[Charge],
+        price: Pricing<'_>,
+        zone: &TimeZone,
+        now: Timestamp,
+    ) -> Spending {
+        let period = Period::at(now, self.unit, zone);
+        let mut tally = Tally::default();
+        let within = |time: Timestamp| period.start <= time && time < period.end;
+        for charge in charges.iter().filter(|one| one.time.is_some_and(within)) {
+            tally.add(&charge.usage, price(charge));
+        }
+        let passed = now.duration_since(period.start).as_secs().max(1);
+        let length = period.length().as_secs().max(passed);
+        let pico = tally.cost.pico().saturating_mul(i128::from(length));
+        Spending {
+            budget: self,
+            projected: Money::from_pico(pico / i128::from(passed)),
+            period,
+            tally,
+        }
+    }
+}
+
+impl Spending {
+    /// How many whole hundredths of it are gone.
+    pub fn percent(&self) -> u64 {
+        let limit = self.budget.limit.pico().max(1);
+        let percent = self.tally.cost.pico().saturating_mul(100) / limit;
+        u64::try_from(percent.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// More than all of it is gone.
+    pub fn exceeded(&self) -> bool {
+        self.tally.cost > self.budget.limit
+    }
+
+    /// So much of it is gone that people want to hear of it.
+    pub fn near(&self) -> bool {
+        self.percent() >= Budget::NEAR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn price(charge: &Charge) -> Option<Money> {
+        Some(Money::from_pico(1_000_000_000_000) * charge.usage.output)
+    }
+
+    #[test]
+    fn only_the_present_period_counts() {
+        let charge = |time: &str, output| {
+            let mut charge = Charge::to(0);
+            charge.time = Some(time.parse().unwrap());
+            charge.usage.output = output;
+            charge
+        };
+        let charges = [
+            charge("2026-10-31T22:59:59Z", 1000),
+            charge("2026-10-31T23:00:00Z", 50),
+            charge("2026-11-15T10:00:00Z", 36),
+        ];
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let now: Timestamp = "2026-11-15T23:00:00Z".parse().unwrap();
+        let spent = |unit, limit: &str| {
+            let limit = Money::parse(limit).unwrap();
+            Budget { unit, limit }.spending(&charges, &price, &zone, now)
+        };
+        let month = spent(Unit::Month, "100");
+        assert_eq!(month.tally.cost.to_string(), "86");
+        assert_eq!(
+            (month.percent(), month.near(), month.exceeded()),
+            (86, true, false)
+        );
+        // Half of November is over.
+        assert_eq!(month.projected.to_string(), "172");
+        assert!(!spent(Unit::Month, "86").exceeded());
+        assert!(spent(Unit::Month, "85.99").exceeded());
+        // In Berlin it is Monday.
+        assert_eq!(spent(Unit::Week, "1").tally.requests, 0);
+        assert_eq!(spent(Unit::Day, "1").percent(), 0);
+    }
+}

@@ -1,0 +1,93 @@
+//! Sums.
+
+use crate::model::{Money, Usage};
+
+/// What some responses come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// How many there are.
+    pub requests: u64,
+    /// Their tokens.
+    pub usage: Usage,
+    /// What those with a price cost.
+    pub cost: Money,
+    /// How many have no price.
+    pub unpriced: u64,
+    /// The tokens of those without a price.
+    pub unpriced_tokens: u64,
+    /// How many could not be added because a counter would have overflowed; they count nowhere else.
+    pub overflowed: u64,
+}
+
+impl Tally {
+    /// Takes in one response.
+    pub fn add(&mut self, usage: &Usage, cost: Option<Money>) {
+        if self.usage.add(usage).is_err() {
+            self.overflowed += 1;
+            return;
+        }
+        self.requests += 1;
+        match cost {
+            Some(cost) => self.cost += cost,
+            None => {
+                self.unpriced += 1;
+                self.unpriced_tokens = self.unpriced_tokens.saturating_add(usage.total());
+            }
+        }
+    }
+
+    /// Takes in another sum.
+    pub fn merge(&mut self, other: &Tally) {
+        self.overflowed += other.overflowed;
+        if self.usage.add(&other.usage).is_err() {
+            self.overflowed += other.requests;
+            return;
+        }
+        self.requests += other.requests;
+        self.cost += other.cost;
+        self.unpriced += other.unpriced;
+        self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
+    }
+
+    /// What the priced ones cost; `None` if there are responses and none has a price.
+    pub fn priced(&self) -> Option<Money> {
+        (self.requests == 0 || self.unpriced < self.requests).then_some(self.cost)
+    }
+
+    /// All tokens together.
+    pub fn tokens(&self) -> u64 {
+        self.usage.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_overflow_is_counted_and_not_summed() {
+        let huge = Usage {
+            output: u64::MAX,
+            ..Usage::default()
+        };
+        let mut tally = Tally::default();
+        tally.add(&huge, Some(Money::from_pico(7)));
+        tally.add(&huge, Some(Money::from_pico(5)));
+        assert_eq!((tally.requests, tally.overflowed), (1, 1));
+        assert_eq!(tally.cost, Money::from_pico(7));
+        let mut sum = tally;
+        sum.merge(&tally);
+        assert_eq!((sum.requests, sum.overflowed), (1, 3));
+    }
+
+    #[test]
+    fn only_unpriced_requests_have_no_cost_at_all() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.priced(), Some(Money::ZERO));
+        tally.add(&Usage::default(), None);
+        assert_eq!(tally.priced(), None);
+        tally.add(&Usage::default(), Some(Money::ZERO));
+        assert_eq!(tally.priced(), Some(Money::ZERO));
+    }
+}
