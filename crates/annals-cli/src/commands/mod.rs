@@ -22,6 +22,7 @@ mod input;
 mod new;
 mod note;
 mod notes;
+mod output;
 mod overview;
 mod plans;
 mod projects;
