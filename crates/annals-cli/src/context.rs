@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use annals::cost::Ledger;
 use annals::layout::Env;
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::cli::Global;
+use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
 use crate::render::style::{WARNING, paint};
@@ -90,6 +92,31 @@ impl Context {
         }
         sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         sessions
+    }
+
+    /// Every response once, with the session that pays for it.
+    pub(crate) fn ledger(&mut self) -> Ledger {
+        let inventory = self.inventory();
+        let sessions = self.sessions(&inventory);
+        let accounts = sessions.iter().map(SessionInfo::account).collect();
+        let charges = sessions.into_iter().enumerate().flat_map(|(number, info)| {
+            let charges = info.charges.into_iter();
+            charges.map(move |mut charge| {
+                charge.account = number;
+                charge
+            })
+        });
+        Ledger::new(accounts, charges.collect())
+    }
+
+    /// The user's own settings.
+    pub(crate) fn config(&self) -> Result<Config> {
+        Config::read(&self.config_dir())
+    }
+
+    /// Where the user's own settings lie.
+    pub(crate) fn config_dir(&self) -> PathBuf {
+        config_dir(&environment())
     }
 
     /// Finds `SESSION[@MESSAGE]` or the path of a log.
@@ -221,6 +248,16 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Where annals keeps its own things.
 fn state_dir(env: &Env) -> PathBuf {
+    own_dir(env, "ANNALS_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+}
+
+/// Where the user's own settings lie.
+fn config_dir(env: &Env) -> PathBuf {
+    own_dir(env, "ANNALS_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+}
+
+/// The directory that `own` names, else annals' part of the one that `shared` names, or of `usual`.
+fn own_dir(env: &Env, own: &str, shared: &str, usual: &str) -> PathBuf {
     let var = |name: &str| {
         env.vars
             .get(name)
@@ -228,7 +265,9 @@ fn state_dir(env: &Env) -> PathBuf {
             .map(PathBuf::from)
     };
     let home = || env.home.clone().unwrap_or_else(std::env::temp_dir);
-    var("ANNALS_STATE_DIR")
-        .or_else(|| var("XDG_STATE_HOME").map(|dir| dir.join("annals")))
-        .unwrap_or_else(|| home().join(".local/state/annals"))
+    var(own).unwrap_or_else(|| {
+        var(shared)
+            .unwrap_or_else(|| home().join(usual))
+            .join("annals")
+    })
 }

@@ -7,6 +7,7 @@ mod compact;
 mod completions;
 mod conversations;
 mod convert;
+mod cost;
 mod delete;
 mod demo;
 mod documents;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Look for a text in all messages and notes
     Search(search::SearchArgs),
+    /// Say what it all cost, by day, model, project and more
+    Cost(cost::CostArgs),
     /// Draw a session's branches and sub-agents
     Tree(tree::TreeArgs),
     /// List the files that a session changed, and give back earlier versions
@@ -129,6 +132,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Search(args)) => search::run(&args, context),
+        Some(Command::Cost(args)) => cost::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
         Some(Command::Files(args)) => files::run(&args, context),
         Some(Command::Todos(args)) => todos::run(&args, context),

@@ -9,11 +9,14 @@
 //! - Renderers always style. [`out::Out`] removes the styles when colour is off, so nothing may rely on
 //!   colour alone to be understood.
 
+pub(crate) mod bar;
 pub(crate) mod chart;
 pub(crate) mod diff;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod message;
+pub(crate) mod money;
+pub(crate) mod near;
 pub(crate) mod out;
 pub(crate) mod pager;
 pub(crate) mod progress;

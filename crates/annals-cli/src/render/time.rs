@@ -5,7 +5,7 @@
 use super::text::safe;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp, ToSpan as _, Zoned};
+use jiff::{SignedDuration, Span, Timestamp, ToSpan as _, Zoned};
 use std::fmt;
 
 /// What time it is, and where.
@@ -56,6 +56,40 @@ impl Clock {
     /// Formats the time of day: `14:02`.
     pub(crate) fn hour_minute(&self, time: Timestamp) -> String {
         self.zoned(time).strftime("%H:%M").to_string()
+    }
+
+    /// Formats the day: `2026-03-12`.
+    pub(crate) fn date(&self, time: Timestamp) -> String {
+        self.format(time, "%Y-%m-%d")
+    }
+
+    /// Formats in a way of one's own.
+    pub(crate) fn format(&self, time: Timestamp, form: &str) -> String {
+        self.zoned(time).strftime(form).to_string()
+    }
+
+    /// Formats the days from `start` until before `end`: `9–15 Nov`, `30 Nov – 6 Dec`.
+    pub(crate) fn days(&self, start: Timestamp, end: Timestamp) -> String {
+        let first = self.zoned(start);
+        let last = self.zoned(end.checked_sub(1.nanosecond()).unwrap_or(end));
+        match first.month() == last.month() {
+            true => format!("{}–{}", first.day(), last.strftime("%-d %b")),
+            false => format!("{} – {}", first.strftime("%-d %b"), last.strftime("%-d %b")),
+        }
+    }
+
+    /// Formats a few hours: `2026-11-15 Sun 10:00–15:00`.
+    pub(crate) fn stretch(&self, start: Timestamp, end: Timestamp) -> String {
+        let begins = self.zoned(start).strftime("%Y-%m-%d %a %H:%M").to_string();
+        format!("{begins}–{}", self.hour_minute(end))
+    }
+
+    /// The zone's name; its distance from UTC now, where it has none.
+    pub(crate) fn zone_name(&self) -> String {
+        match self.zone.iana_name() {
+            Some(name) => name.to_owned(),
+            None => self.zoned(self.now).strftime("%:z").to_string(),
+        }
     }
 
     /// Reads what `--since` takes. A bare day means its first instant.
@@ -137,6 +171,19 @@ impl Clock {
 
     fn zoned(&self, time: Timestamp) -> Zoned {
         time.to_zoned(self.zone.clone())
+    }
+}
+
+/// Says how long something takes, in the two units that matter: `2 d 3 h`, `2 h 14 min`, `14 min`.
+pub(crate) fn duration(time: SignedDuration) -> String {
+    let minutes = time.as_mins().max(0);
+    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    match (days, hours, minutes) {
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
     }
 }
 

@@ -68,7 +68,7 @@ impl<'a> Options<'a> {
     }
 
     /// Whether a response counts. Where a time is asked for, one that has none does not.
-    fn wants(&self, charge: &Charge) -> bool {
+    pub fn wants(&self, charge: &Charge) -> bool {
         let since = self.since;
         let since = since.is_none_or(|since| charge.time.is_some_and(|time| time >= since));
         let until = self.until;

@@ -1,0 +1,416 @@
+//! `annals cost`
+
+mod blocks;
+mod branch;
+mod budget;
+mod csv;
+mod document;
+mod keys;
+mod table;
+
+use annals::cost::{Charge, Dimension, Ledger, Options, Pricing, Report, Sort, Spending};
+use anyhow::{Result, bail};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::Outcome;
+use super::filter::{Period, resolve_dir};
+use crate::context::Context;
+use crate::render::near::near;
+use crate::render::size::{self, plural};
+
+/// Says what it all cost.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each response is counted once, however many files repeat it, and with the session that had it first.
+Sub-agents count for their session. Sums are exact; they are rounded only to be shown.
+
+Examples:
+  annals cost                                  day by day, with a total
+  annals cost --by month                       what the bill will say
+  annals cost --by project,model --since 30d   who used what
+  annals cost --by session --top 10            the most expensive sessions
+  annals cost --by block                       five-hour blocks, and where the current one is going
+  annals cost --agents -p my-app               sub-agents apart
+  annals cost --zone America/New_York          days as they are there
+  annals cost --json | jq -r '.total.cost_usd'
+
+Budgets stand in config.toml: `monthly = 200`. A line under the table tells when they run out.")]
+pub(crate) struct CostArgs {
+    /// What each row is about; several make finer rows (project,model)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_delimiter = ',',
+        default_value = "day",
+        help_heading = "What is summed up"
+    )]
+    by: Vec<By>,
+    #[command(flatten, next_help_heading = "What is summed up")]
+    period: Period,
+    /// Whose days, weeks and months: a zone's name, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+    /// Only this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT")]
+    project: Option<String>,
+    /// Only this model (a part of its name is enough)
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Only this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Rows of their own for sub-agents
+    #[arg(long)]
+    agents: bool,
+    /// Where costs come from
+    #[arg(long, value_name = "MODE")]
+    mode: Option<ModeArg>,
+    #[command(flatten, next_help_heading = "How it is shown")]
+    look: Look,
+}
+
+/// How a report looks.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Look {
+    /// A line for each model under each row
+    #[arg(long)]
+    breakdown: bool,
+    /// The order of the rows: the largest first, or by key [default: by time, else by cost]
+    #[arg(long, value_name = "BY")]
+    sort: Option<SortArg>,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Only the N largest rows; the rest is one line
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// All digits of tokens and money
+    #[arg(long)]
+    exact: bool,
+    /// Comma-separated values, exact, for spreadsheets
+    #[arg(long)]
+    csv: bool,
+}
+
+/// A dimension as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct By(Dimension);
+
+impl ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [By; Dimension::ALL.len()] = {
+            let mut all = [By(Dimension::Hour); Dimension::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = By(Dimension::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let name = self.0.name();
+        let value = PossibleValue::new(name);
+        Some(match self.0 {
+            Dimension::Hour => value.alias("hourly"),
+            Dimension::Day => value.alias("daily"),
+            Dimension::Week => value.alias("weekly"),
+            Dimension::Month => value.alias("monthly"),
+            Dimension::Block => value.alias("blocks"),
+            Dimension::Session => value.alias("sessions"),
+            Dimension::Project => value.alias("projects"),
+            Dimension::Model => value.alias("models"),
+            Dimension::Agent => value.alias("agents"),
+            Dimension::Branch => value.aliases(["branches", "conversation"]),
+            Dimension::GitBranch => value.alias("git_branch"),
+            _ => value,
+        })
+    }
+}
+
+/// Where costs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// From tokens and prices; what the log says where it tells no tokens
+    Auto,
+    /// From tokens and prices alone
+    Tokens,
+    /// What the log says alone
+    Recorded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SortArg {
+    /// The most expensive first
+    Cost,
+    /// The most tokens first
+    Tokens,
+    /// The most requests first
+    Requests,
+    /// The oldest first, or by name
+    Key,
+}
+
+impl SortArg {
+    fn sort(self) -> Sort {
+        match self {
+            SortArg::Cost => Sort::Cost,
+            SortArg::Tokens => Sort::Tokens,
+            SortArg::Requests => Sort::Requests,
+            SortArg::Key => Sort::Key,
+        }
+    }
+}
+
+/// A report and what is told around it.
+struct Told<'a> {
+    report: &'a Report,
+    look: &'a Look,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    budgets: Vec<Spending>,
+}
+
+pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
+    if args.look.csv && context.json {
+        bail!("--csv and --json are two formats; give one of them");
+    }
+    let config = context.config()?;
+    if let Some(name) = args.zone.as_ref().or(config.zone.as_ref()) {
+        context.clock.zone = zone(name)?;
+    }
+    let (since, until) = args.period.resolve(context)?;
+    if since.zip(until).is_some_and(|(since, until)| since > until) {
+        bail!("--since is later than --until, so nothing lies between them");
+    }
+    let by = args.dimensions();
+    let ledger = context.ledger();
+    let wanted = args.wanted(&ledger, context)?;
+    let keep = |charge: &Charge| wanted.holds(charge);
+    let price = price;
+    let price: Pricing<'_> = &price;
+    let mut options = Options::new(context.clock.zone.clone(), price);
+    options.since = since;
+    options.until = until;
+    options.keep = Some(&keep);
+    options.sort = args.look.sort.map(SortArg::sort);
+    options.reverse = args.look.reverse;
+    options.top = args.look.top;
+    let payers = match by.contains(&Dimension::Branch) {
+        true => branch::read(context, &ledger, &options),
+        false => branch::Payers::default(),
+    };
+    let branch = |charge: &Charge| payers.of(charge, &ledger);
+    options.branch = Some(&branch);
+    let report = Report::make(&ledger, &by, &options);
+    let now = context.clock.now;
+    let spent = config.budgets.iter();
+    let spent = spent.map(|one| one.spending(&ledger.charges, price, &context.clock.zone, now));
+    let told = Told {
+        report: &report,
+        look: &args.look,
+        since,
+        until,
+        budgets: spent.collect(),
+    };
+    if context.json {
+        context.out.json(&document::of(&told, &context.clock))?;
+    } else if args.look.csv {
+        csv::write(&told, &mut context.out)?;
+    } else if report.rows.is_empty() {
+        nothing(&told, &ledger, &wanted, context)?;
+    } else {
+        print(&told, context)?;
+    }
+    Ok(match report.total.requests {
+        0 => Outcome::Nothing,
+        _ => Outcome::Fine,
+    })
+}
+
+impl CostArgs {
+    /// What rows are by, each once.
+    fn dimensions(&self) -> Vec<Dimension> {
+        let mut by: Vec<Dimension> = Vec::new();
+        let agents = self.agents.then_some(Dimension::Agent);
+        // Values of CSV are told apart by their columns alone.
+        let models = (self.look.csv && self.look.breakdown).then_some(Dimension::Model);
+        let asked = self.by.iter().map(|by| by.0);
+        for dimension in asked.chain(agents).chain(models) {
+            if !by.contains(&dimension) {
+                by.push(dimension);
+            }
+        }
+        by
+    }
+
+    fn wanted(&self, ledger: &Ledger, context: &mut Context) -> Result<Wanted> {
+        let mut accounts = None;
+        if self.project.is_some() || self.session.is_some() {
+            let project = self.project.as_deref().map(resolve_dir);
+            let session = match &self.session {
+                Some(id) => Some(context.find_session(id)?),
+                None => None,
+            };
+            let is_wanted = |account: &annals::cost::Account| {
+                let in_project = project.as_deref().is_none_or(|wanted| {
+                    account.project.matches(wanted) || account.project.id() == wanted
+                });
+                let in_session = session.as_ref().is_none_or(|files| {
+                    account.session == files.id && account.file == files.main_path()
+                });
+                in_project && in_session
+            };
+            accounts = Some(ledger.accounts.iter().map(is_wanted).collect());
+        }
+        Ok(Wanted {
+            accounts,
+            model: self.model.clone(),
+        })
+    }
+}
+
+/// Which responses are asked for.
+struct Wanted {
+    accounts: Option<Vec<bool>>,
+    model: Option<String>,
+}
+
+impl Wanted {
+    fn holds(&self, charge: &Charge) -> bool {
+        let account = self.accounts.as_ref();
+        let account = account.is_none_or(|wanted| wanted.get(charge.account) == Some(&true));
+        let model = self.model.as_deref().is_none_or(|wanted| {
+            let model = charge.model.as_deref();
+            model.is_some_and(|model| model.contains(wanted))
+        });
+        account && model
+    }
+
+    fn is_set(&self) -> bool {
+        self.accounts.is_some() || self.model.is_some()
+    }
+}
+
+fn zone(name: &str) -> Result<TimeZone> {
+    let Err(error) = TimeZone::get(name) else {
+        return Ok(TimeZone::get(name)?);
+    };
+    let known: Vec<String> = jiff::tz::db()
+        .available()
+        .map(|name| name.as_str().to_owned())
+        .collect();
+    if known.is_empty() {
+        return Err(error.into());
+    }
+    let close = near(name, known.iter().map(String::as_str), 3);
+    let hint = match close.as_slice() {
+        [] => "zones are named like Europe/Berlin, America/New_York or UTC".to_owned(),
+        close => format!("is {} meant?", close.join(" or ")),
+    };
+    bail!("there is no time zone `{name}`; {hint}");
+}
+
+/// Says that there is nothing, and where there is something.
+fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Context) -> Result<()> {
+    let Some((first, last)) = ledger.span() else {
+        if ledger.charges.is_empty() {
+            return super::overview::nothing(context, false, "response");
+        }
+        let line = "No response has a time; without --since and --until there are some.";
+        return Ok(context.out.line(line)?);
+    };
+    let clock = &context.clock;
+    let day = |time: Timestamp| clock.date(time);
+    let asked = match (told.since, told.until) {
+        (Some(since), Some(until)) => {
+            format!(" from {} to {}", clock.full(since), clock.full(until))
+        }
+        (Some(since), None) => format!(" since {}", clock.full(since)),
+        (None, Some(until)) => format!(" until {}", clock.full(until)),
+        (None, None) => String::new(),
+    };
+    let fits = if wanted.is_set() { " fits" } else { "" };
+    let count = plural(ledger.charges.len() as u64, "response");
+    let line = format!(
+        "No response{asked}{fits}; there are {count} from {} to {}.",
+        day(first),
+        day(last)
+    );
+    Ok(context.out.line(line)?)
+}
+
+fn print(told: &Told<'_>, context: &mut Context) -> Result<()> {
+    let report = told.report;
+    let blocks = report.by == [Dimension::Block];
+    let table = table::table(told, &context.clock);
+    let width = context.out.width();
+    context.out.text(table.render(width))?;
+    let mut lines = Vec::new();
+    if report.by == [Dimension::Day] {
+        lines.extend(table::spark(report, &context.clock, width));
+    }
+    if blocks {
+        lines.extend(blocks::active(report, &context.clock));
+    }
+    lines.extend(table::unpriced(report, &context.config_dir()));
+    if report.total.overflowed > 0 {
+        let count = plural(report.total.overflowed, "response");
+        lines.push(table::warning(&format!(
+            "! {count} could not be added: the sums would overflow"
+        )));
+    }
+    for spending in &told.budgets {
+        lines.extend(budget::line(spending, &context.clock));
+    }
+    if !lines.is_empty() {
+        context.out.blank()?;
+    }
+    for line in lines {
+        context.out.line(line)?;
+    }
+    Ok(())
+}
+
+/// Numbers as people want them: short, unless they ask for all digits.
+fn number(n: u64, look: &Look) -> String {
+    match (n, look.exact) {
+        (0, _) => String::new(),
+        (_, true) => size::count(n),
+        (_, false) => size::compact(n),
+    }
+}
+
+/// Prices of three models, until there is a list.
+fn price(charge: &Charge) -> Option<annals::model::Money> {
+    use annals::model::Money;
+    let model = charge.model.as_deref()?;
+    let rates: [i128; 5] = if model.contains("opus") {
+        [15_000_000, 75_000_000, 18_750_000, 30_000_000, 1_500_000]
+    } else if model.contains("sonnet") {
+        [3_000_000, 15_000_000, 3_750_000, 6_000_000, 300_000]
+    } else if model.contains("haiku") {
+        [1_000_000, 5_000_000, 1_250_000, 2_000_000, 100_000]
+    } else {
+        return None;
+    };
+    let usage = &charge.usage;
+    let counts = [
+        usage.input,
+        usage.output,
+        usage.cache_write_5m,
+        usage.cache_write_1h,
+        usage.cache_read,
+    ];
+    let costs = rates.into_iter().zip(counts);
+    Some(
+        costs
+            .map(|(rate, count)| Money::from_pico(rate) * count)
+            .sum(),
+    )
+}

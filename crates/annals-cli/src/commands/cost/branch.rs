@@ -1,0 +1,50 @@
+//! Which conversations pay: only the sessions that are asked about are read.
+
+use std::collections::{BTreeSet, HashMap};
+
+use annals::cost::{Account, BranchName, Charge, Ledger, Options};
+use annals::store::Branches;
+
+use crate::context::Context;
+
+/// The conversations of some sessions, by the number of the session.
+#[derive(Default)]
+pub(super) struct Payers(HashMap<usize, Branches>);
+
+impl Payers {
+    /// The conversation that pays; the session, where it cannot be told.
+    pub(super) fn of(&self, charge: &Charge, ledger: &Ledger) -> Option<BranchName> {
+        let branches = self.0.get(&charge.account);
+        let known = branches.and_then(|branches| branches.of(charge));
+        known.cloned().or_else(|| {
+            let account = ledger.accounts.get(charge.account)?;
+            Some(BranchName {
+                key: account.session.as_str().into(),
+                label: None,
+            })
+        })
+    }
+}
+
+pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &Options<'_>) -> Payers {
+    let charges = ledger.charges.iter();
+    let wanted: BTreeSet<usize> = charges
+        .filter(|charge| options.wants(charge))
+        .map(|charge| charge.account)
+        .collect();
+    let wanted: Vec<(usize, &Account)> = wanted
+        .into_iter()
+        .filter_map(|number| Some((number, ledger.accounts.get(number)?)))
+        .collect();
+    let accounts: Vec<&Account> = wanted.iter().map(|(_, account)| *account).collect();
+    let inventory = context.inventory();
+    let read = context.store.branches(&inventory, &accounts);
+    let mut payers = Payers::default();
+    for ((number, _), branches) in wanted.into_iter().zip(read) {
+        match branches {
+            Ok(branches) => _ = payers.0.insert(number, branches),
+            Err(error) => context.warn(&error),
+        }
+    }
+    payers
+}

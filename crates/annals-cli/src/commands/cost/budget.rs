@@ -1,0 +1,64 @@
+//! What is left of budgets.
+
+use annals::cost::{Spending, Unit};
+use annals::model::Money;
+use jiff::{Timestamp, ToSpan as _};
+
+use super::table::warning;
+use crate::config::BUDGETS;
+use crate::render::money;
+use crate::render::size::plural;
+use crate::render::time::Clock;
+
+/// A budget's name.
+pub(super) fn name(spending: &Spending) -> &'static str {
+    let unit = spending.budget.unit;
+    let found = BUDGETS.iter().find(|(_, known)| *known == unit);
+    found.map_or("", |(name, _)| name)
+}
+
+/// A line for people, if there is something to worry about.
+pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<String> {
+    if !spending.near() {
+        return None;
+    }
+    let name = name(spending);
+    let limit = round(spending.budget.limit);
+    let spent = money::cents(spending.tally.cost);
+    let percent = spending.percent();
+    let pace = format!(
+        "at this pace {} by {}",
+        money::cents(spending.projected),
+        end(spending, clock)
+    );
+    let mut line = match spending.exceeded() {
+        true => format!(
+            "! The {name} budget of {limit} is exceeded: {spent} is used, {percent} %; {pace}"
+        ),
+        false => format!("{percent} % of the {name} budget of {limit} is used; {pace}"),
+    };
+    if spending.tally.unpriced > 0 {
+        let count = plural(spending.tally.unpriced, "request");
+        line += &format!(" ({count} without a price not counted)");
+    }
+    Some(match spending.exceeded() {
+        true => warning(&line),
+        false => line,
+    })
+}
+
+/// Budgets are mostly round: `$200`.
+fn round(limit: Money) -> String {
+    let exact = money::exact(limit);
+    exact.strip_suffix(".00").unwrap_or(&exact).to_owned()
+}
+
+fn end(spending: &Spending, clock: &Clock) -> String {
+    let last = spending.period.end.checked_sub(1.nanosecond());
+    let last = last.unwrap_or(Timestamp::MAX);
+    match spending.budget.unit {
+        Unit::Month => clock.format(last, "%-d %B"),
+        Unit::Week => "Sunday".to_owned(),
+        _ => "midnight".to_owned(),
+    }
+}

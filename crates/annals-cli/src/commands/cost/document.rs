@@ -1,0 +1,201 @@
+//! Reports as JSON, in the shape that scripts may rely on.
+
+use annals::cost::{Block, ModelTally, Row, Spending, Tally};
+use annals::model::Money;
+use jiff::Timestamp;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use super::{Told, budget};
+use crate::render::time::Clock;
+
+/// More names than anyone reads help nobody; the rows have them all.
+const NAMED: usize = 1000;
+
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    by: Vec<&'static str>,
+    zone: String,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    rows: Vec<RowJson<'a>>,
+    total: Sums<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<LeftOut<'a>>,
+    unpriced_models: Vec<Option<&'a str>>,
+    unpriced_model_count: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    overflowed: u64,
+    budgets: Vec<BudgetJson<'a>>,
+}
+
+/// Rows beyond those asked for.
+#[derive(Serialize)]
+struct LeftOut<'a> {
+    rows: usize,
+    #[serde(flatten)]
+    sums: Sums<'a>,
+}
+
+struct RowJson<'a> {
+    row: &'a Row,
+    breakdown: bool,
+    now: Timestamp,
+}
+
+struct Sums<'a>(&'a Tally);
+
+struct ModelJson<'a>(&'a ModelTally);
+
+#[derive(Serialize)]
+struct BudgetJson<'a> {
+    period: &'a str,
+    limit_usd: Money,
+    spent_usd: Money,
+    share: f64,
+    projected_usd: Money,
+    start: Timestamp,
+    end: Timestamp,
+    unpriced: u64,
+}
+
+#[derive(Serialize)]
+struct Rate {
+    tokens_per_minute: u64,
+    cost_per_hour_usd: Money,
+}
+
+#[derive(Serialize)]
+struct Comes {
+    tokens: u64,
+    cost_usd: Money,
+}
+
+pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
+    let report = told.report;
+    let row = |row| RowJson {
+        row,
+        breakdown: told.look.breakdown,
+        now: clock.now,
+    };
+    let left_out = report.left_out.as_ref();
+    let named = report.unpriced.iter().take(NAMED);
+    Document {
+        by: report.by.iter().map(|by| by.name()).collect(),
+        zone: clock.zone_name(),
+        since: told.since,
+        until: told.until,
+        rows: report.rows.iter().map(row).collect(),
+        total: Sums(&report.total),
+        left_out: left_out.map(|(rows, tally)| LeftOut {
+            rows: *rows,
+            sums: Sums(tally),
+        }),
+        unpriced_models: named.map(|one| one.model.as_deref()).collect(),
+        unpriced_model_count: report.unpriced.len(),
+        overflowed: report.total.overflowed,
+        budgets: told.budgets.iter().map(budget_json).collect(),
+    }
+}
+
+fn budget_json(spending: &Spending) -> BudgetJson<'_> {
+    let limit = spending.budget.limit.dollars();
+    let share = spending.tally.cost.dollars() / limit;
+    BudgetJson {
+        period: budget::name(spending),
+        limit_usd: spending.budget.limit,
+        spent_usd: spending.tally.cost,
+        // For people; the amounts beside it are exact.
+        share: (share * 10_000.0).round() / 10_000.0,
+        projected_usd: spending.projected,
+        start: spending.period.start,
+        end: spending.period.end,
+        unpriced: spending.tally.unpriced,
+    }
+}
+
+impl Serialize for RowJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = self.row;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("key", &row.key())?;
+        for part in &row.parts {
+            map.serialize_entry(part.dimension.member(), &part.value.as_deref())?;
+        }
+        sums(&mut map, &row.tally)?;
+        match row.block() {
+            Some(block) => self.block(&mut map, &block)?,
+            None => {
+                map.serialize_entry("first", &row.first)?;
+                map.serialize_entry("last", &row.last)?;
+            }
+        }
+        if self.breakdown {
+            let models: Vec<ModelJson<'_>> = row.models.iter().map(ModelJson).collect();
+            map.serialize_entry("models", &models)?;
+        }
+        map.end()
+    }
+}
+
+impl RowJson<'_> {
+    fn block<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+        block: &Block,
+    ) -> Result<(), M::Error> {
+        let active = block.active(self.now);
+        let rate = block.burn_rate().map(|rate| Rate {
+            tokens_per_minute: rate.tokens_per_minute,
+            cost_per_hour_usd: rate.cost_per_hour,
+        });
+        let comes = block.projection(self.now).filter(|_| active);
+        let comes = comes.map(|comes| Comes {
+            tokens: comes.tokens,
+            cost_usd: comes.cost,
+        });
+        let left = active.then(|| block.remaining(self.now).as_mins());
+        map.serialize_entry("start", &block.start)?;
+        map.serialize_entry("end", &block.end)?;
+        map.serialize_entry("first", &block.first)?;
+        map.serialize_entry("last", &block.last)?;
+        map.serialize_entry("active", &active)?;
+        map.serialize_entry("burn_rate", &rate)?;
+        map.serialize_entry("projection", &comes)?;
+        map.serialize_entry("remaining_minutes", &left)
+    }
+}
+
+impl Serialize for Sums<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        sums(&mut map, self.0)?;
+        map.end()
+    }
+}
+
+impl Serialize for ModelJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", &self.0.model.as_deref())?;
+        sums(&mut map, &self.0.tally)?;
+        map.end()
+    }
+}
+
+fn sums<M: serde::ser::SerializeMap>(map: &mut M, tally: &Tally) -> Result<(), M::Error> {
+    let usage = &tally.usage;
+    map.serialize_entry("requests", &tally.requests)?;
+    map.serialize_entry("input", &usage.input)?;
+    map.serialize_entry("output", &usage.output)?;
+    map.serialize_entry("cache_write_5m", &usage.cache_write_5m)?;
+    map.serialize_entry("cache_write_1h", &usage.cache_write_1h)?;
+    map.serialize_entry("cache_read", &usage.cache_read)?;
+    map.serialize_entry("web_searches", &usage.web_searches)?;
+    map.serialize_entry("cost_usd", &tally.priced())?;
+    map.serialize_entry("unpriced", &tally.unpriced)
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}

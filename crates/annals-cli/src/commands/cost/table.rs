@@ -1,0 +1,259 @@
+//! Reports for people.
+
+use std::path::Path;
+
+use annals::cost::{Dimension, ModelTally, Report, Tally};
+use annals::model::Money;
+use anstyle::Style;
+use jiff::ToSpan as _;
+use jiff::civil::Date;
+
+use super::keys::{Keys, short_model};
+use super::{Look, Told, blocks, number};
+use crate::render::bar::bar;
+use crate::render::money;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+use crate::render::time::{Clock, duration};
+
+/// How many models a row names.
+const MODELS: usize = 3;
+
+/// How many models without a price are named.
+const UNPRICED: usize = 5;
+
+/// The rows, the rest, the total.
+pub(super) fn table(told: &Told<'_>, clock: &Clock) -> Table {
+    let report = told.report;
+    let keys = Keys::of(report, clock);
+    let mut columns: Vec<Column> = report
+        .by
+        .iter()
+        .flat_map(|&dimension| Keys::columns(dimension))
+        .collect();
+    let width = columns.len();
+    let shape = Shape {
+        models: !report.by.contains(&Dimension::Model),
+        searches: report.total.usage.web_searches > 0,
+    };
+    columns.extend(sum_columns(shape));
+    let mut table = Table::new(columns);
+    let largest = report.rows.iter().map(|row| row.tally.cost.pico()).max();
+    let largest = largest.unwrap_or(0);
+    let lines = Lines {
+        look: told.look,
+        width,
+        largest,
+        shape,
+    };
+    let gaps = report.by == [Dimension::Block] && told.look.sort.is_none() && !told.look.reverse;
+    let mut last = None;
+    for row in &report.rows {
+        if let Some(idle) = last
+            .and_then(|last| blocks::gap(last, row))
+            .filter(|_| gaps)
+        {
+            let text = format!("… {} without", duration(idle));
+            table.row([Cell::styled(text, DIM)]);
+        }
+        last = Some(row);
+        let cells = row.parts.iter().flat_map(|part| keys.cells(part)).collect();
+        table.row(lines.row(cells, &row.models, &row.tally, PLAIN));
+        if told.look.breakdown && shape.models {
+            for one in &row.models {
+                let name = Cell::styled(format!("  {}", model(one)), DIM);
+                table.row(lines.row(vec![name], &[], &one.tally, DIM));
+            }
+        }
+    }
+    if let Some((rows, tally)) = &report.left_out {
+        let name = format!("… {} more", size::count(*rows as u64));
+        let name = Cell::styled(name, DIM);
+        table.row(lines.row(vec![name], &[], tally, DIM));
+    }
+    let name = Cell::styled("TOTAL", BOLD);
+    table.row(lines.row(vec![name], &[], &report.total, BOLD));
+    table
+}
+
+fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
+    let models = Column::new("MODELS").style(DIM).min(10).max(40);
+    let models = shape.models.then_some(models.priority(30));
+    let tokens = [
+        Column::new("REQUESTS").right().priority(20),
+        Column::new("INPUT").right().priority(60),
+        Column::new("OUTPUT").right().priority(70),
+        Column::new("CACHE WRITE").right().priority(50),
+        Column::new("CACHE READ").right().priority(50),
+    ];
+    let searches = Column::new("SEARCHES").right().priority(10);
+    let searches = shape.searches.then_some(searches);
+    let cost = [
+        Column::new("COST").right().priority(240),
+        Column::new("").style(SUCCESS).priority(35),
+    ];
+    let columns = models.into_iter().chain(tokens);
+    columns.chain(searches).chain(cost)
+}
+
+/// Columns that are not always wanted.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// The rows are not by model already.
+    models: bool,
+    /// There were any.
+    searches: bool,
+}
+
+/// What the lines of a table have in common.
+struct Lines<'a> {
+    look: &'a Look,
+    /// How many columns say what a line is about.
+    width: usize,
+    /// The highest cost of a row.
+    largest: i128,
+    shape: Shape,
+}
+
+impl Lines<'_> {
+    fn row(
+        &self,
+        mut cells: Vec<Cell>,
+        models: &[ModelTally],
+        tally: &Tally,
+        style: Style,
+    ) -> Vec<Cell> {
+        cells.resize(self.width, Cell::new(""));
+        let usage = &tally.usage;
+        let writes = usage.cache_write_5m.saturating_add(usage.cache_write_1h);
+        let tokens = [usage.input, usage.output, writes, usage.cache_read];
+        if self.shape.models {
+            cells.push(Cell::new(names(models)));
+        }
+        cells.push(Cell::styled(size::count(tally.requests), style));
+        cells.extend(tokens.map(|n| Cell::styled(number(n, self.look), style)));
+        if self.shape.searches {
+            cells.push(Cell::styled(number(usage.web_searches, self.look), style));
+        }
+        cells.push(self.cost(tally, style));
+        // A bar beside the total would only say that it is the largest.
+        let drawn = style == PLAIN;
+        cells.push(Cell::new(match drawn {
+            true => bar(tally.cost.pico(), self.largest),
+            false => String::new(),
+        }));
+        cells
+    }
+
+    fn cost(&self, tally: &Tally, style: Style) -> Cell {
+        let amount = |cost: Money| match self.look.exact {
+            true => money::exact(cost),
+            false => money::cents(cost),
+        };
+        match tally.priced() {
+            None => Cell::styled("unpriced", WARNING),
+            // Some of it has no price, so it is this much at the least.
+            Some(cost) if tally.unpriced > 0 => Cell::styled(format!("≥{}", amount(cost)), WARNING),
+            Some(cost) => Cell::styled(amount(cost), style),
+        }
+    }
+}
+
+fn model(one: &ModelTally) -> &str {
+    one.model.as_deref().map_or("unknown", short_model)
+}
+
+/// The models of a row, the most expensive first.
+fn names(models: &[ModelTally]) -> String {
+    let mut named: Vec<&str> = Vec::new();
+    for one in models.iter().take(MODELS * 4) {
+        let name = model(one);
+        if !named.contains(&name) && named.len() < MODELS {
+            named.push(name);
+        }
+    }
+    let more = models.len().saturating_sub(named.len());
+    match models.len() > MODELS {
+        true => format!("{} +{more}", named.join(", ")),
+        false => named.join(", "),
+    }
+}
+
+/// The last days as one line of bars.
+pub(super) fn spark(report: &Report, clock: &Clock, width: Option<usize>) -> Option<String> {
+    const DAYS: i64 = 30;
+    let day = |row: &annals::cost::Row| -> Option<Date> {
+        row.part(Dimension::Day)?.value.as_deref()?.parse().ok()
+    };
+    let costs: std::collections::HashMap<Date, i128> = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((day(row)?, row.tally.cost.pico())))
+        .collect();
+    // With rows left out, or in few days, there is no line to see.
+    if report.left_out.is_some() || costs.len() < 3 {
+        return None;
+    }
+    let newest = costs.keys().max()?;
+    let days = (0..DAYS).rev();
+    let days: Vec<Date> = days
+        .filter_map(|back| newest.checked_sub(back.days()).ok())
+        .skip_while(|day| !costs.contains_key(day))
+        .collect();
+    // A millionth of a dollar is fine enough for a bar.
+    let micro =
+        |pico: i128| u64::try_from(pico.saturating_add(999_999) / 1_000_000).unwrap_or(u64::MAX);
+    let pico: Vec<i128> = days
+        .iter()
+        .map(|day| costs.get(day).copied().unwrap_or(0).max(0))
+        .collect();
+    let total: Money = pico.iter().map(|&pico| Money::from_pico(pico)).sum();
+    let bars: Vec<u64> = pico.into_iter().map(micro).collect();
+    let today = clock.format(clock.now, "%Y-%m-%d") == newest.to_string();
+    let until = match today {
+        true => "today".to_owned(),
+        false => newest.strftime("%-d %b").to_string(),
+    };
+    let line = format!(
+        "{}  {} in the {} to {until}",
+        size::spark(&bars),
+        money::cents(total),
+        plural(days.len() as u64, "day"),
+    );
+    let fits = width.is_none_or(|width| crate::render::width::width(&line) <= width);
+    fits.then_some(line)
+}
+
+/// What has no price, and what can be done about that.
+pub(super) fn unpriced(report: &Report, config: &Path) -> Option<String> {
+    let total = &report.total;
+    if total.unpriced == 0 {
+        return None;
+    }
+    let names: Vec<&str> = report
+        .unpriced
+        .iter()
+        .take(UNPRICED)
+        .map(|one| one.model.as_deref().unwrap_or("(no name)"))
+        .collect();
+    let more = match report.unpriced.len() - names.len() {
+        0 => String::new(),
+        more => format!(" … and {} more", size::count(more as u64)),
+    };
+    let have = if total.unpriced == 1 { "has" } else { "have" };
+    let text = format!(
+        "! {} ({} tokens) of {} {have} no price: {}{more}; `annals prices NAME` says why, prices of your own go into {}",
+        plural(total.unpriced, "request"),
+        size::compact(total.unpriced_tokens),
+        plural(report.unpriced.len() as u64, "model"),
+        names.join(", "),
+        config.join("prices.csv").display(),
+    );
+    Some(warning(&text))
+}
+
+/// A line that people should not miss.
+pub(super) fn warning(text: &str) -> String {
+    paint(WARNING, text).to_string()
+}

@@ -1,0 +1,241 @@
+//! The user's own settings: `config.toml` in annals' configuration directory.
+//!
+//! ```toml
+//! zone = "Europe/Berlin"   # whose days count; the system's if not said
+//! mode = "auto"            # how costs are found: auto, tokens or recorded
+//!
+//! [budget]                 # in dollars; these may also stand at the top
+//! daily = 20
+//! weekly = 75.50
+//! monthly = 200
+//! ```
+//!
+//! A key that nobody knows is an error: a budget that is misspelled and never warns is worse than none.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use annals::cost::{Budget, Unit};
+use annals::model::Money;
+use anyhow::{Context as _, Result};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::render::near::near;
+
+/// The settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Config {
+    /// Whose days count.
+    pub(crate) zone: Option<String>,
+    /// How costs are found.
+    pub(crate) mode: Option<String>,
+    /// What may be spent, the shortest period first.
+    pub(crate) budgets: Vec<Budget>,
+}
+
+/// A budget's name, and the period it is for.
+pub(crate) const BUDGETS: [(&str, Unit); 3] = [
+    ("daily", Unit::Day),
+    ("weekly", Unit::Week),
+    ("monthly", Unit::Month),
+];
+
+const MODES: [&str; 3] = ["auto", "tokens", "recorded"];
+
+impl Config {
+    /// Where the settings of a directory lie.
+    pub(crate) fn path(dir: &Path) -> PathBuf {
+        dir.join("config.toml")
+    }
+
+    /// Reads the settings; a file that is not there says nothing.
+    pub(crate) fn read(dir: &Path) -> Result<Self> {
+        let path = Config::path(dir);
+        let name = path.display();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Config::default()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+        };
+        let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is not UTF-8"))?;
+        let told = |fault: Fault| {
+            let (line, column) = place(text, fault.span.start);
+            anyhow::anyhow!("{name}:{line}:{column}: {}", fault.text)
+        };
+        Config::parse(text).map_err(told)
+    }
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let table = DeTable::parse(text).map_err(|error| Fault {
+            span: error.span().unwrap_or_default(),
+            text: error.message().to_owned(),
+        })?;
+        let mut config = Config::default();
+        for (key, value) in table.get_ref() {
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("budget", DeValue::Table(budgets)) => {
+                    for (key, value) in budgets {
+                        config.set_budget(key.get_ref(), key, value, "[budget]", &[])?;
+                    }
+                }
+                ("budget", _) => return Err(wrong(value, "`budget` is a table: [budget]")),
+                ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
+                ("zone", _) => return Err(wrong(value, "`zone` is a text: \"Europe/Berlin\"")),
+                ("mode", DeValue::String(mode)) if MODES.contains(&mode.as_ref()) => {
+                    config.mode = Some(mode.to_string());
+                }
+                ("mode", _) => {
+                    let one = format!("`mode` is one of \"{}\"", MODES.join("\", \""));
+                    return Err(wrong(value, &one));
+                }
+                (name, _) => {
+                    let others = ["budget", "zone", "mode"];
+                    config.set_budget(name, key, value, "the settings", &others)?;
+                }
+            }
+        }
+        let order = |budget: &Budget| BUDGETS.iter().position(|(_, unit)| *unit == budget.unit);
+        config.budgets.sort_by_key(order);
+        Ok(config)
+    }
+
+    fn set_budget(
+        &mut self,
+        name: &str,
+        key: &Spanned<impl Sized>,
+        value: &Spanned<DeValue<'_>>,
+        place: &str,
+        others: &[&str],
+    ) -> Result<(), Fault> {
+        let Some((_, unit)) = BUDGETS.iter().find(|(known, _)| *known == name) else {
+            let known = BUDGETS.iter().map(|(known, _)| *known);
+            let known: Vec<&str> = known.chain(others.iter().copied()).collect();
+            let hint = match near(name, known.iter().copied(), 1).first() {
+                Some(close) => format!("is `{close}` meant?"),
+                None => format!("known are {}", known.join(", ")),
+            };
+            return Err(wrong(
+                key,
+                &format!("there is no `{name}` in {place}; {hint}"),
+            ));
+        };
+        if self.budgets.iter().any(|budget| budget.unit == *unit) {
+            return Err(wrong(key, &format!("`{name}` is given twice")));
+        }
+        // By its spelling: a float would not be exact.
+        let amount = match value.get_ref() {
+            DeValue::Integer(number) if number.radix() == 10 => Money::parse(number.as_str()),
+            DeValue::Float(number) => Money::parse(number.as_str()),
+            _ => None,
+        };
+        let limit = amount.filter(|amount| *amount > Money::ZERO);
+        let limit = limit.ok_or_else(|| {
+            let why = format!("`{name}` is a number of dollars above 0, such as 200 or 19.99");
+            wrong(value, &why)
+        })?;
+        self.budgets.push(Budget { unit: *unit, limit });
+        Ok(())
+    }
+}
+
+/// What is wrong with the text, and where.
+#[derive(Debug)]
+struct Fault {
+    span: Range<usize>,
+    text: String,
+}
+
+fn wrong(at: &Spanned<impl Sized>, text: &str) -> Fault {
+    Fault {
+        span: at.span(),
+        text: text.to_owned(),
+    }
+}
+
+/// Line and column of a byte, counted from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default();
+    (line, column.chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<(Unit, String)>, String> {
+        match Config::parse(text) {
+            Ok(config) => Ok(config
+                .budgets
+                .iter()
+                .map(|budget| (budget.unit, budget.limit.to_string()))
+                .collect()),
+            Err(fault) => {
+                let (line, column) = place(text, fault.span.start);
+                Err(format!("{line}:{column}: {}", fault.text))
+            }
+        }
+    }
+
+    #[test]
+    fn budgets_are_exact_and_may_stand_at_the_top() {
+        let budgets = parse("monthly = 200\n[budget]\nweekly = 75.10\ndaily = 1_0.000000000001\n");
+        assert_eq!(
+            budgets.unwrap(),
+            [
+                (Unit::Day, "10.000000000001".to_owned()),
+                (Unit::Week, "75.1".to_owned()),
+                (Unit::Month, "200".to_owned()),
+            ]
+        );
+        assert_eq!(parse("").unwrap(), []);
+        assert_eq!(parse("mode = \"tokens\"\nzone = \"UTC\"").unwrap(), []);
+    }
+
+    #[test]
+    fn faults_are_told_with_their_place() {
+        for (text, told) in [
+            (
+                "montly = 200",
+                "1:1: there is no `montly` in the settings; is `monthly` meant?",
+            ),
+            (
+                "\n[budget]\n  dayly = 1",
+                "3:3: there is no `dayly` in [budget]; is `daily` meant?",
+            ),
+            (
+                "monthly = 1\n[budget]\nmonthly = 2",
+                "3:1: `monthly` is given twice",
+            ),
+            (
+                "daily = 0",
+                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+            ),
+            (
+                "daily = -3",
+                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+            ),
+            (
+                "daily = nan",
+                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+            ),
+            (
+                "daily = \"3\"",
+                "1:9: `daily` is a number of dollars above 0, such as 200 or 19.99",
+            ),
+            ("zone = 1", "1:8: `zone` is a text: \"Europe/Berlin\""),
+            (
+                "mode = \"guess\"",
+                "1:8: `mode` is one of \"auto\", \"tokens\", \"recorded\"",
+            ),
+            ("budget = 3", "1:10: `budget` is a table: [budget]"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), told, "{text}");
+        }
+        let torn = parse("daily = 1\nweekly = \n").unwrap_err();
+        assert!(torn.starts_with("2:"), "{torn}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Bars.
+
+/// How wide the longest bar is.
+pub(crate) const WIDTH: usize = 12;
+
+/// Draws `value` as a part of `max`, in eighths of a column. Only nothing gives no bar.
+pub(crate) fn bar(value: i128, max: i128) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if value <= 0 || max <= 0 {
+        return String::new();
+    }
+    let all = WIDTH as i128 * 8;
+    // Large amounts would overflow; their ratio does not need that many digits.
+    let (value, max) = match max > i128::MAX / all {
+        true => (value / all, max / all),
+        false => (value, max),
+    };
+    let eighths = (value.min(max) * all / max.max(1)).max(1);
+    let eighths = usize::try_from(eighths).unwrap_or(0);
+    let part = EIGHTHS.get(eighths % 8).copied().unwrap_or_default();
+    format!("{}{part}", "█".repeat(eighths / 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_not_nothing_and_most_is_not_all() {
+        assert_eq!(bar(0, 100), "");
+        assert_eq!(bar(1, i128::MAX), "▏");
+        assert_eq!(bar(50, 100), "██████");
+        assert_eq!(bar(100, 100), "█".repeat(WIDTH));
+        assert_eq!(bar(i128::MAX, i128::MAX), "█".repeat(WIDTH));
+        assert_eq!(bar(999, 1000), format!("{}▉", "█".repeat(WIDTH - 1)));
+        assert_eq!(bar(5, 0), "");
+    }
+}

@@ -1,0 +1,67 @@
+//! Money for people.
+//!
+//! Sums are exact; here, and only here, they are rounded: half up, to cents. Less than a cent is not nothing.
+
+use annals::model::Money;
+
+/// Formats an amount in cents: `$1,234.57`, `<$0.01`.
+pub(crate) fn cents(money: Money) -> String {
+    let cent = Money::from_pico(10_000_000_000);
+    if money > Money::ZERO && money < cent {
+        return "<$0.01".to_owned();
+    }
+    dollars(&money.rounded(2))
+}
+
+/// Formats an amount with all its digits, and at least two behind the point: `$0.10725`.
+pub(crate) fn exact(money: Money) -> String {
+    let all = money.to_string();
+    let behind = all.split_once('.').map_or(0, |(_, part)| part.len());
+    match behind {
+        0 | 1 => dollars(&money.rounded(2)),
+        _ => dollars(&all),
+    }
+}
+
+fn dollars(decimal: &str) -> String {
+    let (sign, amount) = match decimal.strip_prefix('-') {
+        Some(amount) => ("-", amount),
+        None => ("", decimal),
+    };
+    let (whole, part) = amount.split_once('.').unwrap_or((amount, ""));
+    let point = if part.is_empty() { "" } else { "." };
+    let mut grouped = String::with_capacity(whole.len() + whole.len() / 3);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{sign}${grouped}{point}{part}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_half_up_and_little_is_not_nothing() {
+        for (amount, short, full) in [
+            ("0", "$0.00", "$0.00"),
+            ("0.10725", "$0.11", "$0.10725"),
+            ("0.004", "<$0.01", "$0.004"),
+            ("0.009999", "<$0.01", "$0.009999"),
+            ("0.01", "$0.01", "$0.01"),
+            ("3", "$3.00", "$3.00"),
+            ("3.5", "$3.50", "$3.50"),
+            ("1234567.895", "$1,234,567.90", "$1,234,567.895"),
+            ("-1234.5", "-$1,234.50", "-$1,234.50"),
+        ] {
+            let money = Money::parse(amount).unwrap();
+            assert_eq!(
+                (cents(money).as_str(), exact(money).as_str()),
+                (short, full)
+            );
+        }
+    }
+}

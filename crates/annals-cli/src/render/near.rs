@@ -1,0 +1,39 @@
+//! Names that somebody may have meant.
+
+/// The names most like `wanted`, the closest first; none that is not much alike.
+pub(crate) fn near<'n>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'n str>,
+    most: usize,
+) -> Vec<&'n str> {
+    let wanted = wanted.to_lowercase();
+    let mut found: Vec<(f64, &str)> = names
+        .into_iter()
+        .map(|name| (likeness(&wanted, &name.to_lowercase()), name))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    found.into_iter().take(most).map(|(_, name)| name).collect()
+}
+
+/// People also leave out what comes before the last slash: `Berlin`.
+fn likeness(wanted: &str, name: &str) -> f64 {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    // The whole name counts a little more, so that exact parts do not tie with exact wholes.
+    let whole = strsim::jaro_winkler(wanted, name);
+    whole.max(strsim::jaro_winkler(wanted, last) * 0.99)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_and_parts_are_found() {
+        let zones = ["Europe/Berlin", "Europe/Dublin", "America/New_York", "UTC"];
+        assert_eq!(near("Europe/Berlim", zones, 1), ["Europe/Berlin"]);
+        assert_eq!(near("berlin", zones, 1), ["Europe/Berlin"]);
+        assert_eq!(near("new york", zones, 1), ["America/New_York"]);
+        assert_eq!(near("qqqq", zones, 3), [""; 0]);
+    }
+}
