@@ -15,7 +15,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// An amount as people read it: rounded half up to cents, tokens in full.
-    pub(super) fn exact(self, amount: i128) -> String {
+    pub(crate) fn exact(self, amount: i128) -> String {
         match self {
             Unit::Dollars => dollars(amount, 2),
             Unit::Tokens => size::count(tokens(amount)),

@@ -11,8 +11,13 @@ use super::{Chart, Size};
 const VISIBLE: f64 = 1.0;
 
 pub(super) fn lay_out(chart: &Chart, step: Step, size: Size) -> Scene {
-    // A place is at least about a point wide, whatever the legend takes.
-    let line = Line::of(&chart.bars, step, usize::from(size.width) * 2 / 3);
+    // A column is at least about a point wide, whatever the legend takes.
+    let columns = usize::from(size.width) * 2 / 3;
+    let most = match step {
+        Step::Block(_) => columns * 3,
+        _ => columns,
+    };
+    let line = Line::of(&chart.bars, step, most);
     let fold = Fold::of(chart);
     let stacks: Vec<Stack> = line
         .columns

@@ -16,6 +16,7 @@ pub(super) const BASE: Color = Color(0x8c959f);
 pub(super) const PAPER: Color = Color(0xffffff);
 
 const TITLE: Face = face(28.0, Weight::Strong, INK);
+const TOTAL: Face = face(16.0, Weight::Strong, INK);
 const SUBTITLE: Face = face(16.0, Weight::Plain, FAINT);
 const NOTE: Face = face(12.0, Weight::Plain, FAINT);
 const SIGNATURE: Face = face(12.0, Weight::Strong, BASE);
@@ -53,15 +54,17 @@ impl Frame {
             height,
             scale,
             title: shown(&chart.title),
-            description: shown(&chart.subtitle),
+            description: shown(&format!("{} · {}", chart.total, chart.subtitle)),
             items: Vec::new(),
         };
         let inner = width - 2.0 * MARGIN;
         // Titles are our own words, which the strong font has.
         let title = TITLE.cut(&scene.title, inner);
         scene.text((MARGIN, 64.0), &title, TITLE, Anchor::Start);
-        let subtitle = SUBTITLE.cut(&scene.description, inner);
-        scene.text((MARGIN, 92.0), &subtitle, SUBTITLE, Anchor::Start);
+        scene.text((MARGIN, 92.0), &chart.total, TOTAL, Anchor::Start);
+        let behind = TOTAL.width(&chart.total) * SLACK + 14.0;
+        let subtitle = SUBTITLE.cut(&shown(&chart.subtitle), (inner - behind) / SLACK);
+        scene.text((MARGIN + behind, 92.0), &subtitle, SUBTITLE, Anchor::Start);
         let mut room = Area {
             left: MARGIN,
             top: 128.0,

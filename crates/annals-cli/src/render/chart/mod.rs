@@ -31,6 +31,9 @@ pub(crate) use time::Step;
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
+    /// What it all comes to.
+    pub(crate) total: String,
+    /// What stands behind the total.
     pub(crate) subtitle: String,
     pub(crate) unit: Unit,
     pub(crate) axis: Axis,

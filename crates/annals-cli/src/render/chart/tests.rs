@@ -23,7 +23,8 @@ const MODELS: [&str; 10] = [
 fn chart(axis: Axis, models: usize, bars: Vec<Bar>) -> Chart {
     Chart {
         title: "Cost by day".to_owned(),
-        subtitle: "$27.00 · 14 to 15 November 2026".to_owned(),
+        total: "$27.00".to_owned(),
+        subtitle: "13 to 15 November 2026 · 9 requests".to_owned(),
         unit: Unit::Dollars,
         axis,
         legend: "Model".to_owned(),
@@ -337,6 +338,7 @@ fn any_chart() -> impl Strategy<Value = Chart> {
         .prop_map(
             |([title, subtitle, note], series, bars, axis, unit)| Chart {
                 title,
+                total: "$1".to_owned(),
                 subtitle,
                 unit,
                 axis,
