@@ -6,6 +6,7 @@ mod budget;
 mod csv;
 mod document;
 mod keys;
+mod plot;
 mod table;
 
 use annals::cost::{Charge, Dimension, Ledger, Options, Pricing, Report, Sort, Spending};
@@ -35,6 +36,7 @@ Examples:
   annals cost --by block                       five-hour blocks, and where the current one is going
   annals cost --agents -p my-app               sub-agents apart
   annals cost --zone America/New_York          days as they are there
+  annals cost --since 30d --plot cost.svg      as a chart, to be shown around
   annals cost --json | jq -r '.total.cost_usd'
 
 Budgets stand in config.toml: `monthly = 200`. A line under the table tells when they run out.")]
@@ -70,6 +72,8 @@ pub(crate) struct CostArgs {
     mode: Option<ModeArg>,
     #[command(flatten, next_help_heading = "How it is shown")]
     look: Look,
+    #[command(flatten, next_help_heading = "As a chart")]
+    plot: plot::PlotArgs,
 }
 
 /// How a report looks.
@@ -188,6 +192,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if since.zip(until).is_some_and(|(since, until)| since > until) {
         bail!("--since is later than --until, so nothing lies between them");
     }
+    let plot = args.plot.plot(args.look.csv, context)?;
     let by = args.dimensions();
     let ledger = context.ledger();
     let wanted = args.wanted(&ledger, context)?;
@@ -218,7 +223,9 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         until,
         budgets: spent.collect(),
     };
-    if context.json {
+    if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
+        plot.write(&report, context)?;
+    } else if context.json {
         context.out.json(&document::of(&told, &context.clock))?;
     } else if args.look.csv {
         csv::write(&told, &mut context.out)?;

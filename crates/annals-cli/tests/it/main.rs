@@ -12,6 +12,7 @@ mod files;
 mod harness;
 mod look;
 mod orchestrator;
+mod plot;
 mod search;
 mod target;
 mod todo;
