@@ -20,7 +20,7 @@ use annals::cost::{Budget, Unit};
 use annals::model::Money;
 use anyhow::{Context as _, Result};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::render::near::near;
 
@@ -73,10 +73,10 @@ impl Config {
             text: error.message().to_owned(),
         })?;
         let mut config = Config::default();
-        for (key, value) in table.get_ref() {
+        for (key, value) in in_order(table.get_ref()) {
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("budget", DeValue::Table(budgets)) => {
-                    for (key, value) in budgets {
+                    for (key, value) in in_order(budgets) {
                         config.set_budget(key.get_ref(), key, value, "[budget]", &[])?;
                     }
                 }
@@ -138,6 +138,15 @@ impl Config {
         self.budgets.push(Budget { unit: *unit, limit });
         Ok(())
     }
+}
+
+/// A table's members as they stand, so that the first fault is told.
+fn in_order<'t, 'i>(
+    table: &'t DeTable<'i>,
+) -> Vec<(&'t Spanned<DeString<'i>>, &'t Spanned<DeValue<'i>>)> {
+    let mut members: Vec<_> = table.iter().collect();
+    members.sort_by_key(|(key, _)| key.span().start);
+    members
 }
 
 /// What is wrong with the text, and where.

@@ -21,6 +21,8 @@ use super::filter::{Period, resolve_dir};
 use crate::context::Context;
 use crate::render::near::near;
 use crate::render::size::{self, plural};
+use crate::render::style::WARNING;
+use crate::render::width::{Span, push_spans, wrap};
 
 /// Says what it all cost.
 #[derive(Debug, Args)]
@@ -353,35 +355,42 @@ fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Cont
 }
 
 fn print(told: &Told<'_>, context: &mut Context) -> Result<()> {
-    let report = told.report;
-    let blocks = report.by == [Dimension::Block];
     let table = table::table(told, &context.clock);
     let width = context.out.width();
     context.out.text(table.render(width))?;
-    let mut lines = Vec::new();
-    if report.by == [Dimension::Day] {
-        lines.extend(table::spark(report, &context.clock, width));
-    }
-    if blocks {
-        lines.extend(blocks::active(report, &context.clock));
-    }
-    lines.extend(table::unpriced(report, &context.config_dir()));
-    if report.total.overflowed > 0 {
-        let count = plural(report.total.overflowed, "response");
-        lines.push(table::warning(&format!(
-            "! {count} could not be added: the sums would overflow"
-        )));
-    }
-    for spending in &told.budgets {
-        lines.extend(budget::line(spending, &context.clock));
-    }
-    if !lines.is_empty() {
+    let notes = notes(told, context);
+    if !notes.is_empty() {
         context.out.blank()?;
     }
-    for line in lines {
-        context.out.line(line)?;
+    for note in notes {
+        for line in wrap(&[note], width) {
+            let mut text = String::new();
+            push_spans(&mut text, &line);
+            context.out.line(text)?;
+        }
     }
     Ok(())
+}
+
+/// What is told under a table.
+fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
+    let report = told.report;
+    let clock = &context.clock;
+    let mut notes = Vec::new();
+    match report.by.as_slice() {
+        [Dimension::Day] => notes.extend(table::spark(report, clock)),
+        [Dimension::Block] => notes.extend(blocks::active(report, clock)),
+        _ => {}
+    }
+    notes.extend(table::unpriced(report, &context.config_dir()));
+    if report.total.overflowed > 0 {
+        let count = plural(report.total.overflowed, "response");
+        let text = format!("! {count} could not be added: the sums would overflow");
+        notes.push(Span::new(&text, WARNING));
+    }
+    let budgets = told.budgets.iter();
+    notes.extend(budgets.filter_map(|one| budget::line(one, clock)));
+    notes
 }
 
 /// Numbers as people want them: short, unless they ask for all digits.

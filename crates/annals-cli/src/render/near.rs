@@ -10,9 +10,12 @@ pub(crate) fn near<'n>(
     let mut found: Vec<(f64, &str)> = names
         .into_iter()
         .map(|name| (likeness(&wanted, &name.to_lowercase()), name))
-        .filter(|(likeness, _)| *likeness > 0.7)
+        .filter(|(likeness, _)| *likeness > 0.8)
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    // Next to a name that is nearly right, others only confuse.
+    let best = found.first().map_or(0.0, |(likeness, _)| *likeness);
+    found.retain(|(likeness, _)| *likeness > best - 0.05);
     found.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
@@ -31,9 +34,10 @@ mod tests {
     #[test]
     fn slips_and_parts_are_found() {
         let zones = ["Europe/Berlin", "Europe/Dublin", "America/New_York", "UTC"];
-        assert_eq!(near("Europe/Berlim", zones, 1), ["Europe/Berlin"]);
+        assert_eq!(near("Europe/Berlim", zones, 3), ["Europe/Berlin"]);
         assert_eq!(near("berlin", zones, 1), ["Europe/Berlin"]);
         assert_eq!(near("new york", zones, 1), ["America/New_York"]);
         assert_eq!(near("qqqq", zones, 3), [""; 0]);
+        assert_eq!(near("yearly", ["daily", "monthly"], 1), [""; 0]);
     }
 }

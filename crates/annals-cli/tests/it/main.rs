@@ -5,6 +5,7 @@ mod beside;
 mod chorus;
 mod clog;
 mod convert;
+mod cost;
 mod delete;
 mod demo;
 mod export;

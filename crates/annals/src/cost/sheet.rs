@@ -47,6 +47,8 @@ impl Sheet {
         charge.terms = reply.terms;
         charge.recorded = reply.recorded;
         let agent = outline.agent.as_ref().map(|agent| agent.as_str());
+        // Early clients wrote sub-agents into the main log without ids.
+        let agent = agent.or(outline.sidechain.then_some("sidechain"));
         charge.agent = shared(&mut self.agent, agent);
         charge.git_branch.clone_from(&self.git_branch);
         charge.copied = reply.copied || foreign;

@@ -417,8 +417,8 @@ pub(super) fn credit(sessions: &mut [&mut SessionInfo]) {
             ..charge
         }));
     }
-    for charge in Ledger::settle(accounts, charges).charges {
-        if let Some(info) = sessions.get_mut(charge.account) {
+    for mut charge in Ledger::settle(accounts, charges).charges {
+        if let Some(info) = sessions.get_mut(std::mem::take(&mut charge.account)) {
             info.charges.push(charge);
         }
     }

@@ -54,3 +54,10 @@ fn what_branches_share_is_paid_by_the_one_that_would_be_resumed() {
         bills("last-prompt-older-branch"),
     ));
 }
+
+#[test]
+fn sub_agents_without_ids_are_not_the_main_agent() {
+    let charges = case("sidechain-own-root").only().info(None).charges;
+    let aside = charges.iter().filter(|charge| charge.agent.is_some());
+    assert_eq!((aside.count(), charges.len()), (3, 5));
+}

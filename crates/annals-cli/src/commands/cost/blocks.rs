@@ -5,19 +5,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::render::money;
 use crate::render::size;
-use crate::render::style::{BOLD, paint};
+use crate::render::style::PLAIN;
 use crate::render::time::{Clock, duration};
+use crate::render::width::Span;
 
 /// What people want to know of the block that is running.
-pub(super) fn active(report: &Report, clock: &Clock) -> Option<String> {
+pub(super) fn active(report: &Report, clock: &Clock) -> Option<Span> {
     let mut blocks = report.rows.iter().filter_map(Row::block);
     let block = blocks.find(|block| block.active(clock.now))?;
     let end = clock.hour_minute(block.end);
-    let left = format!(
+    let mut line = format!(
         "The active block ends at {end}, in {}",
         duration(block.remaining(clock.now))
     );
-    let mut line = paint(BOLD, &left).to_string();
     if let Some((rate, comes)) = block.burn_rate().zip(block.projection(clock.now)) {
         line += &format!(
             " · {} an hour, {} tokens a minute · at this pace {} and {} tokens in the end",
@@ -27,7 +27,7 @@ pub(super) fn active(report: &Report, clock: &Clock) -> Option<String> {
             size::compact(comes.tokens),
         );
     }
-    Some(line)
+    Some(Span::new(&line, PLAIN))
 }
 
 /// The break between two blocks, if there is one.

@@ -4,11 +4,12 @@ use annals::cost::{Spending, Unit};
 use annals::model::Money;
 use jiff::{Timestamp, ToSpan as _};
 
-use super::table::warning;
 use crate::config::BUDGETS;
 use crate::render::money;
 use crate::render::size::plural;
+use crate::render::style::{PLAIN, WARNING};
 use crate::render::time::Clock;
+use crate::render::width::Span;
 
 /// A budget's name.
 pub(super) fn name(spending: &Spending) -> &'static str {
@@ -18,7 +19,7 @@ pub(super) fn name(spending: &Spending) -> &'static str {
 }
 
 /// A line for people, if there is something to worry about.
-pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<String> {
+pub(super) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
     if !spending.near() {
         return None;
     }
@@ -41,10 +42,8 @@ pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<String> {
         let count = plural(spending.tally.unpriced, "request");
         line += &format!(" ({count} without a price not counted)");
     }
-    Some(match spending.exceeded() {
-        true => warning(&line),
-        false => line,
-    })
+    let style = if spending.exceeded() { WARNING } else { PLAIN };
+    Some(Span::new(&line, style))
 }
 
 /// Budgets are mostly round: `$200`.

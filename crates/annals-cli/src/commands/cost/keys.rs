@@ -40,12 +40,12 @@ impl<'a> Keys<'a> {
     pub(super) fn columns(dimension: Dimension) -> Vec<Column> {
         let wide = |header| Column::new(header).min(12).max(48).priority(250);
         match dimension {
-            Dimension::Hour => vec![Column::new("HOUR").priority(250)],
-            Dimension::Day => vec![Column::new("DAY").priority(250)],
+            Dimension::Hour => vec![Column::new("HOUR").min(13).priority(250)],
+            Dimension::Day => vec![Column::new("DAY").min(10).priority(250)],
             Dimension::Week => vec![Column::new("WEEK").min(8).priority(250)],
             Dimension::Month => vec![Column::new("MONTH").priority(250)],
             Dimension::Block => vec![
-                Column::new("BLOCK").priority(250),
+                Column::new("BLOCK").min(16).priority(250),
                 Column::new("STATE").priority(80),
             ],
             Dimension::Session => vec![

@@ -13,9 +13,10 @@ use super::{Look, Told, blocks, number};
 use crate::render::bar::bar;
 use crate::render::money;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING, paint};
+use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::{Clock, duration};
+use crate::render::width::Span;
 
 /// How many models a row names.
 const MODELS: usize = 3;
@@ -90,7 +91,7 @@ fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
     let searches = Column::new("SEARCHES").right().priority(10);
     let searches = shape.searches.then_some(searches);
     let cost = [
-        Column::new("COST").right().priority(240),
+        Column::new("COST").right().priority(255),
         Column::new("").style(SUCCESS).priority(35),
     ];
     let columns = models.into_iter().chain(tokens);
@@ -154,9 +155,17 @@ impl Lines<'_> {
         match tally.priced() {
             None => Cell::styled("unpriced", WARNING),
             // Some of it has no price, so it is this much at the least.
-            Some(cost) if tally.unpriced > 0 => Cell::styled(format!("≥{}", amount(cost)), WARNING),
+            Some(cost) if tally.unpriced > 0 => Cell::styled(at_least(&amount(cost)), WARNING),
             Some(cost) => Cell::styled(amount(cost), style),
         }
+    }
+}
+
+/// `≥$1.20`, or `>$0.00` where it is less than a cent.
+fn at_least(amount: &str) -> String {
+    match amount.starts_with('<') {
+        true => ">$0.00".to_owned(),
+        false => format!("≥{amount}"),
     }
 }
 
@@ -181,7 +190,7 @@ fn names(models: &[ModelTally]) -> String {
 }
 
 /// The last days as one line of bars.
-pub(super) fn spark(report: &Report, clock: &Clock, width: Option<usize>) -> Option<String> {
+pub(super) fn spark(report: &Report, clock: &Clock) -> Option<Span> {
     const DAYS: i64 = 30;
     let day = |row: &annals::cost::Row| -> Option<Date> {
         row.part(Dimension::Day)?.value.as_deref()?.parse().ok()
@@ -221,12 +230,11 @@ pub(super) fn spark(report: &Report, clock: &Clock, width: Option<usize>) -> Opt
         money::cents(total),
         plural(days.len() as u64, "day"),
     );
-    let fits = width.is_none_or(|width| crate::render::width::width(&line) <= width);
-    fits.then_some(line)
+    Some(Span::new(&line, PLAIN))
 }
 
 /// What has no price, and what can be done about that.
-pub(super) fn unpriced(report: &Report, config: &Path) -> Option<String> {
+pub(super) fn unpriced(report: &Report, config: &Path) -> Option<Span> {
     let total = &report.total;
     if total.unpriced == 0 {
         return None;
@@ -250,10 +258,109 @@ pub(super) fn unpriced(report: &Report, config: &Path) -> Option<String> {
         names.join(", "),
         config.join("prices.csv").display(),
     );
-    Some(warning(&text))
+    Some(Span::new(&text, WARNING))
 }
 
-/// A line that people should not miss.
-pub(super) fn warning(text: &str) -> String {
-    paint(WARNING, text).to_string()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use annals::cost::{Charge, Ledger, Options};
+    use anstream::adapter::strip_str;
+    use insta::assert_snapshot;
+    use jiff::tz::TimeZone;
+
+    fn clock() -> Clock {
+        Clock {
+            now: "2026-11-15T12:00:00Z".parse().unwrap(),
+            zone: TimeZone::UTC,
+        }
+    }
+
+    fn charge(time: &str, model: &str, counts: [u64; 4]) -> Charge {
+        let mut charge = Charge::to(0);
+        charge.time = time.parse().ok();
+        charge.model = Some(model.into());
+        let [input, output, write, read] = counts;
+        charge.usage.input = input;
+        charge.usage.output = output;
+        charge.usage.cache_write_5m = write;
+        charge.usage.cache_read = read;
+        charge
+    }
+
+    fn ledger() -> Ledger {
+        let opus = "claude-opus-4-1-20250805";
+        let charges = vec![
+            charge(
+                "2026-11-12T10:00:00Z",
+                opus,
+                [4_000, 31_000, 250_000, 9_000_000],
+            ),
+            charge(
+                "2026-11-12T11:00:00Z",
+                "gpt-5-codex",
+                [150_000, 8_000, 0, 2_000],
+            ),
+            charge("2026-11-13T10:00:00Z", "odd", [100, 50, 0, 0]),
+            charge("2026-11-15T10:00:00Z", "claude-haiku-4-5", [7, 1, 0, 0]),
+            charge(
+                "2026-11-15T10:30:00Z",
+                opus,
+                [12, 1_234_567, 80_000, 1_000_000_000],
+            ),
+            charge("2026-11-15T10:30:00Z", "odd", [12, 0, 0, 0]),
+        ];
+        Ledger::new(Vec::new(), charges)
+    }
+
+    fn price(charge: &Charge) -> Option<Money> {
+        let known = charge.model.as_deref() != Some("odd");
+        known.then(|| Money::from_pico(1_000_000) * charge.usage.total())
+    }
+
+    fn drawn(by: &[Dimension], look: &Look, width: Option<usize>) -> String {
+        let options = Options::new(TimeZone::UTC, &price);
+        let report = Report::make(&ledger(), by, &options);
+        let told = Told {
+            report: &report,
+            look,
+            since: None,
+            until: None,
+            budgets: Vec::new(),
+        };
+        let table = table(&told, &clock()).render(width);
+        let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
+        let plain = strip_str(&table).to_string();
+        assert!(plain.lines().all(fits), "{plain}");
+        plain
+    }
+
+    #[test]
+    fn tables_fit_the_terminal() {
+        let look = Look::default();
+        let widths = [None, Some(100), Some(80), Some(60), Some(30)];
+        let tables = |by: &[Dimension], look: &Look| -> String {
+            let tables = widths.iter().map(|width| drawn(by, look, *width));
+            tables.collect::<Vec<_>>().join("\n")
+        };
+        assert_snapshot!("widths_day", tables(&[Dimension::Day], &look));
+        assert_snapshot!("widths_block", tables(&[Dimension::Block], &look));
+        let look = Look {
+            breakdown: true,
+            exact: true,
+            ..look
+        };
+        assert_snapshot!(
+            "widths_exact",
+            tables(&[Dimension::Week, Dimension::Agent], &look)
+        );
+    }
+
+    #[test]
+    fn the_last_days_are_drawn_without_gaps() {
+        let options = Options::new(TimeZone::UTC, &price);
+        let report = Report::make(&ledger(), &[Dimension::Day], &options);
+        let line = Span::new("▂▁▁█  $1,010.76 in the 4 days to today", PLAIN);
+        assert_eq!(spark(&report, &clock()), Some(line));
+    }
 }

@@ -102,6 +102,7 @@ impl Lines {
         let mut fault = None;
         if role == Role::Assistant {
             (message.usage, fault) = line.usage();
+            fault = fault.or_else(|| line.recorded().1);
             message.model = line.model().map(str::to_owned);
             message.response = line.response().map(str::to_owned);
             message.stop_reason = line.stop_reason().map(str::to_owned);

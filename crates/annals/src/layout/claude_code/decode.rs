@@ -2,7 +2,7 @@
 
 use crate::json::{Pairs, Raw, Text, object};
 use crate::layout::content::blocks;
-use crate::layout::field::{timestamp, usage};
+use crate::layout::field::{recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
     Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role, TitleSource,
@@ -196,7 +196,7 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
         usage: (role == Role::Assistant)
             .then(|| {
                 let (usage, fault) = usage(said.usage);
-                *bad_usage = fault;
+                *bad_usage = fault.or_else(|| recorded("costUSD", line.cost).1);
                 usage
             })
             .flatten(),

@@ -1,0 +1,423 @@
+//! What it all cost.
+
+use std::fs;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::harness::{Run, Stage};
+
+const APP: &str = "00000001-0000-4000-8000-000000000001";
+const SITE: &str = "00000002-0000-4000-8000-000000000002";
+
+/// One reply: when, by which model, and its tokens: input, output, both cache writes, cache read.
+struct Reply(&'static str, &'static str, [u64; 5]);
+
+/// Writes a log of prompts and replies; a reply with an empty model is another answer to the first prompt.
+fn log(stage: &Stage, path: &str, session: &str, cwd: &str, replies: &[Reply]) {
+    let agent = path
+        .rsplit_once("agent-")
+        .map(|(_, name)| name.trim_end_matches(".jsonl"));
+    let mut lines = String::new();
+    let mut parent = Value::Null;
+    for (at, Reply(time, model, tokens)) in replies.iter().enumerate() {
+        let id = |kind: u32| format!("{:08x}-{kind:04x}-4000-8000-{}", at + 1, &session[24..]);
+        let name = agent.unwrap_or("main");
+        let common = |kind: u32, parent: &Value| {
+            json!({
+                "parentUuid": parent, "isSidechain": agent.is_some(), "agentId": agent, "cwd": cwd,
+                "sessionId": session, "version": "2.1.50", "gitBranch": if at % 2 == 0 { "main" } else { "fix" },
+                "uuid": id(kind), "timestamp": time,
+            })
+        };
+        let mut asked = common(1, &parent);
+        asked["type"] = "user".into();
+        asked["message"] = json!({ "role": "user", "content": format!("question {}", at + 1) });
+        let [input, output, five, hour, read] = tokens;
+        let mut said = common(2, &asked["uuid"]);
+        said["type"] = "assistant".into();
+        said["requestId"] = format!("req_{name}{session}{at}").into();
+        said["message"] = json!({
+            "id": format!("msg_{name}{session}{at}"), "type": "message", "role": "assistant", "model": model,
+            "content": [{ "type": "text", "text": "answer" }],
+            "usage": {
+                "input_tokens": input, "output_tokens": output, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": five + hour,
+                "cache_creation": { "ephemeral_5m_input_tokens": five, "ephemeral_1h_input_tokens": hour },
+            },
+        });
+        // The third question of a session is asked again.
+        if at != 2 {
+            parent = said["uuid"].clone();
+        }
+        lines += &format!("{asked}\n{said}\n");
+    }
+    let path = stage.root.join("projects").join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, lines).unwrap();
+}
+
+/// Two sessions in two projects, a sub-agent, and a block that runs at the time of the tests.
+fn stage() -> Stage {
+    let stage = Stage::empty();
+    const SONNET: &str = "claude-sonnet-4-5-20250929";
+    const OPUS: &str = "claude-opus-4-1-20250805";
+    log(
+        &stage,
+        &format!("-home-mira-app/{APP}.jsonl"),
+        APP,
+        "/home/mira/app",
+        &[
+            Reply("2026-10-31T23:30:00Z", SONNET, [1_000, 50, 0, 0, 0]),
+            Reply(
+                "2026-11-12T14:30:00Z",
+                OPUS,
+                [200, 4_000, 30_000, 10_000, 250_000],
+            ),
+            Reply("2026-11-13T23:30:00Z", OPUS, [10, 900, 0, 0, 290_000]),
+            Reply(
+                "2026-11-15T09:10:00Z",
+                SONNET,
+                [40, 12_000, 8_000, 0, 1_200_000],
+            ),
+            Reply(
+                "2026-11-15T10:40:00Z",
+                SONNET,
+                [60, 8_000, 2_000, 0, 1_250_000],
+            ),
+        ],
+    );
+    log(
+        &stage,
+        &format!("-home-mira-app/{APP}/subagents/agent-a1b2c3d.jsonl"),
+        APP,
+        "/home/mira/app",
+        &[Reply(
+            "2026-11-12T14:40:00Z",
+            "claude-haiku-4-5-20251001",
+            [5, 300, 0, 0, 9_000],
+        )],
+    );
+    log(
+        &stage,
+        &format!("-home-mira-site/{SITE}.jsonl"),
+        SITE,
+        "/home/mira/site",
+        &[
+            Reply(
+                "2026-11-13T08:00:00Z",
+                "claude-haiku-4-5-20251001",
+                [1, 1, 0, 0, 0],
+            ),
+            Reply("2026-11-14T08:00:00Z", "mystery-9", [500, 1_500, 0, 0, 0]),
+        ],
+    );
+    stage.settle();
+    stage
+}
+
+fn cost(stage: &Stage, args: &str) -> Run {
+    let args: Vec<&str> = std::iter::once("cost")
+        .chain(args.split_whitespace())
+        .collect();
+    stage.annals(&args)
+}
+
+#[test]
+fn every_dimension_has_a_table() {
+    let stage = stage();
+    let by = |by: &str| cost(&stage, &format!("--by {by}"));
+    for name in [
+        "day",
+        "hour",
+        "week",
+        "month",
+        "session",
+        "project",
+        "model",
+        "agent",
+        "branch",
+        "git-branch",
+        "layout",
+    ] {
+        assert_snapshot!(format!("cost_{name}"), by(name).fine());
+    }
+    assert_snapshot!("cost_block", by("block").fine());
+    assert_snapshot!("cost_project_model", by("project,model").fine());
+    assert_snapshot!(
+        "cost_breakdown",
+        cost(&stage, "--by month --breakdown --exact").fine()
+    );
+    assert_snapshot!("cost_agents", cost(&stage, "--by session --agents").fine());
+    assert_snapshot!("cost_top", cost(&stage, "--by day --top 2").fine());
+    let reversed = cost(&stage, "--by day --sort tokens --reverse").fine();
+    assert_snapshot!("cost_sorted", reversed);
+}
+
+#[test]
+fn json_has_the_keys_that_scripts_rely_on() {
+    let stage = stage();
+    assert_snapshot!(
+        "cost_json",
+        cost(&stage, "--by project,model --json").fine()
+    );
+    assert_snapshot!(
+        "cost_json_breakdown",
+        cost(&stage, "--by month --breakdown --json --top 1").fine()
+    );
+    let blocks = cost(&stage, "--by block --since 2026-11-14 --json");
+    assert_snapshot!("cost_json_block", blocks.fine());
+    for by in [
+        "day", "week", "month", "hour", "block", "session", "project", "model", "agent", "branch",
+    ] {
+        let report = cost(&stage, &format!("--by {by} --json")).json();
+        let rows = report["rows"].as_array().unwrap();
+        for key in [
+            "requests",
+            "input",
+            "output",
+            "cache_write_5m",
+            "cache_write_1h",
+            "cache_read",
+            "unpriced",
+        ] {
+            let sum: u64 = rows.iter().map(|row| row[key].as_u64().unwrap()).sum();
+            assert_eq!(Some(sum), report["total"][key].as_u64(), "{by} {key}");
+        }
+        assert_eq!(report["total"]["requests"], 8);
+        assert!(rows.iter().all(|row| row["key"] == row[by]), "{report}");
+    }
+}
+
+#[test]
+fn csv_is_exact_and_safe() {
+    let stage = stage();
+    log(
+        &stage,
+        "-home-mira-odd/00000003-0000-4000-8000-000000000003.jsonl",
+        "00000003-0000-4000-8000-000000000003",
+        "=cmd|' /C calc'!A0,\"x\"",
+        &[Reply(
+            "2026-11-14T08:00:00Z",
+            "claude-sonnet-4-5",
+            [1, 1, 0, 0, 0],
+        )],
+    );
+    assert_snapshot!("cost_csv", cost(&stage, "--by project --csv").fine());
+    assert_snapshot!(
+        "cost_csv_breakdown",
+        cost(&stage, "--by day --breakdown --csv").fine()
+    );
+    assert_snapshot!(
+        "cost_csv_json",
+        stage.refused(&["cost", "--csv", "--json"], "")
+    );
+}
+
+#[test]
+fn what_is_asked_for_is_all_that_counts() {
+    let stage = stage();
+    let requests = |args: &str| {
+        let run = cost(&stage, &format!("{args} --json"));
+        let report: Value = serde_json::from_str(&run.out).unwrap();
+        (report["total"]["requests"].as_u64().unwrap(), run.code)
+    };
+    assert_eq!(requests("--project app"), (6, 0));
+    assert_eq!(requests("--project /home/mira/site"), (2, 0));
+    assert_eq!(requests("--session 00000002"), (2, 0));
+    assert_eq!(requests("--model opus"), (2, 0));
+    assert_eq!(requests("--model opus --project site"), (0, 1));
+    assert_eq!(requests("--since 2026-11-13 --until 2026-11-13"), (2, 0));
+    assert_eq!(
+        requests("--since 2026-11-13 --until 2026-11-13 --zone Europe/Berlin"),
+        (1, 0)
+    );
+    assert_eq!(requests("--since 1d"), (2, 0));
+    assert_eq!(requests("--until 2026-10-31"), (1, 0));
+}
+
+#[test]
+fn days_are_those_of_the_zone() {
+    let stage = Stage::empty();
+    // The last minute before, and the first after, the ends of days on which clocks change.
+    log(
+        &stage,
+        &format!("-home-mira-app/{APP}.jsonl"),
+        APP,
+        "/home/mira/app",
+        &[
+            Reply("2026-10-24T21:59:00Z", "claude-sonnet-4-5", [1, 0, 0, 0, 0]),
+            Reply(
+                "2026-10-24T22:00:00Z",
+                "claude-sonnet-4-5",
+                [10, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-10-25T00:30:00Z",
+                "claude-sonnet-4-5",
+                [20, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-10-25T01:30:00Z",
+                "claude-sonnet-4-5",
+                [40, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-10-25T22:59:00Z",
+                "claude-sonnet-4-5",
+                [80, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-10-25T23:00:00Z",
+                "claude-sonnet-4-5",
+                [100, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-11-01T03:59:00Z",
+                "claude-sonnet-4-5",
+                [1_000, 0, 0, 0, 0],
+            ),
+            Reply(
+                "2026-11-02T04:59:00Z",
+                "claude-sonnet-4-5",
+                [2_000, 0, 0, 0, 0],
+            ),
+            Reply("2026-12-31T23:30:00Z", "claude-sonnet-4-5", [7, 0, 0, 0, 0]),
+        ],
+    );
+    stage.settle();
+    let sums = |args: &str| -> Vec<(String, u64)> {
+        let report = cost(&stage, &format!("{args} --json")).json();
+        let rows = report["rows"].as_array().unwrap().iter();
+        rows.map(|row| {
+            (
+                row["key"].as_str().unwrap().to_owned(),
+                row["input"].as_u64().unwrap(),
+            )
+        })
+        .collect()
+    };
+    let rows = |rows: &[(&str, u64)]| -> Vec<(String, u64)> {
+        rows.iter()
+            .map(|(key, sum)| ((*key).to_owned(), *sum))
+            .collect()
+    };
+    let until = "--until 2026-10-28";
+    assert_eq!(
+        sums(&format!("--zone Europe/Berlin {until}")),
+        rows(&[("2026-10-24", 1), ("2026-10-25", 150), ("2026-10-26", 100)])
+    );
+    let hours = sums(&format!(
+        "--by hour --zone Europe/Berlin --since 2026-10-25 {until}"
+    ));
+    assert_eq!(hours[1], ("2026-10-25 02:00 +02:00".to_owned(), 20));
+    assert_eq!(hours[2], ("2026-10-25 02:00 +01:00".to_owned(), 40));
+    assert_eq!(
+        sums("--zone America/New_York --since 2026-10-30 --until 2026-11-05"),
+        rows(&[("2026-10-31", 1_000), ("2026-11-01", 2_000)])
+    );
+    assert_eq!(
+        sums("--by week --zone Europe/Berlin --since 2026-12-01"),
+        rows(&[("2026-W53", 7)])
+    );
+    assert_eq!(
+        sums("--by month --zone Asia/Tokyo --since 2026-12-01"),
+        rows(&[("2027-01", 7)])
+    );
+    assert_snapshot!(
+        "cost_zone_unknown",
+        stage.refused(&["cost", "--zone", "Europe/Berlim"], "")
+    );
+    assert_snapshot!(
+        "cost_zone_odd",
+        stage.refused(&["cost", "--zone", "\u{1b}[31m?"], "")
+    );
+}
+
+#[test]
+fn nothing_is_said_with_what_there_is() {
+    let stage = stage();
+    assert_snapshot!(
+        "cost_nothing",
+        cost(&stage, "--since 2025-01-01 --until 2025-01-31")
+    );
+    assert_snapshot!("cost_nothing_fits", cost(&stage, "--model gpt"));
+    assert_snapshot!("cost_nothing_json", cost(&stage, "--model gpt --json"));
+    assert_snapshot!("cost_nothing_at_all", cost(&Stage::empty(), ""));
+    let run = stage.refused(&["cost", "--since", "1d", "--until", "2d"], "");
+    assert!(run.err.contains("--since is later than --until"), "{run}");
+    stage.refused(&["cost", "--session", "nobody"], "");
+}
+
+#[test]
+fn budgets_are_told_when_they_run_out() {
+    let stage = stage();
+    let config = stage
+        .root
+        .with_file_name("home")
+        .join(".config/annals/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    let with = |text: &str, args: &str| {
+        fs::write(&config, text).unwrap();
+        cost(&stage, args)
+    };
+    let lines = |run: Run| -> String {
+        let lines = run.fine().out;
+        let told = lines.lines().filter(|line| line.contains("budget"));
+        told.collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(lines(with(
+        "monthly = 3.80\n[budget]\nweekly = 1\ndaily = 1.20\n",
+        "--by month"
+    )));
+    assert_eq!(lines(with("monthly = 200", "--by month")), "");
+    // A budget is about everything, whatever the table is about.
+    assert!(lines(with("monthly = 1", "--model haiku")).contains("$3."));
+    let report = with(
+        "monthly = 200\nzone = \"Europe/Berlin\"",
+        "--by month --json",
+    )
+    .json();
+    assert_snapshot!(
+        serde_json::to_string_pretty(&json!([report["budgets"], report["zone"]])).unwrap()
+    );
+    fs::write(&config, "[budget]\nmonthly = 200\nyearly = 1\n").unwrap();
+    assert_snapshot!("cost_config_unknown", stage.refused(&["cost"], ""));
+    fs::write(&config, "monthly = 20O\n").unwrap();
+    assert_snapshot!("cost_config_torn", stage.refused(&["cost"], ""));
+    fs::write(&config, "zone = \"Nowhere\"\n").unwrap();
+    assert!(
+        stage
+            .refused(&["cost"], "")
+            .err
+            .contains("no time zone `Nowhere`")
+    );
+}
+
+#[test]
+fn a_thousand_unpriced_models_are_counted_and_few_are_named() {
+    let stage = Stage::empty();
+    let names: Vec<String> = (0..1200).map(|n| format!("model-{n:04}")).collect();
+    let replies: Vec<Reply> = names
+        .iter()
+        .map(|name| Reply("2026-11-14T08:00:00Z", name.clone().leak(), [1, 0, 0, 0, 0]))
+        .collect();
+    log(
+        &stage,
+        &format!("-home-mira-app/{APP}.jsonl"),
+        APP,
+        "/home/mira/app",
+        &replies,
+    );
+    stage.settle();
+    assert_snapshot!("cost_unpriced_many", cost(&stage, "").fine());
+    let report = cost(&stage, "--json").json();
+    assert_eq!(report["unpriced_models"].as_array().unwrap().len(), 1000);
+    assert_eq!(report["unpriced_model_count"], 1200);
+    assert_eq!(report["total"]["cost_usd"], Value::Null);
+}
+
+#[test]
+fn help_tells_what_can_be_asked() {
+    assert_snapshot!("cost_help", Stage::empty().bare(&["cost", "-h"]));
+}
