@@ -24,7 +24,7 @@ pub(super) struct PlotArgs {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// The chart's format [default: what its name ends in, svg on standard output]
-    #[arg(long, value_enum, requires = "plot")]
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "plot")]
     plot_format: Option<FormatArg>,
     /// The chart's size; pictures have twice as many pixels
     #[arg(long, value_name = "WIDTHxHEIGHT", default_value_t = Size::default(), requires = "plot")]

@@ -111,20 +111,19 @@ fn rounded_thousands(amount: i128, step: i128) -> String {
         (1_000_000, "M"),
         (1_000, "k"),
     ];
-    // The unit is that of most marks, so that an axis does not mix too many.
     let unit = units.iter().find(|(one, _)| amount >= *one);
     match unit {
         None => amount.to_string(),
         Some((one, letter)) => match amount % one == 0 || step >= *one {
             true => format!("{}{letter}", size::count(tokens(amount / one))),
-            false => format!("{}{letter}", tenths(amount * 100 / one)),
+            false => format!("{}{letter}", hundredths(amount * 100 / one)),
         },
     }
 }
 
 /// Hundredths without zeros at the end.
-fn tenths(hundredths: i128) -> String {
-    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+fn hundredths(count: i128) -> String {
+    let text = format!("{}.{:02}", count / 100, count % 100);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
