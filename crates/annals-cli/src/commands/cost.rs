@@ -6,6 +6,7 @@ pub(crate) mod budget;
 mod csv;
 mod document;
 mod keys;
+mod plot;
 mod table;
 
 use annals::cost::{Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending};
@@ -37,6 +38,7 @@ Examples:
   annals cost --by block                       five-hour blocks, and where the current one is going
   annals cost --agents -p my-app               sub-agents apart
   annals cost --zone America/New_York          days as they are there
+  annals cost --since 30d --plot cost.svg      as a chart, to be shown around
   annals cost --json | jq -r '.total.cost_usd'
 
 Budgets stand in config.toml in $ANNALS_CONFIG_DIR (else $XDG_CONFIG_HOME/annals, else
@@ -74,6 +76,8 @@ pub(crate) struct CostArgs {
     mode: Option<ModeArg>,
     #[command(flatten, next_help_heading = "How it is shown")]
     look: Look,
+    #[command(flatten, next_help_heading = "As a chart")]
+    plot: plot::PlotArgs,
 }
 
 /// How a report looks.
@@ -204,6 +208,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if since.zip(until).is_some_and(|(since, until)| since > until) {
         bail!("--since is later than --until, so nothing lies between them");
     }
+    let plot = args.plot.plot(args.look.csv, context)?;
     let by = args.dimensions();
     let ledger = context.ledger();
     let wanted = args.wanted(&ledger, context)?;
@@ -237,7 +242,9 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         until,
         budgets: spent.collect(),
     };
-    if context.json {
+    if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
+        plot.write(&report, context)?;
+    } else if context.json {
         context.out.json(&document::of(&told, &context.clock))?;
     } else if args.look.csv {
         csv::write(&told, &mut context.out)?;

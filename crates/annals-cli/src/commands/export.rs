@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::resolve_dir;
+use super::output::{Standard, refuse_roots, refuse_taken, to_file};
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{DIM, PLAIN, paint};
@@ -291,46 +292,6 @@ fn project_of(
     }))
 }
 
-/// Nothing of ours belongs into a tree that another program owns.
-fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
-    let real = |path: &Path| {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let known = absolute
-            .ancestors()
-            .find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
-        match known {
-            Some((above, real)) => match absolute.strip_prefix(above) {
-                Ok(rest) => real.join(rest),
-                Err(_) => absolute,
-            },
-            None => absolute,
-        }
-    };
-    let path = real(path);
-    let named = context.store.roots().iter().map(|root| root.path.clone());
-    let defaults = context.default_places().into_iter().map(PathBuf::from);
-    for root in named.chain(defaults) {
-        if path.starts_with(real(&root)) {
-            bail!(
-                "{} lies inside of the root {}, where exports do not belong",
-                path.display(),
-                root.display()
-            );
-        }
-    }
-    Ok(())
-}
-
-fn refuse_taken(paths: &[PathBuf], force: bool) -> Result<()> {
-    let taken = paths
-        .iter()
-        .find(|path| !force && path.symlink_metadata().is_ok());
-    match taken {
-        Some(path) => bail!("{} exists already; --force writes over it", path.display()),
-        None => Ok(()),
-    }
-}
-
 /// How sessions are written.
 struct Export<'a> {
     options: Options,
@@ -357,88 +318,6 @@ impl Export<'_> {
             exporter.session(&session, &part)?;
         }
         exporter.finish()
-    }
-}
-
-/// Makes a file that appears whole or not at all, and gives its size.
-fn to_file(
-    path: &Path,
-    force: bool,
-    write: impl FnOnce(&mut dyn Write) -> annals::Result<Masked>,
-) -> Result<(u64, Masked)> {
-    refuse_taken(std::slice::from_ref(&path.to_owned()), force)?;
-    // Made beside it under a name of its own; the rename then takes the place of the old one.
-    let over = path.symlink_metadata().is_ok();
-    let name = path.file_name().context("the file needs a name")?;
-    let target = match over {
-        true => path.with_file_name(format!(
-            ".{}.{}",
-            name.to_string_lossy(),
-            uuid::Uuid::new_v4().simple()
-        )),
-        false => path.to_owned(),
-    };
-    let mut masked = Masked::default();
-    let mut bytes = 0;
-    jsonl::create_with(&target, |put| {
-        let mut file = Piece {
-            put,
-            bytes: 0,
-            failed: None,
-        };
-        let written = write(&mut io::BufWriter::with_capacity(1 << 16, &mut file));
-        bytes = file.bytes;
-        // What the disk said is told rather than what became of it on the way.
-        match file.failed {
-            Some(error) => Err(error),
-            None => written.map(|found| masked = found),
-        }
-    })?;
-    if over && let Err(error) = std::fs::rename(&target, path) {
-        _ = std::fs::remove_file(&target);
-        return Err(annals::Error::io("replace", path, error).into());
-    }
-    Ok((bytes, masked))
-}
-
-/// A file that is handed over piece by piece.
-struct Piece<'a> {
-    put: &'a mut dyn FnMut(&[u8]) -> annals::Result<()>,
-    bytes: u64,
-    failed: Option<annals::Error>,
-}
-
-impl Write for Piece<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match (self.put)(bytes) {
-            Ok(()) => {
-                self.bytes += bytes.len() as u64;
-                Ok(bytes.len())
-            }
-            Err(error) => {
-                let told = io::Error::other(error.to_string());
-                self.failed = Some(error);
-                Err(told)
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Standard output, where an export goes as it is. Markdown holds nothing that a terminal would obey.
-struct Standard<'a>(&'a mut Context);
-
-impl Write for Standard<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.out.raw(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

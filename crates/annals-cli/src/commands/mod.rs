@@ -23,6 +23,7 @@ mod input;
 mod new;
 mod note;
 mod notes;
+mod output;
 mod overview;
 mod plans;
 mod prices;

@@ -13,6 +13,7 @@ mod files;
 mod harness;
 mod look;
 mod orchestrator;
+mod plot;
 mod prices;
 mod search;
 mod target;

@@ -76,7 +76,7 @@ impl Money {
     pub fn rounded(self, digits: u32) -> String {
         let digits = digits.min(Self::DIGITS);
         let unit = 10i128.pow(Self::DIGITS - digits);
-        let units = (self.0.abs() + unit / 2) / unit;
+        let units = self.0.saturating_abs().saturating_add(unit / 2) / unit;
         let one = 10i128.pow(digits);
         let sign = if self.0 < 0 && units != 0 { "-" } else { "" };
         match digits {

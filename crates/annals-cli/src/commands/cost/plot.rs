@@ -1,0 +1,548 @@
+//! `annals cost --plot`: a report as a chart.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use annals::cost::{Dimension, Part, Report, Row, Tally};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::super::output::{Standard, refuse_roots, refuse_taken, to_file};
+use crate::context::Context;
+use crate::render::chart::{Axis, Bar, Chart, Format, Size, Step, Unit};
+use crate::render::size::{self, plural};
+use crate::render::style::{DIM, PLAIN, paint};
+
+/// Where a chart goes.
+#[derive(Debug, Args)]
+pub(super) struct PlotArgs {
+    /// Draw the report as a chart: NAME.svg, NAME.png, or `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// The chart's format [default: what its name ends in, svg on standard output]
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "plot")]
+    plot_format: Option<FormatArg>,
+    /// The chart's size; pictures have twice as many pixels
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value_t = Size::default(), requires = "plot")]
+    plot_size: Size,
+    /// Write over a chart that is there
+    #[arg(long, requires = "plot")]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    Svg,
+    Png,
+}
+
+/// A chart to be made.
+pub(super) struct Plot {
+    /// `None` is standard output.
+    path: Option<PathBuf>,
+    format: Format,
+    size: Size,
+    force: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    files: [Written; 1],
+}
+
+/// A file that was written.
+#[derive(Serialize)]
+struct Written {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl PlotArgs {
+    /// Whether a chart is wanted. What cannot be written is refused before anything is read.
+    pub(super) fn plot(&self, csv: bool, context: &Context) -> Result<Option<Plot>> {
+        let Some(path) = &self.plot else {
+            return Ok(None);
+        };
+        if csv {
+            bail!("--csv and --plot are two formats; give one of them");
+        }
+        let path = (path != Path::new("-")).then_some(path);
+        let given = self.plot_format.map(|format| match format {
+            FormatArg::Svg => Format::Svg,
+            FormatArg::Png => Format::Png,
+        });
+        let named = path.map_or(Some(Format::Svg), |path| Format::of(path));
+        let format = match (given.or(named), path) {
+            (Some(format), _) => format,
+            (None, path) => bail!(
+                "charts are .svg or .png, and {} is neither",
+                path.map(|path| path.display().to_string())
+                    .unwrap_or_default()
+            ),
+        };
+        match path {
+            Some(path) => {
+                refuse_roots(path, context)?;
+                refuse_taken(std::slice::from_ref(path), self.force)?;
+            }
+            None if format == Format::Png && context.out.is_terminal() => bail!(
+                "a picture is not for a terminal; write it to a file with --plot NAME.png, or into a pipe"
+            ),
+            None if context.json => bail!("--json and a chart cannot both go to standard output"),
+            None => {}
+        }
+        Ok(Some(Plot {
+            path: path.cloned(),
+            format,
+            size: self.plot_size,
+            force: self.force,
+        }))
+    }
+}
+
+impl Plot {
+    /// Draws a report that has rows.
+    pub(super) fn write(&self, report: &Report, context: &mut Context) -> Result<()> {
+        let chart = chart(report, &context.clock.zone);
+        if chart.bars.is_empty() {
+            bail!("no response has a time, so there is nothing to draw; --by model needs none");
+        }
+        let drawn = chart.draw(self.format, self.size)?;
+        let Some(path) = &self.path else {
+            return Ok(Standard(context).write_all(&drawn)?);
+        };
+        let (bytes, ()) = to_file(path, self.force, |out| {
+            out.write_all(&drawn)
+                .and_then(|()| out.flush())
+                .map_err(|error| annals::Error::io("write", path, error))
+        })?;
+        if context.json {
+            let path = path.clone();
+            let files = [Written { path, bytes }];
+            return Ok(context.out.json(&Document { files })?);
+        }
+        let what = format!("{}, {}", self.size, size::bytes(bytes));
+        context.out.line(format_args!(
+            "{}  {}",
+            paint(PLAIN, &path.display().to_string()),
+            paint(DIM, &what)
+        ))?;
+        Ok(())
+    }
+}
+
+/// The report as a chart: the first dimension is the axis, the second the series, and without one the
+/// models are.
+fn chart(report: &Report, zone: &TimeZone) -> Chart {
+    let (unit, why) = match report.total.priced() {
+        None => (Unit::Tokens, " (no prices known)"),
+        Some(cost) if cost.pico() <= 0 => (Unit::Tokens, " (free of charge)"),
+        Some(_) => (Unit::Dollars, ""),
+    };
+    let first = report.by.first().copied();
+    let axis = match first {
+        Some(Dimension::Hour) => Axis::Time(Step::Hour),
+        Some(Dimension::Block) => Axis::Time(Step::Block(5)),
+        Some(Dimension::Day) => Axis::Time(Step::Day),
+        Some(Dimension::Week) => Axis::Time(Step::Week),
+        Some(Dimension::Month) => Axis::Time(Step::Month),
+        _ => Axis::Names,
+    };
+    let mut bars = Bars {
+        unit,
+        zone,
+        timed: axis != Axis::Names,
+        names: Names::of(report),
+        series: Numbered::default(),
+        places: HashMap::new(),
+        bars: Vec::new(),
+        undated: Tally::default(),
+    };
+    for row in &report.rows {
+        bars.add(row);
+    }
+    let mut notes = notes(report);
+    if bars.undated.requests > 0 {
+        let amount = unit.exact(amount(unit, &bars.undated));
+        notes.push(format!(
+            "{} without a time ({amount}) {} not drawn.",
+            plural(bars.undated.requests, "request"),
+            are(bars.undated.requests)
+        ));
+    }
+    if let Some((rows, rest)) = &report.left_out {
+        let amount = unit.exact(amount(unit, rest));
+        notes.push(format!(
+            "{} more ({amount}) {} not drawn.",
+            size::count(*rows as u64),
+            are(*rows as u64)
+        ));
+    }
+    let by: Vec<&str> = report.by.iter().map(|one| words(*one)).collect();
+    let what = match unit {
+        Unit::Dollars => "Cost",
+        Unit::Tokens => "Tokens",
+    };
+    Chart {
+        title: match by.is_empty() {
+            true => format!("{what}{why}"),
+            false => format!("{what} by {}{why}", by.join(" and ")),
+        },
+        total: total(report, unit),
+        subtitle: subtitle(report, zone),
+        unit,
+        axis,
+        legend: capital(report.by.get(1).map_or("model", |second| words(*second))),
+        series: bars.series.texts,
+        bars: bars.bars,
+        notes,
+    }
+}
+
+/// Bars under way.
+struct Bars<'a> {
+    unit: Unit,
+    zone: &'a TimeZone,
+    timed: bool,
+    names: Names,
+    series: Numbered,
+    places: HashMap<(Option<Timestamp>, String), usize>,
+    bars: Vec<Bar>,
+    undated: Tally,
+}
+
+impl Bars<'_> {
+    fn add(&mut self, row: &Row) {
+        let first = row.parts.first();
+        let begin = first.and_then(|part| part.period).map(|(begin, _)| begin);
+        if self.timed && begin.is_none() {
+            self.undated.merge(&row.tally);
+            return;
+        }
+        let key = first.map_or_else(|| "all".to_owned(), |part| part.key().to_owned());
+        let next = self.bars.len();
+        let place = *self.places.entry((begin, key)).or_insert(next);
+        if place == next {
+            self.bars.push(Bar {
+                label: first.map_or_else(|| "all".to_owned(), |part| self.names.short(part)),
+                detail: first.filter(|_| !self.timed).map(full),
+                time: begin.map(|begin| begin.to_zoned(self.zone.clone()).datetime()),
+                parts: Vec::new(),
+            });
+        }
+        let parts: Vec<(usize, i128)> = match (row.parts.get(1), first) {
+            (Some(second), _) => {
+                let series = self.series.number(self.names.short(second));
+                vec![(series, amount(self.unit, &row.tally))]
+            }
+            // The models are the bars already.
+            (None, Some(part)) if part.dimension == Dimension::Model => {
+                let series = self.series.number(String::new());
+                vec![(series, amount(self.unit, &row.tally))]
+            }
+            (None, _) => {
+                let models = row.models.iter().map(|one| {
+                    let model = one.model.as_deref().unwrap_or("unknown");
+                    let series = self.series.number(model.to_owned());
+                    (series, amount(self.unit, &one.tally))
+                });
+                models.collect()
+            }
+        };
+        if let Some(bar) = self.bars.get_mut(place) {
+            bar.parts.extend(parts);
+        }
+    }
+}
+
+/// Texts by number.
+#[derive(Default)]
+struct Numbered {
+    texts: Vec<String>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Numbered {
+    fn number(&mut self, text: String) -> usize {
+        if let Some(&number) = self.numbers.get(&text) {
+            return number;
+        }
+        let number = self.texts.len();
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+}
+
+/// Knows which short names mean more than one thing.
+struct Names {
+    ambiguous: BTreeSet<String>,
+}
+
+impl Names {
+    fn of(report: &Report) -> Self {
+        let mut meant: HashMap<(Dimension, String), &str> = HashMap::new();
+        let mut ambiguous = BTreeSet::new();
+        for part in report.rows.iter().flat_map(|row| &row.parts) {
+            let name = short(part);
+            match meant.insert((part.dimension, name.clone()), part.key()) {
+                Some(other) if other != part.key() => _ = ambiguous.insert(name),
+                _ => {}
+            }
+        }
+        Names { ambiguous }
+    }
+
+    fn short(&self, part: &Part) -> String {
+        let name = short(part);
+        match self.ambiguous.contains(&name) {
+            true => part.key().to_owned(),
+            false => name,
+        }
+    }
+}
+
+/// What people call it.
+fn short(part: &Part) -> String {
+    let label = part.label.as_deref().filter(|label| !label.is_empty());
+    match (part.dimension, label) {
+        (Dimension::Session, Some(label)) => {
+            let id: String = part.key().chars().take(8).collect();
+            format!("{label} · {id}")
+        }
+        (_, Some(label)) => label.to_owned(),
+        (_, None) => part.key().to_owned(),
+    }
+}
+
+/// What it is called and what it is.
+fn full(part: &Part) -> String {
+    match part.label.as_deref() {
+        Some(label) if !label.is_empty() && label != part.key() => {
+            format!("{label} ({})", part.key())
+        }
+        _ => part.key().to_owned(),
+    }
+}
+
+fn amount(unit: Unit, tally: &Tally) -> i128 {
+    match unit {
+        Unit::Dollars => tally.cost.pico(),
+        Unit::Tokens => i128::from(tally.tokens()),
+    }
+}
+
+fn total(report: &Report, unit: Unit) -> String {
+    let total = unit.exact(amount(unit, &report.total));
+    match unit {
+        Unit::Dollars => total,
+        Unit::Tokens => format!("{total} tokens"),
+    }
+}
+
+fn subtitle(report: &Report, zone: &TimeZone) -> String {
+    let mut parts = Vec::new();
+    if let (Some(first), Some(last)) = (report.first, report.last) {
+        parts.push(range(first, last, zone));
+    }
+    parts.push(plural(report.total.requests, "request"));
+    parts.join(" · ")
+}
+
+/// From which day to which: `28 October to 15 November 2026`.
+fn range(first: Timestamp, last: Timestamp, zone: &TimeZone) -> String {
+    let day = |time: Timestamp| time.to_zoned(zone.clone()).date();
+    let (first, last) = (day(first), day(last));
+    let end = last.strftime("%-d %B %Y");
+    let begin = match () {
+        () if first == last => return end.to_string(),
+        () if first.first_of_month() == last.first_of_month() => first.strftime("%-d"),
+        () if first.year() == last.year() => first.strftime("%-d %B"),
+        () => first.strftime("%-d %B %Y"),
+    };
+    format!("{begin} to {end}")
+}
+
+/// What the bars do not show.
+fn notes(report: &Report) -> Vec<String> {
+    const NAMED: usize = 3;
+    let mut notes = Vec::new();
+    let unpriced = report.total.unpriced;
+    if unpriced > 0 {
+        let models = report.unpriced.iter();
+        let models: Vec<&str> = models
+            .map(|one| one.model.as_deref().unwrap_or("unknown"))
+            .collect();
+        let named = models.iter().take(NAMED).copied().collect::<Vec<_>>();
+        let more = match models.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {}", plural(more as u64, "other")),
+        };
+        notes.push(format!(
+            "{} of {} {} no price: {}{more}.",
+            plural(unpriced, "request"),
+            plural(models.len() as u64, "model"),
+            if unpriced == 1 { "has" } else { "have" },
+            named.join(", ")
+        ));
+    }
+    if report.total.overflowed > 0 {
+        notes.push(format!(
+            "{} with absurd counts {} left out.",
+            plural(report.total.overflowed, "request"),
+            are(report.total.overflowed)
+        ));
+    }
+    notes
+}
+
+fn are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn words(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::GitBranch => "git branch",
+        Dimension::Block => "five-hour block",
+        other => other.name(),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use annals::cost::{Charge, Ledger, Options};
+    use annals::model::Money;
+
+    use super::*;
+
+    /// A response of a model, for so many tokens.
+    fn charge(time: &str, model: &str, output: u64) -> Charge {
+        let mut charge = Charge::to(0);
+        charge.time = time.parse().ok();
+        charge.model = Some(model.into());
+        charge.usage.output = output;
+        charge
+    }
+
+    /// A dollar a token; what is called `odd` has no price.
+    fn drawn(charges: Vec<Charge>, by: &[Dimension]) -> Chart {
+        drawn_top(charges, by, None)
+    }
+
+    fn drawn_top(charges: Vec<Charge>, by: &[Dimension], top: Option<usize>) -> Chart {
+        let price = |charge: &Charge| {
+            let odd = charge.model.as_deref() == Some("odd");
+            (!odd).then(|| Money::from_pico(1_000_000_000_000) * charge.usage.output)
+        };
+        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let mut options = Options::new(zone.clone(), &price);
+        options.top = top;
+        let ledger = Ledger::settle(Vec::new(), charges);
+        chart(&Report::make(&ledger, by, &options), &zone)
+    }
+
+    /// Each bar with its dollars by series.
+    fn bars(chart: &Chart) -> Vec<String> {
+        let one = |bar: &Bar| {
+            let name = bar
+                .time
+                .map_or(bar.label.clone(), |time| time.date().to_string());
+            let parts = bar.parts.iter().map(|(series, amount)| {
+                let amount = chart.unit.exact(*amount);
+                format!(" {}={amount}", chart.series[*series])
+            });
+            name + &parts.collect::<String>()
+        };
+        chart.bars.iter().map(one).collect()
+    }
+
+    #[test]
+    fn days_are_stacked_by_model_and_are_those_of_the_zone() {
+        let chart = drawn(
+            vec![
+                charge("2026-10-31T22:59:00Z", "a", 1),
+                charge("2026-10-31T23:01:00Z", "a", 2),
+                charge("2026-10-31T23:02:00Z", "b", 4),
+            ],
+            &[Dimension::Day],
+        );
+        assert_eq!(
+            (chart.title.as_str(), chart.total.as_str()),
+            ("Cost by day", "$7.00")
+        );
+        assert_eq!(chart.subtitle, "31 October to 1 November 2026 · 3 requests");
+        assert_eq!(chart.axis, Axis::Time(Step::Day));
+        assert_eq!(
+            bars(&chart),
+            ["2026-10-31 a=$1.00", "2026-11-01 b=$4.00 a=$2.00"]
+        );
+        assert!(chart.notes.is_empty());
+    }
+
+    #[test]
+    fn the_second_dimension_is_the_series() {
+        let mut other = charge("2026-03-03T10:00:00Z", "a", 5);
+        other.git_branch = Some("fix".into());
+        let charges = vec![charge("2026-03-02T10:00:00Z", "a", 1), other];
+        let chart = drawn(charges, &[Dimension::Model, Dimension::GitBranch]);
+        assert_eq!(chart.title, "Cost by model and git branch");
+        assert_eq!(chart.legend, "Git branch");
+        assert_eq!(bars(&chart), ["a fix=$5.00 no branch=$1.00"]);
+        assert!(chart.subtitle.contains("2 to 3 March 2026"));
+    }
+
+    #[test]
+    fn models_alone_need_no_legend() {
+        let charges = vec![
+            charge("2026-03-02T10:00:00Z", "a", 1),
+            charge("2025-03-02T10:00:00Z", "b", 2),
+        ];
+        let chart = drawn(charges, &[Dimension::Model]);
+        assert_eq!(chart.series, [""]);
+        assert_eq!(bars(&chart), ["b =$2.00", "a =$1.00"]);
+        assert!(chart.subtitle.contains("2 March 2025 to 2 March 2026"));
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_told() {
+        let charges = vec![
+            charge("2026-03-02T10:00:00Z", "a", 9),
+            charge("2026-03-03T10:00:00Z", "a", 1),
+            charge("2026-03-02T10:00:00Z", "odd", 70),
+            charge("when?", "a", 2),
+        ];
+        let chart = drawn_top(charges, &[Dimension::Day], Some(2));
+        assert_eq!(bars(&chart), ["2026-03-02 a=$9.00 odd=$0.00"]);
+        assert_eq!(
+            chart.notes,
+            [
+                "1 request of 1 model has no price: odd.",
+                "1 request without a time ($2.00) is not drawn.",
+                "1 more ($1.00) is not drawn."
+            ]
+        );
+    }
+
+    #[test]
+    fn without_prices_tokens_are_drawn() {
+        let charges = vec![charge("2026-03-02T10:00:00Z", "odd", 1234)];
+        let chart = drawn(charges, &[Dimension::Month]);
+        assert_eq!(chart.title, "Tokens by month (no prices known)");
+        assert_eq!(chart.total, "1,234 tokens");
+        assert_eq!(chart.subtitle, "2 March 2026 · 1 request");
+        assert_eq!(bars(&chart), ["2026-03-01 odd=1,234"]);
+        let charges = vec![charge("2026-03-02T10:00:00Z", "a", 0)];
+        let chart = drawn(charges, &[Dimension::Day]);
+        assert_eq!(chart.title, "Tokens by day (free of charge)");
+    }
+}

@@ -1,0 +1,358 @@
+//! Which times stand below a time axis: as many as have room, and all of one kind.
+
+use jiff::ToSpan as _;
+use jiff::civil::{DateTime, Time, date};
+
+use super::frame::{GROUP, SLACK, TICK};
+use super::scene::Anchor;
+use super::time::{Line, Step};
+
+/// A label below the axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Mark {
+    pub(super) at: f64,
+    pub(super) label: String,
+    pub(super) anchor: Anchor,
+    /// Where a line shows what it means.
+    pub(super) tick: Option<f64>,
+}
+
+impl Mark {
+    fn reach(&self, width: f64) -> (f64, f64) {
+        match self.anchor {
+            Anchor::Start => (self.at, self.at + width),
+            Anchor::Middle => (self.at - width / 2.0, self.at + width / 2.0),
+            Anchor::End => (self.at - width, self.at),
+        }
+    }
+}
+
+/// The labels, and below them what several have in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    pub(super) near: Vec<Mark>,
+    pub(super) below: Vec<Mark>,
+}
+
+/// How often there is a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Every {
+    Place,
+    Hours(i8),
+    Day,
+    /// Mondays.
+    Week,
+    Month,
+    Quarter,
+    Years(i16),
+}
+
+/// One way to label an axis.
+struct Way {
+    every: Every,
+    format: &'static str,
+    /// What stands below: how often, and as what.
+    below: Option<Below>,
+}
+
+/// How often, and as what: in full, or shorter where that does not fit.
+type Below = (Every, &'static str, &'static str);
+
+const fn way(every: Every, format: &'static str, below: Option<Below>) -> Way {
+    Way {
+        every,
+        format,
+        below,
+    }
+}
+
+const DAYS: Option<Below> = Some((Every::Day, "%a %-d %b", "%-d %b"));
+const MONTHS: Option<Below> = Some((Every::Month, "%B %Y", "%b %Y"));
+const YEARS: Option<Below> = Some((Every::Years(1), "%Y", "%Y"));
+
+/// The ways for each step, the closest first; after them come those of [`LATER`].
+fn first_ways(step: Step) -> &'static [Way] {
+    match step {
+        Step::Hour | Step::Block(_) => {
+            const {
+                &[
+                    way(Every::Place, "%H:%M", DAYS),
+                    way(Every::Hours(2), "%H:%M", DAYS),
+                    way(Every::Hours(3), "%H:%M", DAYS),
+                    way(Every::Hours(6), "%H:%M", DAYS),
+                    way(Every::Hours(12), "%H:%M", DAYS),
+                    way(Every::Day, "%a %-d", MONTHS),
+                    way(Every::Day, "%-d", MONTHS),
+                    way(Every::Week, "%-d", MONTHS),
+                ]
+            }
+        }
+        Step::Day => {
+            const {
+                &[
+                    way(Every::Place, "%a %-d %b", None),
+                    way(Every::Place, "%-d", MONTHS),
+                    way(Every::Week, "%-d", MONTHS),
+                ]
+            }
+        }
+        Step::Week => {
+            const {
+                &[
+                    way(Every::Place, "%-d %b", YEARS),
+                    way(Every::Place, "%-d", MONTHS),
+                ]
+            }
+        }
+        Step::Month => {
+            const {
+                &[
+                    way(Every::Place, "%b %Y", None),
+                    way(Every::Place, "%b", YEARS),
+                ]
+            }
+        }
+        Step::Years(_) => const { &[way(Every::Place, "%Y", None)] },
+    }
+}
+
+const LATER: &[Way] = &[
+    way(Every::Month, "%b", YEARS),
+    way(Every::Quarter, "%b", YEARS),
+    way(Every::Years(1), "%Y", None),
+    way(Every::Years(2), "%Y", None),
+    way(Every::Years(5), "%Y", None),
+    way(Every::Years(10), "%Y", None),
+    way(Every::Years(50), "%Y", None),
+    way(Every::Years(100), "%Y", None),
+    way(Every::Years(500), "%Y", None),
+    way(Every::Years(1000), "%Y", None),
+    way(Every::Years(5000), "%Y", None),
+];
+
+impl Marks {
+    /// Labels an axis that begins at `left` and whose places are so wide.
+    pub(super) fn of(line: &Line, left: f64, width: f64) -> Self {
+        if line.places.is_empty() {
+            return Marks::default();
+        }
+        let ways = first_ways(line.step).iter().chain(LATER);
+        let right = left + width * line.places.len() as f64;
+        for way in ways {
+            let near = near(way, line, left, width, right);
+            if fits(&near) {
+                let below = way.below.map(|way| below(way, line, left, width, right));
+                return Marks {
+                    near,
+                    below: below.unwrap_or_default(),
+                };
+            }
+        }
+        Marks::default()
+    }
+}
+
+fn near(way: &Way, line: &Line, left: f64, width: f64, right: f64) -> Vec<Mark> {
+    // A single day of many is named below its column, a month where it begins.
+    let whole = match way.every {
+        Every::Place => true,
+        Every::Week => line.step == Step::Day,
+        Every::Hours(_) => line.step == Step::Hour,
+        _ => false,
+    };
+    let begins = begins(way.every, &line.places);
+    let marks = begins.map(|place| {
+        let begin = left + width * place as f64;
+        let label = line.places[place].strftime(way.format).to_string();
+        let (at, anchor, tick) = match way.every {
+            _ if whole => (begin + width / 2.0, Anchor::Middle, None),
+            Every::Hours(_) => (begin, Anchor::Middle, Some(begin)),
+            _ => (begin + 5.0, Anchor::Start, Some(begin)),
+        };
+        Mark {
+            at,
+            label,
+            anchor,
+            tick,
+        }
+    });
+    // One that sticks out of the axis is left away, unless it is the only one.
+    let inside = |mark: &Mark| {
+        let (_, end) = mark.reach(TICK.width(&mark.label) * SLACK);
+        line.places.len() == 1 || end <= right + 16.0
+    };
+    let mut marks: Vec<Mark> = marks.filter(inside).collect();
+    // What has begun before the axis does is named too if there is room.
+    if !whole && marks.first().is_none_or(|mark| mark.tick != Some(left)) {
+        let label = line
+            .places
+            .first()
+            .map(|time| time.strftime(way.format).to_string());
+        let first = Mark {
+            at: left,
+            label: label.unwrap_or_default(),
+            anchor: Anchor::Start,
+            tick: None,
+        };
+        marks.insert(0, first);
+        if !fits(&marks[..marks.len().min(2)]) {
+            marks.remove(0);
+        }
+    }
+    marks
+}
+
+fn fits(marks: &[Mark]) -> bool {
+    const GAP: f64 = 6.0;
+    let reach = |mark: &Mark| mark.reach(TICK.width(&mark.label) * SLACK);
+    marks
+        .windows(2)
+        .all(|pair| reach(&pair[0]).1 + GAP <= reach(&pair[1]).0)
+}
+
+/// What labels have in common, where it begins. In short if one would not fit between its neighbours; what
+/// does not fit even so is left away.
+fn below((every, full, short): Below, line: &Line, left: f64, width: f64, right: f64) -> Vec<Mark> {
+    const GAP: f64 = 14.0;
+    let mut places: Vec<usize> = begins(every, &line.places).collect();
+    if places.first() != Some(&0) {
+        places.insert(0, 0);
+    }
+    let at = |place: usize| left + width * place as f64;
+    let ends = places.iter().skip(1).map(|place| at(*place));
+    let ends: Vec<f64> = ends.chain([right + 24.0]).collect();
+    let marks = |format: &str| -> Vec<Option<Mark>> {
+        let mark = |(place, end): (&usize, &f64)| {
+            let label = line.places[*place].strftime(format).to_string();
+            let begin = at(*place);
+            let fits = begin + GROUP.width(&label) * SLACK + GAP <= *end;
+            fits.then_some(Mark {
+                at: if *place == 0 { begin } else { begin + 5.0 },
+                label,
+                anchor: Anchor::Start,
+                tick: (*place > 0).then_some(begin),
+            })
+        };
+        places.iter().zip(&ends).map(mark).collect()
+    };
+    let mut chosen = marks(full);
+    let inner = chosen.get(1..chosen.len() - 1).unwrap_or_default();
+    if inner.iter().any(Option::is_none) {
+        chosen = marks(short);
+    }
+    chosen.into_iter().flatten().collect()
+}
+
+/// The places with which something new begins.
+fn begins(every: Every, places: &[DateTime]) -> impl Iterator<Item = usize> {
+    let before = |at: usize| at.checked_sub(1).and_then(|at| places.get(at));
+    (0..places.len()).filter(move |&at| {
+        let begin = floor(every, places[at]);
+        match before(at) {
+            _ if every == Every::Place => true,
+            Some(before) => floor(every, *before) != begin,
+            None => begin == places[at],
+        }
+    })
+}
+
+fn floor(every: Every, time: DateTime) -> DateTime {
+    let midnight = |date: jiff::civil::Date| date.to_datetime(Time::midnight());
+    let day = midnight(time.date());
+    match every {
+        Every::Place => time,
+        Every::Hours(hours) => {
+            let hour = i64::from(time.hour() / hours * hours);
+            day.checked_add(hour.hours()).unwrap_or(day)
+        }
+        Every::Day => day,
+        Every::Week => {
+            let days = i64::from(time.weekday().to_monday_zero_offset());
+            day.checked_sub(days.days()).unwrap_or(day)
+        }
+        Every::Month => midnight(date(time.year(), time.month(), 1)),
+        Every::Quarter => midnight(date(time.year(), (time.month() - 1) / 3 * 3 + 1, 1)),
+        Every::Years(years) => {
+            let year = time.year().div_euclid(years).saturating_mul(years);
+            midnight(date(year.max(-9999), 1, 1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Bar;
+    use super::*;
+
+    fn marks(first: &str, last: &str, step: Step) -> String {
+        let bar = |time: &str| Bar {
+            time: Some(time.parse().unwrap()),
+            ..Bar::default()
+        };
+        let line = Line::of(&[bar(first), bar(last)], step, 900);
+        let marks = Marks::of(&line, 100.0, 900.0 / line.places.len() as f64);
+        assert!(fits(&marks.near));
+        let join = |marks: &[Mark]| {
+            let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
+            labels.join(" ")
+        };
+        format!("{} | {}", join(&marks.near), join(&marks.below))
+    }
+
+    #[test]
+    fn labels_thin_out_as_columns_get_narrow() {
+        for (first, last, step, shown) in [
+            ("2026-11-15", "2026-11-15", Step::Day, "Sun 15 Nov | "),
+            (
+                "2026-11-09",
+                "2026-11-15",
+                Step::Day,
+                "Mon 9 Nov Tue 10 Nov Wed 11 Nov Thu 12 Nov Fri 13 Nov Sat 14 Nov Sun 15 Nov | ",
+            ),
+            (
+                "2026-10-28",
+                "2026-11-15",
+                Step::Day,
+                "28 29 30 31 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 | October 2026 November 2026",
+            ),
+            (
+                "2026-08-18",
+                "2026-11-15",
+                Step::Day,
+                "24 31 7 14 21 28 5 12 19 26 2 9 | August 2026 September 2026 October 2026 November 2026",
+            ),
+            (
+                "2025-10-12",
+                "2026-11-15",
+                Step::Day,
+                "Oct Nov Dec Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov | 2025 2026",
+            ),
+            (
+                "2026-11-14T18:00",
+                "2026-11-15T12:00",
+                Step::Hour,
+                "18:00 19:00 20:00 21:00 22:00 23:00 00:00 01:00 02:00 03:00 04:00 05:00 06:00 07:00 08:00 09:00 10:00 11:00 12:00 | Sat 14 Nov Sun 15 Nov",
+            ),
+            (
+                "2026-11-12T18:00",
+                "2026-11-15T12:00",
+                Step::Hour,
+                "18:00 00:00 06:00 12:00 18:00 00:00 06:00 12:00 18:00 00:00 06:00 12:00 | Fri 13 Nov Sat 14 Nov Sun 15 Nov",
+            ),
+            (
+                "2026-01-01",
+                "2026-11-01",
+                Step::Month,
+                "Jan 2026 Feb 2026 Mar 2026 Apr 2026 May 2026 Jun 2026 Jul 2026 Aug 2026 Sep 2026 Oct 2026 Nov 2026 | ",
+            ),
+            (
+                "0001-01-01",
+                "2026-11-15",
+                Step::Day,
+                "0000 0100 0200 0300 0400 0500 0600 0700 0800 0900 1000 1100 1200 1300 1400 1500 1600 1700 1800 1900 | ",
+            ),
+        ] {
+            assert_eq!(marks(first, last, step), shown, "{first} to {last}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! A time axis without gaps.
+
+use jiff::civil::{DateTime, Time, date};
+use jiff::{RoundMode, ToSpan as _, Unit};
+
+use super::{super::size, Bar};
+
+/// How long a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Hour,
+    /// So many hours, from any hour on.
+    Block(u8),
+    Day,
+    /// From any day on.
+    Week,
+    Month,
+    /// So many years.
+    Years(i16),
+}
+
+impl Step {
+    fn coarser(self) -> Option<Step> {
+        match self {
+            Step::Hour | Step::Block(_) => Some(Step::Day),
+            Step::Day => Some(Step::Week),
+            Step::Week => Some(Step::Month),
+            Step::Month => Some(Step::Years(1)),
+            Step::Years(1) => Some(Step::Years(10)),
+            Step::Years(10) => Some(Step::Years(100)),
+            Step::Years(_) => None,
+        }
+    }
+
+    /// The places of an axis are this long.
+    fn unit(self) -> Step {
+        match self {
+            Step::Block(_) => Step::Hour,
+            step => step,
+        }
+    }
+
+    /// How many places of the axis a column takes.
+    fn places(self) -> usize {
+        match self {
+            Step::Block(hours) => usize::from(hours.max(1)),
+            _ => 1,
+        }
+    }
+
+    /// Where the place that holds a time begins.
+    fn floor(self, time: DateTime) -> DateTime {
+        let midnight = time.date().to_datetime(Time::midnight());
+        match self {
+            Step::Hour | Step::Block(_) => {
+                let hour = jiff::civil::DateTimeRound::new()
+                    .smallest(Unit::Hour)
+                    .mode(RoundMode::Trunc);
+                time.round(hour).unwrap_or(time)
+            }
+            Step::Day => midnight,
+            Step::Week => {
+                let days = i64::from(time.weekday().to_monday_zero_offset());
+                midnight.checked_sub(days.days()).unwrap_or(midnight)
+            }
+            Step::Month => date(time.year(), time.month(), 1).to_datetime(Time::midnight()),
+            Step::Years(years) => {
+                let year = time.year().div_euclid(years) * years;
+                date(year.max(-9999), 1, 1).to_datetime(Time::midnight())
+            }
+        }
+    }
+
+    fn next(self, time: DateTime) -> Option<DateTime> {
+        let span = match self {
+            Step::Hour | Step::Block(_) => 1.hours(),
+            Step::Day => 1.days(),
+            Step::Week => 1.weeks(),
+            Step::Month => 1.months(),
+            Step::Years(years) => years.years(),
+        };
+        time.checked_add(span).ok()
+    }
+
+    /// The time that a column stands for, in words.
+    fn words(self, time: DateTime) -> String {
+        match self {
+            Step::Hour => time.strftime("%-d %B %Y, %H:%M").to_string(),
+            Step::Block(hours) => {
+                let end = time.checked_add(i64::from(hours).hours()).unwrap_or(time);
+                format!(
+                    "{} to {}",
+                    time.strftime("%-d %B %Y, %H:%M"),
+                    end.strftime("%H:%M")
+                )
+            }
+            Step::Day => time.strftime("%A, %-d %B %Y").to_string(),
+            Step::Week => format!("Week from {}", time.strftime("%-d %B %Y")),
+            Step::Month => time.strftime("%B %Y").to_string(),
+            Step::Years(1) => time.strftime("%Y").to_string(),
+            Step::Years(years) => {
+                format!(
+                    "{} to {}",
+                    time.year(),
+                    time.year().saturating_add(years - 1)
+                )
+            }
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Step::Hour => "hour",
+            Step::Block(_) => "block",
+            Step::Day => "day",
+            Step::Week => "week",
+            Step::Month => "month",
+            Step::Years(1) => "year",
+            Step::Years(10) => "decade",
+            Step::Years(_) => "century",
+        }
+    }
+}
+
+/// The places of a time axis, and what stands in them.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) step: Step,
+    /// When each place begins.
+    pub(super) places: Vec<DateTime>,
+    pub(super) columns: Vec<Column>,
+    /// Said when the columns are longer than was asked for.
+    pub(super) note: Option<String>,
+}
+
+/// The bars of one place, or of several when they are blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) place: usize,
+    pub(super) places: usize,
+    pub(super) bar: Bar,
+}
+
+impl Line {
+    /// Lines up the bars from the first to the last, in at most so many places: where they would be too
+    /// narrow to see, in longer steps.
+    pub(super) fn of(bars: &[Bar], asked: Step, most: usize) -> Self {
+        let mut timed: Vec<(DateTime, &Bar)> = bars
+            .iter()
+            .filter_map(|bar| Some((bar.time?, bar)))
+            .collect();
+        timed.sort_by_key(|(time, _)| *time);
+        let mut step = asked;
+        let places = loop {
+            match (places(&timed, step, step == asked, most), step.coarser()) {
+                (Some(places), _) => break places,
+                (None, Some(coarser)) => step = coarser,
+                (None, None) => break Vec::new(),
+            }
+        };
+        let note = (step != asked).then(|| {
+            format!(
+                "Each column is a {}: {} would not fit.",
+                step.noun(),
+                size::plural(timed.len() as u64, asked.noun())
+            )
+        });
+        let mut columns: Vec<Column> = Vec::new();
+        for (time, bar) in timed {
+            let place = places.partition_point(|begin| *begin <= time);
+            let place = place.saturating_sub(1);
+            let Some(begin) = places.get(place) else {
+                continue;
+            };
+            match columns.last_mut() {
+                Some(column) if column.place == place => {
+                    column.bar.parts.extend_from_slice(&bar.parts);
+                }
+                _ => columns.push(Column {
+                    place,
+                    places: step.places().min(places.len() - place),
+                    bar: Bar {
+                        label: match step {
+                            Step::Block(_) | Step::Hour => step.words(time),
+                            _ => step.words(*begin),
+                        },
+                        ..bar.clone()
+                    },
+                }),
+            }
+        }
+        Line {
+            step,
+            places,
+            columns,
+            note,
+        }
+    }
+}
+
+/// When each place from the first to the last bar begins, if there are not too many.
+fn places(
+    timed: &[(DateTime, &Bar)],
+    step: Step,
+    asked: bool,
+    most: usize,
+) -> Option<Vec<DateTime>> {
+    let (Some((first, _)), Some((last, _))) = (timed.first(), timed.last()) else {
+        return Some(Vec::new());
+    };
+    let begin = match step {
+        // Whose weeks begin on another day has them begin there.
+        Step::Week if asked => Step::Day.floor(*first),
+        _ => step.floor(*first),
+    };
+    let end = match step {
+        Step::Block(hours) => last
+            .checked_add((i64::from(hours) - 1).hours())
+            .unwrap_or(*last),
+        _ => *last,
+    };
+    let mut places = vec![begin];
+    while let Some(next) = places.last().and_then(|place| step.unit().next(*place)) {
+        if next > end {
+            break;
+        }
+        if places.len() == most {
+            return None;
+        }
+        places.push(next);
+    }
+    Some(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bars(times: &[&str]) -> Vec<Bar> {
+        times
+            .iter()
+            .map(|time| Bar {
+                time: Some(time.parse().unwrap()),
+                parts: vec![(0, 1)],
+                ..Bar::default()
+            })
+            .collect()
+    }
+
+    fn line(times: &[&str], step: Step, most: usize) -> (Step, usize, Vec<usize>) {
+        let line = Line::of(&bars(times), step, most);
+        let at = line.columns.iter().map(|column| column.place).collect();
+        (line.step, line.places.len(), at)
+    }
+
+    #[test]
+    fn days_without_a_bar_have_a_place() {
+        let days = ["2026-03-05", "2026-02-27", "2026-03-01"];
+        assert_eq!(line(&days, Step::Day, 100), (Step::Day, 7, vec![0, 2, 6]));
+        let months = ["2025-11-01", "2026-02-01"];
+        assert_eq!(line(&months, Step::Month, 9), (Step::Month, 4, vec![0, 3]));
+    }
+
+    #[test]
+    fn the_last_day_of_long_months_does_not_shift_them() {
+        let months = ["2026-01-31", "2026-02-28", "2026-03-31"];
+        assert_eq!(
+            line(&months, Step::Month, 9),
+            (Step::Month, 3, vec![0, 1, 2])
+        );
+    }
+
+    #[test]
+    fn too_many_places_become_longer_ones_and_it_is_said() {
+        let days = ["2026-01-05", "2026-01-06", "2026-02-01"];
+        assert_eq!(line(&days, Step::Day, 20), (Step::Week, 4, vec![0, 3]));
+        let note = Line::of(&bars(&days), Step::Day, 20).note;
+        assert_eq!(
+            note.as_deref(),
+            Some("Each column is a week: 3 days would not fit.")
+        );
+        let ages = ["0001-01-01T00:00", "2026-01-01T05:00"];
+        assert_eq!(
+            line(&ages, Step::Hour, 800),
+            (Step::Years(10), 203, vec![0, 202])
+        );
+        let all = ["-009999-01-01", "9999-12-31"];
+        assert_eq!(line(&all, Step::Day, 800).0, Step::Years(100));
+    }
+
+    #[test]
+    fn blocks_take_their_hours() {
+        let line = Line::of(
+            &bars(&["2026-01-05T07:00", "2026-01-05T14:00"]),
+            Step::Block(5),
+            100,
+        );
+        let taken: Vec<_> = line
+            .columns
+            .iter()
+            .map(|column| (column.place, column.places))
+            .collect();
+        assert_eq!((line.places.len(), taken), (12, vec![(0, 5), (7, 5)]));
+        assert_eq!(line.columns[1].bar.label, "5 January 2026, 14:00 to 19:00");
+    }
+
+    #[test]
+    fn an_hour_that_the_clock_has_twice_is_one_column() {
+        let hours = ["2026-10-25T02:00", "2026-10-25T02:00", "2026-10-25T03:00"];
+        assert_eq!(line(&hours, Step::Hour, 9), (Step::Hour, 2, vec![0, 1]));
+    }
+}
