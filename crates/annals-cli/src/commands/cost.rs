@@ -9,7 +9,10 @@ mod keys;
 mod plot;
 mod table;
 
-use annals::cost::{Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending};
+use annals::cost::{
+    Account, Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending,
+};
+use annals::store::SessionFiles;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, RangedU64ValueParser};
 use clap::{Args, ValueEnum};
@@ -283,12 +286,22 @@ impl CostArgs {
                 Some(id) => Some(context.find_session(id)?),
                 None => None,
             };
-            let is_wanted = |account: &annals::cost::Account| {
+            let is_session = |account: &Account, files: &SessionFiles| {
+                account.session == files.id
+                    && account.root == files.root.path
+                    && account.layout == files.root.layout.name()
+            };
+            // Two folders may have a session of one name; then the file decides.
+            let by_file = session.as_ref().is_some_and(|files| {
+                let mut same = ledger.accounts.iter().filter(|one| is_session(one, files));
+                same.any(|account| account.file == files.main_path())
+            });
+            let is_wanted = |account: &Account| {
                 let in_project = project.as_deref().is_none_or(|wanted| {
                     account.project.matches(wanted) || account.project.id() == wanted
                 });
                 let in_session = session.as_ref().is_none_or(|files| {
-                    account.session == files.id && account.file == files.main_path()
+                    is_session(account, files) && (!by_file || account.file == files.main_path())
                 });
                 in_project && in_session
             };

@@ -237,6 +237,29 @@ fn what_is_asked_for_is_all_that_counts() {
 }
 
 #[test]
+fn a_session_of_several_files_is_one() {
+    let stage = Stage::of_layout("orchestrator", "across-midnight");
+    let all = cost(&stage, "--by session --json").json();
+    let night = cost(&stage, "--session night --json").json();
+    let row = all["rows"].as_array().unwrap().iter();
+    let row = row.clone().find(|row| row["session"] == "night").unwrap();
+    assert_eq!(night["total"]["requests"], row["requests"]);
+    let run = cost(&stage, "--by branch").fine();
+    assert!(run.err.is_empty(), "{run}");
+    // Two folders have a session of this name: its path tells which is meant.
+    let stage = Stage::of("same-session-two-projects");
+    stage.refused(&["cost", "--session", "d5c236be"], "");
+    let rows = cost(&stage, "--by session --json").json();
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 2);
+    let tree = stage.tree();
+    let is_log = |path: &&std::path::PathBuf| path.extension().is_some_and(|end| end == "jsonl");
+    for path in tree.keys().filter(is_log) {
+        let one = cost(&stage, &format!("--json --session {}", path.display())).json();
+        assert_eq!(one["total"]["requests"], 1);
+    }
+}
+
+#[test]
 fn days_are_those_of_the_zone() {
     let stage = Stage::empty();
     // The last minute before, and the first after, the ends of days on which clocks change.

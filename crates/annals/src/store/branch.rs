@@ -44,19 +44,24 @@ impl Store {
     /// Which conversations pay, session by session. A session that is gone or cannot be read is told
     /// in its place.
     pub fn branches(&self, inventory: &Inventory, accounts: &[&Account]) -> Vec<Result<Branches>> {
-        // Sessions may share a file, and a name.
-        let files: HashMap<(&Path, &SessionId), &SessionFiles> = inventory
-            .sessions
-            .iter()
-            .map(|files| ((files.main_path(), &files.id), files))
-            .collect();
+        let mut named: HashMap<(&Path, &SessionId), Vec<&SessionFiles>> = HashMap::new();
+        for files in &inventory.sessions {
+            let name = (files.root.path.as_path(), &files.id);
+            named.entry(name).or_default().push(files);
+        }
         let read = |account: &&Account| {
             let missing = || Error::NotFound {
                 what: "session",
                 id: account.session.to_string(),
             };
-            let place = (account.file.as_path(), &account.session);
-            let files = files.get(&place).ok_or_else(missing)?;
+            let named = named.get(&(account.root.as_path(), &account.session));
+            let named = named.map_or(&[][..], Vec::as_slice);
+            let of_layout = |files: &&&SessionFiles| files.root.layout.name() == account.layout;
+            // Two folders may have a session of one name; one session may have several files.
+            let same = named.iter().filter(of_layout);
+            let file = |files: &&&SessionFiles| files.main_path() == account.file;
+            let files = same.clone().find(file).or_else(|| same.clone().next());
+            let files = files.ok_or_else(missing)?;
             Ok(Session::read((*files).clone())?.branches())
         };
         accounts.par_iter().with_max_len(1).map(read).collect()
