@@ -47,6 +47,9 @@ pub(crate) struct Global {
     /// Do not page long output
     #[arg(long, global = true)]
     pub(crate) no_pager: bool,
+    /// Read everything anew instead of using what was read before; the answers are the same
+    #[arg(long, global = true)]
+    pub(crate) no_index: bool,
     /// Say more about what could not be read
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use annals::cost::{Ledger, Prices};
+use annals::index::Catalogue;
 use annals::layout::Env;
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
@@ -32,6 +33,10 @@ pub(crate) struct Context {
     pub(crate) named_roots: bool,
     /// The user named a list of prices.
     named_prices: Option<PathBuf>,
+    /// Nothing that was read before may be used.
+    no_index: bool,
+    /// Where annals keeps its own things.
+    state_dir: PathBuf,
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
     warnings: usize,
@@ -46,7 +51,8 @@ impl Context {
             let named = global.root.iter().map(|text| named_roots(text));
             named.collect::<Result<Vec<_>>>()?.concat()
         };
-        let store = Store::new(roots).with_state(state_dir(&env));
+        let state_dir = state_dir(&env);
+        let store = Store::new(roots).with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
             None => None,
@@ -63,6 +69,8 @@ impl Context {
             fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
+            no_index: global.no_index,
+            state_dir,
             named_prices: global.prices.clone(),
             config_dir: config_dir(&env),
             warnings: 0,
@@ -107,10 +115,51 @@ impl Context {
     /// Every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
-        let (ledger, troubles) = self.store.ledger(&|done, total| progress.set(done, total));
+        let told = |done, total| progress.set(done, total);
+        let (ledger, troubles) = match self.catalogue() {
+            Some(mut catalogue) => {
+                let read = catalogue.ledger(&self.store, &told);
+                drop(told);
+                self.tell(&mut catalogue);
+                read
+            }
+            None => self.store.ledger(&told),
+        };
         drop(progress);
         self.warn_of(&troubles);
         ledger
+    }
+
+    /// What was read of logs before; without it the answers are the same, and take longer.
+    fn catalogue(&mut self) -> Option<Catalogue> {
+        if self.no_index {
+            return None;
+        }
+        match Catalogue::open(&self.state_dir) {
+            Ok(mut catalogue) => {
+                self.tell(&mut catalogue);
+                Some(catalogue)
+            }
+            Err(error) => {
+                self.remark(&format!("{error}; all logs are read instead"));
+                None
+            }
+        }
+    }
+
+    fn tell(&self, catalogue: &mut Catalogue) {
+        for notice in catalogue.notices() {
+            self.remark(&notice.to_string());
+        }
+    }
+
+    /// Says something on which no answer depends.
+    fn remark(&self, text: &str) {
+        anstream::eprintln!(
+            "{} {}",
+            paint(WARNING, "note:"),
+            paint(crate::render::style::PLAIN, text)
+        );
     }
 
     /// The user's own settings.
