@@ -63,7 +63,7 @@ impl Context {
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
             clock: Clock {
                 now,
-                zone: TimeZone::system(),
+                zone: system_zone(&env),
             },
             json: global.json,
             fixed: fixed.is_some(),
@@ -119,7 +119,6 @@ impl Context {
         let (ledger, troubles) = match self.catalogue() {
             Some(mut catalogue) => {
                 let read = catalogue.ledger(&self.store, &told);
-                drop(told);
                 self.tell(&mut catalogue);
                 read
             }
@@ -317,6 +316,23 @@ fn variable(name: &str) -> Option<OsString> {
 fn is_absent(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// The zone of whoever runs the program.
+///
+/// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
+/// all zones there are.
+fn system_zone(env: &Env) -> TimeZone {
+    let local = || {
+        let path = std::fs::canonicalize("/etc/localtime").ok()?;
+        let (_, name) = path.to_str()?.split_once("/zoneinfo/")?;
+        TimeZone::tzif(name, &std::fs::read(&path).ok()?).ok()
+    };
+    match env.vars.get("TZ").map(String::as_str) {
+        Some("UTC") => TimeZone::UTC,
+        Some(_) => TimeZone::system(),
+        None => local().unwrap_or_else(TimeZone::system),
+    }
 }
 
 /// Where annals keeps its own things.

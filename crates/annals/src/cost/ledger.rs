@@ -201,7 +201,7 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
 struct Places<'a> {
     charges: &'a [Charge],
     table: HashTable<u32>,
-    hasher: RandomState,
+    seed: [u64; 2],
 }
 
 impl<'a> Places<'a> {
@@ -209,18 +209,17 @@ impl<'a> Places<'a> {
         Places {
             charges,
             table: HashTable::with_capacity(charges.len()),
-            hasher: RandomState::new(),
+            seed: [0, 1].map(|number: u64| RandomState::new().hash_one(number)),
         }
     }
 
     /// The place where the response was told of before; else this is that place from now on.
     fn first(&mut self, at: usize, key: ResponseKey) -> Option<usize> {
         let response = |place: &u32| self.charges.get(*place as usize)?.response;
-        let hash = |key: Option<ResponseKey>| self.hasher.hash_one(key);
         let entry = self.table.entry(
-            hash(Some(key)),
+            spread(key, self.seed),
             |place| response(place) == Some(key),
-            |place| hash(response(place)),
+            |place| response(place).map_or(0, |key| spread(key, self.seed)),
         );
         match entry {
             Entry::Occupied(known) => Some(*known.get() as usize),
@@ -230,6 +229,17 @@ impl<'a> Places<'a> {
             }
         }
     }
+}
+
+/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
+/// choosing hashes.
+fn spread(key: ResponseKey, [one, other]: [u64; 2]) -> u64 {
+    let [high, low] = key.message.halves();
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        (product >> 64) as u64 ^ product as u64
+    };
+    fold(fold(high ^ one, low ^ other) ^ key.request ^ one, other | 1)
 }
 
 /// When each session had a response that no other has.

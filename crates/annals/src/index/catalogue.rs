@@ -390,6 +390,8 @@ fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(PATIENCE)?;
+    // Enough for what one commit changes: pages that are written twice cost more than memory.
+    database.pragma_update(None, "cache_size", -16_384)?;
     // A power cut may cost the last commits, not more.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     let version = |database: &Connection| {

@@ -16,6 +16,7 @@ pub const MAX_LINE: usize = 64 << 20;
 pub const OVERSIZE_HEAD: usize = 4 << 10;
 
 const CAPACITY: usize = 256 << 10;
+const GROWTH: usize = 1 << 20;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// How a line ends on disk.
@@ -292,10 +293,11 @@ impl<R: Read> Scanner<R> {
         }
         if self.unread.end == self.buffer.len() {
             let enough = self.max_line.saturating_add(1);
-            let len = self
-                .buffer
-                .len()
-                .saturating_mul(2)
+            // Doubling, but not far beyond the longest line: most of it would never be used.
+            let len = self.buffer.len();
+            let more = len.min((len / 4).max(GROWTH));
+            let len = len
+                .saturating_add(more)
                 .min(enough)
                 .max(self.unread.end + 1);
             self.buffer.resize(len, 0);

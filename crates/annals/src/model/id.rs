@@ -154,6 +154,11 @@ impl Key {
         Self([(bits >> 64) as u64, bits as u64])
     }
 
+    /// Its bits, the higher ones first.
+    pub(crate) fn halves(self) -> [u64; 2] {
+        self.0
+    }
+
     fn bits(self) -> u128 {
         let [high, low] = self.0;
         u128::from(high) << 64 | u128::from(low)
