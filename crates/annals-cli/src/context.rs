@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use annals::cost::{Ledger, Prices};
-use annals::index::Catalogue;
+use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
@@ -125,6 +125,20 @@ impl Context {
             None => self.store.ledger(&told),
         };
         drop(progress);
+        self.warn_of(&troubles);
+        ledger
+    }
+
+    /// Every response since some time, and all of one session, for those who ask often.
+    pub(crate) fn recent(&mut self, asked: &Recent<'_>) -> Ledger {
+        let (ledger, troubles) = match self.catalogue() {
+            Some(mut catalogue) => {
+                let read = catalogue.recent(&self.store, asked);
+                self.tell(&mut catalogue);
+                read
+            }
+            None => self.store.ledger(&|_, _| {}),
+        };
         self.warn_of(&troubles);
         ledger
     }

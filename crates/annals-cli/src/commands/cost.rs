@@ -157,7 +157,7 @@ pub(crate) enum ModeArg {
 }
 
 impl ModeArg {
-    fn mode(self) -> Mode {
+    pub(super) fn mode(self) -> Mode {
         match self {
             ModeArg::Auto => Mode::Auto,
             ModeArg::Tokens => Mode::Tokens,
@@ -339,7 +339,7 @@ impl Wanted {
     }
 }
 
-fn zone(name: &str) -> Result<TimeZone> {
+pub(super) fn zone(name: &str) -> Result<TimeZone> {
     let Err(error) = TimeZone::get(name) else {
         return Ok(TimeZone::get(name)?);
     };

@@ -34,6 +34,7 @@ mod search;
 mod sessions;
 mod settings;
 mod show;
+mod statusline;
 mod tag;
 mod title;
 mod todo;
@@ -122,6 +123,8 @@ pub(crate) enum Command {
     Agents(agents::AgentsArgs),
     /// Show and change the settings of Chorus
     Settings(settings::SettingsArgs),
+    /// Print one line for the status bar of an agent
+    Statusline(statusline::StatuslineArgs),
     /// Make a sample history and show what can be done with it
     Demo(demo::DemoArgs),
     /// Print a script that completes annals' arguments in a shell
@@ -163,6 +166,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Workspaces(args)) => workspaces::run(&args, context),
         Some(Command::Agents(args)) => agents::run(&args, context),
         Some(Command::Settings(args)) => settings::run(&args, context),
+        Some(Command::Statusline(args)) => statusline::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
     }

@@ -16,6 +16,7 @@ mod orchestrator;
 mod plot;
 mod prices;
 mod search;
+mod statusline;
 mod target;
 mod todo;
 mod write;

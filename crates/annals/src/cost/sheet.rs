@@ -107,6 +107,14 @@ impl Sheet {
         named.into_iter().map(|(_, path)| path).collect()
     }
 
+    /// The time of its newest charge.
+    pub(crate) fn latest_charge(&self) -> Option<Timestamp> {
+        self.charges
+            .iter()
+            .filter_map(|(charge, _)| charge.time)
+            .max()
+    }
+
     /// Gets ready to go on with charges that were collected before.
     pub(crate) fn reopened(mut self) -> Self {
         let named = self.charges.iter().enumerate();

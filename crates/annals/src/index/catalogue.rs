@@ -1,53 +1,22 @@
-//! The catalogue's database.
+//! The catalogue: what it knows, and what is read besides.
 
-use std::cmp::Ordering;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, Row, TransactionBehavior, params};
+use jiff::Timestamp;
+use rusqlite::Connection;
 
 use crate::cost::Ledger;
 use crate::error::{Error, Result};
-use crate::jsonl::{Cursor, FileId};
 use crate::store::books::{Books, Tab};
 use crate::store::{FoundFile, Root, Store};
 
-use super::tab;
-
-/// What the database holds, and how: another number means another meaning.
-///
-/// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 1;
-
-/// How long another process may take to write.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-const TABLES: &str = "
-    DROP TABLE IF EXISTS file;
-    DROP TABLE IF EXISTS root;
-    CREATE TABLE root (
-        id INTEGER PRIMARY KEY,
-        layout TEXT NOT NULL,
-        path BLOB NOT NULL,
-        UNIQUE (layout, path)
-    );
-    CREATE TABLE file (
-        root INTEGER NOT NULL REFERENCES root,
-        path BLOB NOT NULL,
-        dev INTEGER NOT NULL,
-        ino INTEGER NOT NULL,
-        len INTEGER NOT NULL,
-        mtime INTEGER NOT NULL,
-        read INTEGER NOT NULL,
-        guard BLOB NOT NULL,
-        whole INTEGER NOT NULL,
-        spent BLOB NOT NULL,
-        PRIMARY KEY (root, path)
-    ) WITHOUT ROWID;
-";
+use super::database::{
+    Refusal, SessionPaths, check, checked, connect, forget, is_damage, recall, recent, set_aside,
+    write,
+};
 
 /// What was read of files before.
 #[derive(Debug)]
@@ -126,15 +95,43 @@ impl Catalogue {
         store: &Store,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> (Ledger, Vec<Error>) {
+        self.read_all(store, progress, false).ledger()
+    }
+
+    fn read_all<'a>(
+        &mut self,
+        store: &'a Store,
+        progress: &(dyn Fn(u64, u64) + Sync),
+        changed_only: bool,
+    ) -> Books<'a> {
         let mut books = Books::find(store);
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
-            if let Err(error) = recall(&self.database, root, number, &mut books, &mut gone) {
+            if let Err(error) = recall(
+                &self.database,
+                root,
+                number,
+                &mut books,
+                &mut gone,
+                changed_only,
+            ) {
                 gone.clear();
                 self.begin_anew(&error);
                 break;
             }
         }
+        self.read_rest(&mut books, progress);
+        // What was not found is gone, if all could be looked at.
+        if books.troubles.is_empty()
+            && let Err(error) = forget(&mut self.database, &gone)
+        {
+            self.not_kept(&error);
+        }
+        books
+    }
+
+    /// Reads what is not known, and keeps it.
+    fn read_rest(&mut self, books: &mut Books<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
         let mut failure = None;
         let database = &mut self.database;
         let keep = |fresh: &[(&Root, &FoundFile, &Tab)]| {
@@ -143,14 +140,72 @@ impl Catalogue {
             }
         };
         books.read(keep, progress);
-        // What was not found is gone, if all could be looked at.
-        if books.troubles.is_empty() && failure.is_none() {
-            failure = forget(&mut self.database, &gone).err();
-        }
         if let Some(error) = failure {
-            let why = error.to_string();
-            self.notices.push(Notice::NotKept { why });
+            self.not_kept(&error);
         }
+    }
+
+    fn not_kept(&mut self, error: &rusqlite::Error) {
+        let why = error.to_string();
+        self.notices.push(Notice::NotKept { why });
+    }
+
+    /// Who spent what since some time, and all that one session spent, for those who ask often.
+    ///
+    /// The session's own logs are read on whenever this is asked. All others are looked at no more
+    /// than once in a while, so what they spent may be missing for so long.
+    pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Ledger, Vec<Error>) {
+        let oldest = asked.now.as_millisecond() - asked.patience.as_millis() as i64;
+        let mut roots = store.roots().iter();
+        let known = roots.all(|root| {
+            let checked = checked(&self.database, root).ok().flatten();
+            checked
+                .is_some_and(|checked| checked >= oldest && checked <= asked.now.as_millisecond())
+        });
+        let mut troubles = Vec::new();
+        if !known {
+            troubles = self.read_all(store, &|_, _| {}, true).troubles;
+            for root in store.roots() {
+                if let Err(error) = check(&self.database, root, asked.now.as_millisecond()) {
+                    self.not_kept(&error);
+                }
+            }
+            // What was not kept cannot be asked for.
+            let lost = |notice: &Notice| matches!(notice, Notice::NotKept { .. });
+            if self.notices.iter().any(lost) {
+                return self.ledger(store, &|_, _| {});
+            }
+        }
+        let since = asked.since.as_millisecond();
+        let mut books = Books::none(store);
+        for (number, root) in store.roots().iter().enumerate() {
+            let session = asked.session.and_then(|log| session_paths(root, log));
+            let rows = recent(&self.database, root, since, session.as_ref());
+            let rows = match rows {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.begin_anew(&error);
+                    return self.ledger(store, &|_, _| {});
+                }
+            };
+            // The session's own files as they are now, all others as they were.
+            let mut own = match &session {
+                Some(paths) => Books::own_files(root, &paths.log, &paths.directory),
+                None => Vec::new(),
+            };
+            for (path, tab) in rows {
+                let path = root.path.join(path);
+                match own.iter().position(|file| file.path == path) {
+                    Some(at) => books.add(number, own.swap_remove(at), Some(tab)),
+                    None => books.add_known(number, root, path, tab),
+                }
+            }
+            for file in own {
+                books.add(number, file, None);
+            }
+        }
+        self.read_rest(&mut books, &|_, _| {});
+        books.troubles.append(&mut troubles);
         books.ledger()
     }
 
@@ -180,259 +235,23 @@ impl Catalogue {
     }
 }
 
-/// A file of which something is known, by the number of its root and its path within it.
-type Name = (i64, Vec<u8>);
-
-/// Tells logs what was read of them before. Both come in the order of their paths.
-fn recall(
-    database: &Connection,
-    root: &Root,
-    place: usize,
-    books: &mut Books<'_>,
-    gone: &mut Vec<Name>,
-) -> rusqlite::Result<()> {
-    let mut numbers = database.prepare("SELECT id FROM root WHERE layout = ?1 AND path = ?2")?;
-    let path = absolute(&root.path);
-    let mut numbers = numbers.query(params![root.layout.name(), path.as_os_str().as_bytes()])?;
-    let Some(number) = numbers
-        .next()?
-        .map(|row| row.get::<_, i64>(0))
-        .transpose()?
-    else {
-        return Ok(());
-    };
-    let mut query = database.prepare(
-        "SELECT path, dev, ino, len, mtime, read, guard, whole, spent FROM file WHERE root = ?1 ORDER BY path",
-    )?;
-    let mut rows = query.query([number])?;
-    let logs = books.of_root(place);
-    let mut at = logs.start;
-    while let Some(row) = rows.next()? {
-        let path = row.get_ref(0)?.as_blob()?;
-        let mut order = Ordering::Greater;
-        while let Some(file) = books.file(at).filter(|_| at < logs.end) {
-            order = within(root, file).cmp(path);
-            if order != Ordering::Less {
-                break;
-            }
-            at += 1;
-        }
-        if order != Ordering::Equal {
-            gone.push((number, path.to_vec()));
-        } else if let Some(tab) = tab_of(row)? {
-            books.recall(at, tab);
-        }
-    }
-    Ok(())
+/// What is asked for by those who ask often.
+#[derive(Clone, Copy, Debug)]
+pub struct Recent<'a> {
+    /// The time it is.
+    pub now: Timestamp,
+    /// Responses since then are wanted; older ones may be among the answers.
+    pub since: Timestamp,
+    /// The log of a session of which all responses are wanted.
+    pub session: Option<&'a Path>,
+    /// All logs are looked at if this time has passed since they were.
+    pub patience: Duration,
 }
 
-/// A file's path within its root.
-fn within<'a>(root: &Root, file: &'a FoundFile) -> &'a [u8] {
-    let path = file.path.as_os_str().as_bytes();
-    let inside = path.strip_prefix(root.path.as_os_str().as_bytes());
-    let inside = inside.unwrap_or(path);
-    inside.strip_prefix(b"/").unwrap_or(inside)
-}
-
-fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
-    // The numbers are unsigned; SQLite's are not.
-    let number = |at: usize| row.get::<_, i64>(at).map(|number| number as u64);
-    let (dev, ino) = (number(1)?, number(2)?);
-    let mut guard = [0; 16];
-    let bytes = row.get_ref(6)?.as_blob()?;
-    guard
-        .iter_mut()
-        .zip(bytes)
-        .for_each(|(to, from)| *to = *from);
-    let whole = row.get(7)?;
-    let sheet = tab::read(row.get_ref(8)?.as_blob()?);
-    let id = FileId {
-        dev,
-        ino,
-        len: number(3)?,
-        mtime_ns: row.get::<_, i64>(4)?.into(),
-    };
-    let cursor = Cursor {
-        dev,
-        ino,
-        offset: number(5)?,
-        guard,
-    };
-    Ok(sheet.map(|sheet| Tab {
-        id,
-        cursor,
-        sheet,
-        whole,
-    }))
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Keeps what was read.
-fn write(database: &mut Connection, fresh: &[(&Root, &FoundFile, &Tab)]) -> rusqlite::Result<()> {
-    if fresh.is_empty() {
-        return Ok(());
-    }
-    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    {
-        let mut insert = change.prepare(
-            "INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        let mut last: Option<(&Root, i64)> = None;
-        // In the order of the table, which then grows at its end.
-        let mut fresh: Vec<&(&Root, &FoundFile, &Tab)> = fresh.iter().collect();
-        fresh.sort_unstable_by_key(|(_, file, _)| file.path.as_os_str());
-        for (root, file, tab) in fresh {
-            let number = match last {
-                Some((known, number)) if std::ptr::eq(known, *root) => number,
-                _ => number_of(&change, root)?,
-            };
-            last = Some((root, number));
-            let Some(spent) = tab::spell(&tab.sheet) else {
-                continue;
-            };
-            insert.execute(params![
-                number,
-                within(root, file),
-                tab.id.dev as i64,
-                tab.id.ino as i64,
-                tab.id.len as i64,
-                i64::try_from(tab.id.mtime_ns).unwrap_or_default(),
-                tab.cursor.offset as i64,
-                tab.cursor.guard,
-                tab.whole,
-                spent,
-            ])?;
-        }
-    }
-    change.commit()
-}
-
-fn number_of(database: &Connection, root: &Root) -> rusqlite::Result<i64> {
-    let path = absolute(&root.path);
-    let name = params![root.layout.name(), path.as_os_str().as_bytes()];
-    database.execute(
-        "INSERT OR IGNORE INTO root (layout, path) VALUES (?1, ?2)",
-        name,
-    )?;
-    let select = "SELECT id FROM root WHERE layout = ?1 AND path = ?2";
-    database.query_row(select, name, |row| row.get(0))
-}
-
-/// Forgets files that are gone.
-fn forget(database: &mut Connection, gone: &[Name]) -> rusqlite::Result<()> {
-    if gone.is_empty() {
-        return Ok(());
-    }
-    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    {
-        let mut delete = change.prepare("DELETE FROM file WHERE root = ?1 AND path = ?2")?;
-        for (root, path) in gone {
-            delete.execute(params![root, path])?;
-        }
-    }
-    change.commit()
-}
-
-/// Why a database is not taken as it is.
-enum Refusal {
-    /// Another one must be made in its place.
-    Unusable(String),
-    Failed(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for Refusal {
-    fn from(error: rusqlite::Error) -> Self {
-        match is_damage(&error) {
-            true => Refusal::Unusable(format!("is damaged ({error})")),
-            false => Refusal::Failed(error),
-        }
-    }
-}
-
-impl Refusal {
-    fn error(self, path: &Path) -> Error {
-        let why = match self {
-            Refusal::Unusable(why) => why,
-            Refusal::Failed(error) => format!("cannot be opened ({error})"),
-        };
-        Error::refused(format!("the catalogue {} {why}", path.display()))
-    }
-}
-
-fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::Error::{
-        FromSqlConversionFailure, InvalidColumnType, SqlInputError, SqliteFailure,
-    };
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    match error {
-        SqliteFailure(failure, _) => {
-            // A table that is not there is an unknown error to SQLite.
-            let known = [DatabaseCorrupt, NotADatabase, rusqlite::ErrorCode::Unknown];
-            known.contains(&failure.code)
-        }
-        FromSqlConversionFailure(..) | InvalidColumnType(..) | SqlInputError { .. } => true,
-        _ => false,
-    }
-}
-
-fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
-    // For nobody else to read; what SQLite puts beside it gets the same mode.
-    let mut options = fs::OpenOptions::new();
-    let _ = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(PATIENCE)?;
-    // Enough for what one commit changes: pages that are written twice cost more than memory.
-    database.pragma_update(None, "cache_size", -16_384)?;
-    // A power cut may cost the last commits, not more.
-    database.pragma_update(None, "synchronous", "NORMAL")?;
-    let version = |database: &Connection| {
-        database.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
-    };
-    if version(&database)? == VERSION {
-        return Ok(database);
-    }
-    // Rows of most files then stand in one piece.
-    database.pragma_update(None, "page_size", 16_384)?;
-    // Readers then never wait for writers.
-    database.pragma_update(None, "journal_mode", "WAL")?;
-    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match version(&change)? {
-        VERSION => {}
-        newer if newer > VERSION => {
-            return Err(Refusal::Unusable("was made by a newer annals".to_owned()));
-        }
-        _ => {
-            change.execute_batch(TABLES)?;
-            change.pragma_update(None, "user_version", VERSION)?;
-        }
-    }
-    change.commit()?;
-    Ok(database)
-}
-
-/// Moves a database out of the way, with what SQLite keeps beside it.
-fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let name = |number: u32| path.with_extension(format!("db.unusable-{number}"));
-    let free = (1..).map(name).find(|name| !name.exists());
-    let to = free.unwrap_or_else(|| name(0));
-    fs::rename(path, &to)?;
-    for ending in ["-wal", "-shm"] {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(ending);
-        // Without its database it means nothing, and would be taken for the next one's.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(to)
+/// Where a session's logs lie within a root, if its own lies there.
+fn session_paths(root: &Root, log: &Path) -> Option<SessionPaths> {
+    let log = log.strip_prefix(&root.path).ok()?.to_owned();
+    root.layout.classify(&log)?;
+    let directory = log.with_extension("");
+    Some(SessionPaths { log, directory })
 }

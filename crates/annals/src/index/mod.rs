@@ -4,6 +4,7 @@
 //! still the same, so every answer is the same without it; deleting it costs time and nothing else.
 
 mod catalogue;
+mod database;
 mod tab;
 
-pub use catalogue::{Catalogue, Notice};
+pub use catalogue::{Catalogue, Notice, Recent};

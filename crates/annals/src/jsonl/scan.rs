@@ -300,6 +300,7 @@ impl<R: Read> Scanner<R> {
                 .saturating_add(more)
                 .min(enough)
                 .max(self.unread.end + 1);
+            self.buffer.reserve_exact(len - self.buffer.len());
             self.buffer.resize(len, 0);
         }
     }

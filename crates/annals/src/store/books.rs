@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,17 +72,61 @@ const PORTION: u64 = 512 << 20;
 const ALONE: u64 = 1 << 20;
 
 impl<'a> Books<'a> {
-    /// Finds the logs, in the order of the bytes of their paths.
-    pub(crate) fn find(store: &'a Store) -> Self {
-        let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
-        let mut found = Books {
-            payers: Vec::new(),
+    /// No logs yet.
+    pub(crate) fn none(store: &'a Store) -> Self {
+        let roots = store.roots.iter();
+        Books {
+            payers: roots
+                .map(|root| Payers::new(root, Registers::default()))
+                .collect(),
             books: Vec::new(),
             entries: Entries::default(),
             troubles: Vec::new(),
-        };
+        }
+    }
+
+    /// Adds a log with what was read of it before.
+    pub(crate) fn add(&mut self, root: usize, file: FoundFile, before: Option<Tab>) {
+        let number = self.books.len();
+        self.books.push(Book {
+            root,
+            file,
+            state: State::Unread(None),
+        });
+        if let Some(tab) = before {
+            self.recall(number, tab);
+        }
+    }
+
+    /// Adds a log that is taken to be as it was when it was read.
+    pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: Tab) {
+        let relative = path.strip_prefix(&root.path).ok();
+        if let Some(artifact) = relative.and_then(|path| root.layout.classify(path)) {
+            let file = FoundFile::new(path, artifact, tab.id);
+            self.add(number, file, Some(tab));
+        }
+    }
+
+    /// The log of a session and those in its directory, as they are now; both within the root.
+    pub(crate) fn own_files(root: &Root, log: &Path, directory: &Path) -> Vec<FoundFile> {
+        let path = root.path.join(log);
+        let own = root.layout.classify(log).zip(std::fs::metadata(&path).ok());
+        let own = own.map(|(artifact, found)| FoundFile::new(path, artifact, FileId::from(&found)));
+        let mut files: Vec<FoundFile> = own.into_iter().collect();
+        if root.path.join(directory).is_dir() {
+            let wanted = |kind: ArtifactKind| kind.is_conversation();
+            files.extend(inventory::walk(root, directory, &wanted, &mut Vec::new()));
+        }
+        files
+    }
+
+    /// Finds the logs, in the order of the bytes of their paths.
+    pub(crate) fn find(store: &'a Store) -> Self {
+        let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
+        let mut found = Books::none(store);
+        found.payers.clear();
         for (number, root) in store.roots.iter().enumerate() {
-            let files = inventory::walk(root, &wanted, &mut found.troubles);
+            let files = inventory::walk(root, Path::new(""), &wanted, &mut found.troubles);
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
             let registers = Registers::read(root, files.iter().filter(is_register));
             found.payers.push(Payers::new(root, registers));
@@ -115,6 +160,13 @@ impl<'a> Books<'a> {
             self.enter(number, tab.sheet);
         } else {
             book.state = State::Unread(Some(tab));
+        }
+    }
+
+    /// Takes note that a log is as it was when it was read, without what it spent.
+    pub(crate) fn pass(&mut self, number: usize) {
+        if let Some(book) = self.books.get_mut(number) {
+            book.state = State::Done;
         }
     }
 
@@ -165,7 +217,7 @@ impl<'a> Books<'a> {
                 let book = self.books.get(at)?;
                 let root = self.payers.get(book.root)?.root;
                 let finder = finders.get(book.root)?.as_ref();
-                let reading = Reading::go_on(root, &book.file, finder, tab);
+                let reading = Reading::go_on(root, &book.file, finder, tab).map(Box::new);
                 let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 progress(so_far, total);
                 Some((at, reading))
@@ -184,7 +236,7 @@ impl<'a> Books<'a> {
 
     fn take_in(
         &mut self,
-        read: Vec<(usize, Result<Reading>)>,
+        read: Vec<(usize, Result<Box<Reading>>)>,
         keep: &mut impl FnMut(&[(&Root, &FoundFile, &Tab)]),
     ) {
         let fresh = read.iter().filter_map(|(at, reading)| {

@@ -206,7 +206,7 @@ impl Inventory {
     pub(crate) fn of(roots: &[Root]) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
-            let files = walk(root, &|_| true, &mut inventory.troubles);
+            let files = walk(root, Path::new(""), &|_| true, &mut inventory.troubles);
             inventory.group(root, files);
         }
         inventory
@@ -371,15 +371,16 @@ fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
 /// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
 /// name if it has one in the root: links wait until all that is real was seen.
 ///
-/// Only files of the kinds that are `wanted` are looked at.
+/// Only files below `from`, and of the kinds that are `wanted`, are looked at.
 pub(super) fn walk(
     root: &Root,
+    from: &Path,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
 ) -> Vec<FoundFile> {
     let mut found = Vec::new();
     let mut visited = HashSet::new();
-    let mut pending = vec![PathBuf::new()];
+    let mut pending = vec![from.to_owned()];
     let mut links = BTreeSet::new();
     while let Some(relative) = pending.pop().or_else(|| links.pop_first()) {
         let dir = root.path.join(&relative);

@@ -310,6 +310,58 @@ fn many_catalogues_at_once() {
     assert_eq!(all, 4 * 19 + 1);
 }
 
+/// What is asked often: the session at once, all others once in a while, and nothing that is not so.
+#[test]
+fn what_is_recent() {
+    let history = History::new();
+    let start: jiff::Timestamp = "2026-03-02T09:00:30Z".parse().unwrap();
+    history.append("a", &(reply("a", "old", 1, 1) + &reply("a", "new", 40, 10)));
+    history.append("b", &reply("b", "other", 45, 100));
+    history.append("c", &reply("c", "long ago", 2, 7));
+    let now = jiff::Timestamp::from_second(2_000_000_000).unwrap();
+    let log = history.log("a");
+    let output = |seconds: i64| {
+        let asked = annals::index::Recent {
+            now: now
+                .checked_add(jiff::SignedDuration::from_secs(seconds))
+                .unwrap(),
+            since: start,
+            session: Some(&log),
+            patience: std::time::Duration::from_secs(5),
+        };
+        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let (ledger, troubles) = catalogue.recent(&history.store(), &asked);
+        assert!(troubles.is_empty() && catalogue.notices().is_empty());
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for charge in &ledger.charges {
+            let session = &ledger.accounts.get(charge.account).unwrap().session;
+            *sums.entry(session.as_str()[..1].to_owned()).or_default() += charge.usage.output;
+        }
+        sums
+    };
+    // All of the session that is asked for, the others since then.
+    assert_eq!(output(0), sums(&[("a", 11), ("b", 100)]));
+    history.append("a", &reply("a", "newer", 50, 1000));
+    history.append("b", &reply("b", "unseen", 51, 5000));
+    history.append("d", &reply("d", "unseen too", 51, 5000));
+    let agents = log.with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(
+        agents.join("agent-x1.jsonl"),
+        reply("a", "agent", 52, 10_000),
+    )
+    .unwrap();
+    assert_eq!(output(3), sums(&[("a", 11_011), ("b", 100)]));
+    let all = sums(&[("a", 11_011), ("b", 5_100), ("d", 5_000)]);
+    assert_eq!(output(6), all);
+    assert_eq!(output(7), all);
+    // A clock that was set back does not keep anyone waiting.
+    history.append("b", &reply("b", "later", 53, 1));
+    assert_eq!(output(-1000).get("b"), Some(&5_101));
+    // The figures of the whole ledger are not touched by it.
+    assert_eq!(history.output().get("c"), Some(&7));
+}
+
 fn account(name: &str) -> Account {
     Account::new(
         "claude-code",

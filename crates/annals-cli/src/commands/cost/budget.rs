@@ -12,7 +12,7 @@ use crate::render::time::Clock;
 use crate::render::width::Span;
 
 /// A budget's name.
-pub(super) fn name(spending: &Spending) -> &'static str {
+pub(crate) fn name(spending: &Spending) -> &'static str {
     let unit = spending.budget.unit;
     let found = BUDGETS.iter().find(|(_, known)| *known == unit);
     found.map_or("", |(name, _)| name)

@@ -1,0 +1,415 @@
+//! The catalogue's database: its tables, and what is asked of them.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, TransactionBehavior, params};
+
+use crate::error::Error;
+use crate::jsonl::{Cursor, FileId};
+use crate::store::books::{Books, Tab};
+use crate::store::{FoundFile, Root};
+
+use super::tab;
+
+/// What the database holds, and how: another number means another meaning.
+///
+/// It must change with the tables, with how sheets are spelled, and with what decoders say.
+const VERSION: i32 = 1;
+
+/// How long another process may take to write.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+    DROP TABLE IF EXISTS file;
+    DROP TABLE IF EXISTS root;
+    CREATE TABLE root (
+        id INTEGER PRIMARY KEY,
+        layout TEXT NOT NULL,
+        path BLOB NOT NULL,
+        checked INTEGER NOT NULL,
+        UNIQUE (layout, path)
+    );
+    CREATE TABLE file (
+        root INTEGER NOT NULL REFERENCES root,
+        path BLOB NOT NULL,
+        dev INTEGER NOT NULL,
+        ino INTEGER NOT NULL,
+        len INTEGER NOT NULL,
+        mtime INTEGER NOT NULL,
+        read INTEGER NOT NULL,
+        guard BLOB NOT NULL,
+        whole INTEGER NOT NULL,
+        latest INTEGER NOT NULL,
+        spent BLOB NOT NULL,
+        PRIMARY KEY (root, path)
+    ) WITHOUT ROWID;
+    CREATE INDEX recent ON file (root, latest);
+";
+
+/// A file of which something is known, by the number of its root and its path within it.
+pub(super) type Name = (i64, Vec<u8>);
+
+/// Tells logs what was read of them before, or of those only that changed since. Both come in the
+/// order of their paths.
+pub(super) fn recall(
+    database: &Connection,
+    root: &Root,
+    place: usize,
+    books: &mut Books<'_>,
+    gone: &mut Vec<Name>,
+    changed_only: bool,
+) -> rusqlite::Result<()> {
+    let Some(number) = number_of(database, root)? else {
+        return Ok(());
+    };
+    let mut query = database.prepare(
+        "SELECT path, dev, ino, len, mtime, read, guard, whole, spent
+         FROM file WHERE root = ?1 ORDER BY path",
+    )?;
+    let mut rows = query.query([number])?;
+    let logs = books.of_root(place);
+    let mut at = logs.start;
+    while let Some(row) = rows.next()? {
+        let path = row.get_ref(0)?.as_blob()?;
+        let mut order = Ordering::Greater;
+        while let Some(file) = books.file(at).filter(|_| at < logs.end) {
+            order = within(root, file).cmp(path);
+            if order != Ordering::Less {
+                break;
+            }
+            at += 1;
+        }
+        if order != Ordering::Equal {
+            gone.push((number, path.to_vec()));
+        } else if changed_only && books.file(at).is_some_and(|file| is_same(row, &file.id)) {
+            books.pass(at);
+        } else if let Some(tab) = tab_of(row)? {
+            books.recall(at, tab);
+        }
+    }
+    Ok(())
+}
+
+/// A file's path within its root.
+fn within<'a>(root: &Root, file: &'a FoundFile) -> &'a [u8] {
+    let path = file.path.as_os_str().as_bytes();
+    let inside = path.strip_prefix(root.path.as_os_str().as_bytes());
+    let inside = inside.unwrap_or(path);
+    inside.strip_prefix(b"/").unwrap_or(inside)
+}
+
+/// Whether a file is what it was when it was read to its end.
+fn is_same(row: &Row<'_>, id: &FileId) -> bool {
+    let known = id_of(row).is_ok_and(|known| known == *id);
+    known && row.get(7).unwrap_or(false)
+}
+
+fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
+    // The numbers are unsigned; SQLite's are not.
+    let number = |at: usize| row.get::<_, i64>(at).map(|number| number as u64);
+    Ok(FileId {
+        dev: number(1)?,
+        ino: number(2)?,
+        len: number(3)?,
+        mtime_ns: row.get::<_, i64>(4)?.into(),
+    })
+}
+
+fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
+    let id = id_of(row)?;
+    let mut guard = [0; 16];
+    let bytes = row.get_ref(6)?.as_blob()?;
+    guard
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(to, from)| *to = *from);
+    let whole = row.get(7)?;
+    let sheet = tab::read(row.get_ref(8)?.as_blob()?);
+    let cursor = Cursor {
+        dev: id.dev,
+        ino: id.ino,
+        offset: row.get::<_, i64>(5)? as u64,
+        guard,
+    };
+    Ok(sheet.map(|sheet| Tab {
+        id,
+        cursor,
+        sheet,
+        whole,
+    }))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Keeps what was read.
+pub(super) fn write(
+    database: &mut Connection,
+    fresh: &[(&Root, &FoundFile, &Tab)],
+) -> rusqlite::Result<()> {
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    {
+        let mut insert = change.prepare(
+            "INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?;
+        let mut last: Option<(&Root, i64)> = None;
+        // In the order of the table, which then grows at its end.
+        let mut fresh: Vec<&(&Root, &FoundFile, &Tab)> = fresh.iter().collect();
+        fresh.sort_unstable_by_key(|(_, file, _)| file.path.as_os_str());
+        for (root, file, tab) in fresh {
+            let number = match last {
+                Some((known, number)) if std::ptr::eq(known, *root) => number,
+                _ => new_number(&change, root)?,
+            };
+            last = Some((root, number));
+            let Some(spent) = tab::spell(&tab.sheet) else {
+                continue;
+            };
+            insert.execute(params![
+                number,
+                within(root, file),
+                tab.id.dev as i64,
+                tab.id.ino as i64,
+                tab.id.len as i64,
+                i64::try_from(tab.id.mtime_ns).unwrap_or_default(),
+                tab.cursor.offset as i64,
+                tab.cursor.guard,
+                tab.whole,
+                tab.sheet
+                    .latest_charge()
+                    .map_or(i64::MIN, Timestamp::as_millisecond),
+                spent,
+            ])?;
+        }
+    }
+    change.commit()
+}
+
+/// The number of a root, if anything is known of it.
+fn number_of(database: &Connection, root: &Root) -> rusqlite::Result<Option<i64>> {
+    let path = absolute(&root.path);
+    let name = params![root.layout.name(), path.as_os_str().as_bytes()];
+    let select = "SELECT id FROM root WHERE layout = ?1 AND path = ?2";
+    database
+        .query_row(select, name, |row| row.get(0))
+        .optional()
+}
+
+fn new_number(database: &Connection, root: &Root) -> rusqlite::Result<i64> {
+    let path = absolute(&root.path);
+    let name = params![root.layout.name(), path.as_os_str().as_bytes()];
+    let insert = "INSERT INTO root (layout, path, checked) VALUES (?1, ?2, 0)
+                  ON CONFLICT DO UPDATE SET layout = layout RETURNING id";
+    database.query_row(insert, name, |row| row.get(0))
+}
+
+/// When all files of a root were last looked at, in milliseconds since 1970.
+pub(super) fn checked(database: &Connection, root: &Root) -> rusqlite::Result<Option<i64>> {
+    let path = absolute(&root.path);
+    let name = params![root.layout.name(), path.as_os_str().as_bytes()];
+    let select = "SELECT checked FROM root WHERE layout = ?1 AND path = ?2";
+    database
+        .query_row(select, name, |row| row.get(0))
+        .optional()
+}
+
+/// Takes note that all files of a root were looked at.
+pub(super) fn check(database: &Connection, root: &Root, now: i64) -> rusqlite::Result<()> {
+    let number = new_number(database, root)?;
+    let update = "UPDATE root SET checked = ?2 WHERE id = ?1";
+    database.execute(update, [number, now]).map(|_| ())
+}
+
+/// What is known of files of a root in which something happened since some time, or that a session
+/// whose log and whose directory are named has: their paths within the root, and their tabs.
+pub(super) fn recent(
+    database: &Connection,
+    root: &Root,
+    since: i64,
+    session: Option<&SessionPaths>,
+) -> rusqlite::Result<Vec<(PathBuf, Tab)>> {
+    let Some(number) = number_of(database, root)? else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    let mut take = |row: &Row<'_>| -> rusqlite::Result<()> {
+        let path = OsStr::from_bytes(row.get_ref(0)?.as_blob()?).into();
+        found.extend(tab_of(row)?.map(|tab| (path, tab)));
+        Ok(())
+    };
+    let columns = "SELECT path, dev, ino, len, mtime, read, guard, whole, spent FROM file";
+    let mut query = database.prepare(&format!("{columns} WHERE root = ?1 AND latest >= ?2"))?;
+    let mut rows = query.query([number, since])?;
+    while let Some(row) = rows.next()? {
+        take(row)?;
+    }
+    let Some(session) = session else {
+        return Ok(found);
+    };
+    let mut query = database.prepare(&format!(
+        "{columns} WHERE root = ?1 AND latest < ?2 AND path >= ?3 AND path < ?4"
+    ))?;
+    for (from, to) in session.ranges() {
+        let mut rows = query.query(params![number, since, from, to])?;
+        while let Some(row) = rows.next()? {
+            take(row)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Where the logs of a session lie within its root.
+#[derive(Debug)]
+pub(super) struct SessionPaths {
+    /// Its own log.
+    pub(super) log: PathBuf,
+    /// A directory of its own, if its layout gives it one.
+    pub(super) directory: PathBuf,
+}
+
+impl SessionPaths {
+    /// The ranges of paths: the log itself, what lies in the directory, and what lies beside the log
+    /// under the names of sub-agents.
+    fn ranges(&self) -> [(Vec<u8>, Vec<u8>); 3] {
+        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let with = |mut bytes: Vec<u8>, more: &[u8]| {
+            bytes.extend_from_slice(more);
+            bytes
+        };
+        let log = bytes(&self.log);
+        let directory = bytes(&self.directory);
+        let beside = bytes(&self.log.with_file_name("agent"));
+        [
+            (log.clone(), with(log, b"\0")),
+            (with(directory.clone(), b"/"), with(directory, b"0")),
+            (with(beside.clone(), b"-"), with(beside, b".")),
+        ]
+    }
+}
+
+/// Forgets files that are gone.
+pub(super) fn forget(database: &mut Connection, gone: &[Name]) -> rusqlite::Result<()> {
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    {
+        let mut delete = change.prepare("DELETE FROM file WHERE root = ?1 AND path = ?2")?;
+        for (root, path) in gone {
+            delete.execute(params![root, path])?;
+        }
+    }
+    change.commit()
+}
+
+/// Why a database is not taken as it is.
+pub(super) enum Refusal {
+    /// Another one must be made in its place.
+    Unusable(String),
+    Failed(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        match is_damage(&error) {
+            true => Refusal::Unusable(format!("is damaged ({error})")),
+            false => Refusal::Failed(error),
+        }
+    }
+}
+
+impl Refusal {
+    pub(super) fn error(self, path: &Path) -> Error {
+        let why = match self {
+            Refusal::Unusable(why) => why,
+            Refusal::Failed(error) => format!("cannot be opened ({error})"),
+        };
+        Error::refused(format!("the catalogue {} {why}", path.display()))
+    }
+}
+
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{
+        FromSqlConversionFailure, InvalidColumnType, SqlInputError, SqliteFailure,
+    };
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error {
+        SqliteFailure(failure, _) => {
+            // A table that is not there is an unknown error to SQLite.
+            let known = [DatabaseCorrupt, NotADatabase, rusqlite::ErrorCode::Unknown];
+            known.contains(&failure.code)
+        }
+        FromSqlConversionFailure(..) | InvalidColumnType(..) | SqlInputError { .. } => true,
+        _ => false,
+    }
+}
+
+pub(super) fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
+    // For nobody else to read; what SQLite puts beside it gets the same mode.
+    let mut options = fs::OpenOptions::new();
+    let _ = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut database = Connection::open_with_flags(path, flags)?;
+    database.busy_timeout(PATIENCE)?;
+    // Enough for what one commit changes: pages that are written twice cost more than memory.
+    database.pragma_update(None, "cache_size", -16_384)?;
+    // A power cut may cost the last commits, not more.
+    database.pragma_update(None, "synchronous", "NORMAL")?;
+    let version = |database: &Connection| {
+        database.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))
+    };
+    if version(&database)? == VERSION {
+        return Ok(database);
+    }
+    // Rows of most files then stand in one piece.
+    database.pragma_update(None, "page_size", 16_384)?;
+    // Readers then never wait for writers.
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    match version(&change)? {
+        VERSION => {}
+        newer if newer > VERSION => {
+            return Err(Refusal::Unusable("was made by a newer annals".to_owned()));
+        }
+        _ => {
+            change.execute_batch(TABLES)?;
+            change.pragma_update(None, "user_version", VERSION)?;
+        }
+    }
+    change.commit()?;
+    Ok(database)
+}
+
+/// Moves a database out of the way, with what SQLite keeps beside it.
+pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let name = |number: u32| path.with_extension(format!("db.unusable-{number}"));
+    let free = (1..).map(name).find(|name| !name.exists());
+    let to = free.unwrap_or_else(|| name(0));
+    fs::rename(path, &to)?;
+    for ending in ["-wal", "-shm"] {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(ending);
+        // Without its database it means nothing, and would be taken for the next one's.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(to)
+}
