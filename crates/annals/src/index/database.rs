@@ -160,9 +160,10 @@ pub(super) fn write(
     }
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     {
-        let mut insert = change.prepare(
-            "INSERT OR REPLACE INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        )?;
+        // To replace in one statement, SQLite would first copy every page that it touches.
+        let mut delete = change.prepare("DELETE FROM file WHERE root = ?1 AND path = ?2")?;
+        let mut insert = change
+            .prepare("INSERT INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
         let mut last: Option<(&Root, i64)> = None;
         // In the order of the table, which then grows at its end.
         let mut fresh: Vec<&(&Root, &FoundFile, &Tab)> = fresh.iter().collect();
@@ -176,6 +177,7 @@ pub(super) fn write(
             let Some(spent) = tab::spell(&tab.sheet) else {
                 continue;
             };
+            delete.execute(params![number, within(root, file)])?;
             insert.execute(params![
                 number,
                 within(root, file),
@@ -369,6 +371,8 @@ pub(super) fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
     database.busy_timeout(PATIENCE)?;
     // Enough for what one commit changes: pages that are written twice cost more than memory.
     database.pragma_update(None, "cache_size", -16_384)?;
+    // It writes nowhere but where it lies.
+    database.pragma_update(None, "temp_store", "MEMORY")?;
     // A power cut may cost the last commits, not more.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     let version = |database: &Connection| {
