@@ -1,5 +1,6 @@
 //! `annals conversations`
 
+use annals::cost::{Charge, Tally};
 use annals::store::{ConversationInfo, Neighbours, Session};
 use anyhow::Result;
 use clap::Args;
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::price::{self, Pricer};
 use super::row::{ConversationRow, Short};
 use crate::context::Context;
 use crate::render::size;
@@ -40,10 +42,13 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Outcome> {
     let mut found = find(args, context)?;
-    found.sort_by_key(|row| std::cmp::Reverse(row.updated));
+    found.sort_by_key(|(row, _)| std::cmp::Reverse(row.updated));
     found.truncate(args.filter.limit.unwrap_or(usize::MAX));
     if context.json {
-        let rows = found.iter().map(ConversationRow::of).collect();
+        let rows = found
+            .iter()
+            .map(|(info, cost)| ConversationRow::of(info, cost))
+            .collect();
         context.out.json(&Document {
             conversations: rows,
         })?;
@@ -60,7 +65,9 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
     })
 }
 
-fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<ConversationInfo>> {
+/// The conversations that are wanted, with what each comes to.
+fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(ConversationInfo, Tally)>> {
+    let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let wanted = match &args.session {
         Some(id) => {
@@ -84,12 +91,14 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
         }
     };
     let neighbours = Neighbours::of(&inventory.sessions);
+    let price = |charge: &Charge| pricer.price(charge);
     let mut found = Vec::new();
     for files in wanted {
         match Session::read(files) {
             Ok(mut session) => {
                 session.find_summaries(&neighbours);
-                found.extend(session.conversations());
+                let costs = session.conversation_costs(&price);
+                found.extend(session.conversations().into_iter().zip(costs));
             }
             Err(error) => context.warn(&error),
         }
@@ -97,18 +106,19 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Conversat
     Ok(found)
 }
 
-fn table(conversations: &[ConversationInfo], context: &Context) -> String {
-    let sessions = Short::of(conversations.iter().map(|row| row.session.as_str()));
-    let leaves = Short::of_messages(conversations.iter().map(|row| row.leaf.as_str()));
+fn table(conversations: &[(ConversationInfo, Tally)], context: &Context) -> String {
+    let sessions = Short::of(conversations.iter().map(|(row, _)| row.session.as_str()));
+    let leaves = Short::of_messages(conversations.iter().map(|(row, _)| row.leaf.as_str()));
     let mut table = Table::new([
         Column::new("CONVERSATION").style(ID).priority(250),
         Column::new("UPDATED").style(DIM).priority(80),
         Column::new("MSGS").right().priority(70),
+        Column::new("COST").right().priority(65),
         Column::new("").style(SUCCESS).priority(220),
         Column::new("TITLE").min(12).priority(200),
         Column::new("BRANCH").min(12).priority(60),
     ]);
-    for row in conversations {
+    for (row, cost) in conversations {
         let id = format!(
             "{}@{}",
             sessions.get(row.session.as_str()),
@@ -122,6 +132,7 @@ fn table(conversations: &[ConversationInfo], context: &Context) -> String {
                     .unwrap_or_default(),
             ),
             Cell::new(size::count(row.messages as u64)),
+            price::cell(cost),
             Cell::new(if row.resumes { "➤" } else { "" }),
             match &row.title {
                 Some(title) => Cell::new(&title.text),

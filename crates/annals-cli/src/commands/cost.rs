@@ -9,6 +9,8 @@ mod keys;
 mod plot;
 mod table;
 
+pub(crate) use document::{BudgetJson, budget_json};
+
 use annals::cost::{
     Account, Charge, Dimension, Ledger, Mode, Options, Pricing, Report, Sort, Spending,
 };

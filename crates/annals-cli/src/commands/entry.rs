@@ -1,6 +1,6 @@
 //! Entries as JSON, in the shape that scripts may rely on.
 
-use annals::model::{Block, Body, Entry, Flaw, Usage};
+use annals::model::{Block, Body, Entry, Flaw, Money, Usage};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -23,7 +23,7 @@ pub(crate) struct EntryRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<String>,
     usage: Option<Usage>,
-    cost_usd: Option<String>,
+    cost_usd: Option<Money>,
     line: Option<u64>,
     offset: u64,
 }
@@ -129,6 +129,14 @@ impl EntryRow {
             }
         }
         row
+    }
+
+    /// The same, with what it cost.
+    pub(crate) fn priced(self, cost: Option<Money>) -> Self {
+        EntryRow {
+            cost_usd: cost,
+            ..self
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod notes;
 mod output;
 mod overview;
 mod plans;
+mod price;
 mod prices;
 mod projects;
 mod repair;

@@ -3,19 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use annals::model::Usage;
+use annals::cost::{Charge, Spending, Tally};
+use annals::model::{Money, Usage};
 use annals::store::{Inventory, ProjectInfo, Root, SessionInfo, State};
 use anyhow::Result;
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use serde::Serialize;
 
 use super::Outcome;
-use super::row::Short;
+use super::cost::{self, BudgetJson};
+use super::price::{self, Pricer};
+use super::projects::Costs;
+use super::row::{Short, fit};
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
+use crate::render::time::Clock;
+use crate::render::width::{push_spans, wrap};
 
 /// How many projects and sessions the overview shows.
 const SHOWN: usize = 5;
@@ -38,6 +45,7 @@ struct Document<'a> {
     flaws: usize,
     deleted_within_7_days: usize,
     expired: usize,
+    budgets: Vec<BudgetJson<'a>>,
 }
 
 #[derive(Serialize)]
@@ -48,25 +56,93 @@ struct RootRow<'a> {
     bytes: u64,
 }
 
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Recent {
     sessions: usize,
     messages: u64,
     usage: Usage,
-    cost_usd: Option<&'static str>,
+    cost_usd: Option<Money>,
+    unpriced: u64,
+    #[serde(skip)]
+    tally: Tally,
+}
+
+/// What was spent lately.
+struct Spent {
+    pricer: Pricer,
+    /// Whose days count.
+    zone: TimeZone,
+    /// The responses of as many days as any budget is for.
+    charges: Vec<Charge>,
+    budgets: Vec<Spending>,
+}
+
+impl Spent {
+    fn of(sessions: &[SessionInfo], pricer: Pricer, context: &Context) -> Result<Self> {
+        const DAYS: i64 = 32;
+        let zone = match &pricer.config.zone {
+            Some(name) => cost::zone(name)?,
+            None => context.clock.zone.clone(),
+        };
+        let now = context.clock.now;
+        let start = days_before(now, DAYS);
+        let charges = sessions.iter().flat_map(|session| &session.charges);
+        let lately = |charge: &&Charge| charge.time.is_some_and(|time| time >= start);
+        let charges: Vec<Charge> = charges.filter(lately).cloned().collect();
+        let price = |charge: &Charge| pricer.price(charge);
+        let budgets = pricer.config.budgets.iter();
+        let budgets = budgets
+            .map(|budget| budget.spending(&charges, &price, &zone, now))
+            .collect();
+        Ok(Spent {
+            pricer,
+            zone,
+            charges,
+            budgets,
+        })
+    }
+
+    /// What was spent since then.
+    fn since(&self, start: Timestamp) -> Tally {
+        let since = |charge: &&Charge| charge.time.is_some_and(|time| time >= start);
+        self.pricer.sum(self.charges.iter().filter(since))
+    }
+
+    /// What each day cost, in millionths of a dollar: fine enough for a bar.
+    fn by_day(&self) -> BTreeMap<Date, u64> {
+        let mut days: BTreeMap<Date, Money> = BTreeMap::new();
+        for charge in &self.charges {
+            if let Some((time, cost)) = charge.time.zip(self.pricer.price(charge)) {
+                let day = time.to_zoned(self.zone.clone()).date();
+                *days.entry(day).or_default() += cost;
+            }
+        }
+        let micro = |cost: Money| cost.pico().saturating_add(999_999) / 1_000_000;
+        let micro = |cost| u64::try_from(micro(cost).max(0)).unwrap_or(u64::MAX);
+        days.into_iter()
+            .map(|(day, cost)| (day, micro(cost)))
+            .collect()
+    }
+}
+
+fn days_before(now: Timestamp, days: i64) -> Timestamp {
+    let length = SignedDuration::from_hours(days * 24);
+    now.checked_sub(length).unwrap_or(now)
 }
 
 pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
+    let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let sessions = context.sessions(&inventory);
+    let spent = Spent::of(&sessions, pricer, context)?;
     if context.json {
         let roots = context.store.roots().to_vec();
-        let document = document(context, &roots, &inventory, &sessions);
+        let document = document(context, &roots, &inventory, &sessions, &spent);
         context.out.json(&document)?;
     } else if sessions.is_empty() {
         nothing(context, false, "session")?;
     } else {
-        print(context, &inventory, &sessions)?;
+        print(context, &inventory, &sessions, &spent)?;
     }
     Ok(if sessions.is_empty() {
         Outcome::Nothing
@@ -119,6 +195,7 @@ fn document<'a>(
     roots: &'a [Root],
     inventory: &Inventory,
     sessions: &[SessionInfo],
+    spent: &'a Spent,
 ) -> Document<'a> {
     let now = context.clock.now;
     Document {
@@ -140,8 +217,8 @@ fn document<'a>(
         messages: sessions.iter().map(|session| session.messages).sum(),
         bytes: sessions.iter().map(|session| session.bytes).sum(),
         updated: sessions.iter().filter_map(|session| session.updated).max(),
-        last_7_days: recent(context, sessions, 7),
-        last_30_days: recent(context, sessions, 30),
+        last_7_days: recent(context, sessions, spent, 7),
+        last_30_days: recent(context, sessions, spent, 30),
         damaged_sessions: sessions.iter().filter(|session| session.flaws > 0).count(),
         flaws: sessions.iter().map(|session| session.flaws).sum(),
         deleted_within_7_days: leaving(sessions, now).len(),
@@ -149,10 +226,16 @@ fn document<'a>(
             .iter()
             .filter(|session| session.state_at(now) == State::Expired)
             .count(),
+        budgets: spent.budgets.iter().map(cost::budget_json).collect(),
     }
 }
 
-fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo]) -> Result<()> {
+fn print(
+    context: &mut Context,
+    inventory: &Inventory,
+    sessions: &[SessionInfo],
+    spent: &Spent,
+) -> Result<()> {
     let projects = ProjectInfo::of(sessions.iter());
     for root in context.store.roots() {
         let count = sessions
@@ -189,13 +272,14 @@ fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo])
         ))?;
     }
     context.out.blank()?;
-    activity(context, sessions)?;
+    activity(context, sessions, spent)?;
+    budgets(context, spent)?;
     health(context, sessions)?;
     context.out.blank()?;
     let shown = projects
         .get(..projects.len().min(SHOWN))
         .unwrap_or_default();
-    let table = super::projects::table(shown, context);
+    let table = super::projects::table(shown, context, &Costs::of(sessions, &spent.pricer));
     context.out.text(table)?;
     more(context, projects.len() - shown.len(), "projects")?;
     context.out.blank()?;
@@ -206,7 +290,7 @@ fn print(context: &mut Context, inventory: &Inventory, sessions: &[SessionInfo])
         .take(SHOWN)
         .cloned()
         .collect();
-    let table = super::sessions::table(&lively, context, &short);
+    let table = super::sessions::table(&lively, context, &short, &spent.pricer);
     context.out.text(table)?;
     more(context, sessions.len() - lively.len(), "sessions")
 }
@@ -219,13 +303,18 @@ fn more(context: &mut Context, left: usize, verb: &str) -> Result<()> {
     Ok(())
 }
 
-/// What was used lately, day by day.
-fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
-    let mut by_day: BTreeMap<Date, u64> = BTreeMap::new();
-    for (day, count) in sessions.iter().flat_map(|session| &session.messages_by_day) {
-        *by_day.entry(*day).or_default() += count;
+/// What was used lately, day by day: what it cost, or, where that is nothing, what was said.
+fn activity(context: &mut Context, sessions: &[SessionInfo], spent: &Spent) -> Result<()> {
+    let mut by_day = spent.by_day();
+    let mut zone = spent.zone.clone();
+    let free = by_day.values().all(|cost| *cost == 0);
+    if free {
+        zone = TimeZone::UTC;
+        for (day, count) in sessions.iter().flat_map(|session| &session.messages_by_day) {
+            *by_day.entry(*day).or_default() += count;
+        }
     }
-    let today = context.clock.now.to_zoned(jiff::tz::TimeZone::UTC).date();
+    let today = context.clock.now.to_zoned(zone).date();
     let days = (0..30)
         .rev()
         .filter_map(|back: i64| today.checked_sub(back.days()).ok());
@@ -238,26 +327,26 @@ fn activity(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         Column::new("MESSAGES").right(),
         Column::new("TOKENS OUT").right(),
         Column::new("TOKENS IN").right().priority(60),
-        Column::new("").priority(50),
+        Column::new("COST").right().priority(90),
     ]);
     for length in [7, 30] {
-        let recent = recent(context, sessions, length);
-        let spark = if length == 30 {
-            size::spark(&counts)
-        } else {
-            String::new()
-        };
+        let recent = recent(context, sessions, spent, length);
         table.row([
             Cell::new(format!("last {length} days")),
             Cell::new(size::count(recent.sessions as u64)),
             Cell::new(size::count(recent.messages)),
             Cell::new(size::compact(recent.usage.output)),
             Cell::new(size::compact(recent.usage.context())),
-            Cell::new(spark),
+            price::cell(&recent.tally),
         ]);
     }
     let table = table.render(context.out.width());
     context.out.text(table)?;
+    if counts.iter().any(|count| *count > 0) {
+        let what = if free { "messages" } else { "cost" };
+        let line = format!("{}  {what} day by day, to today", size::spark(&counts));
+        context.out.line(fit(&line, context))?;
+    }
     context.out.blank()?;
     Ok(())
 }
@@ -313,13 +402,35 @@ fn leaving(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
     sessions.iter().filter(leaves).collect()
 }
 
-fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
-    let now = context.clock.now;
-    let start = now
-        .checked_sub(SignedDuration::from_hours(days * 24))
-        .unwrap_or(now);
-    let first = start.to_zoned(jiff::tz::TimeZone::UTC).date();
-    let mut recent = Recent::default();
+/// Tells of budgets that are nearly used up.
+fn budgets(context: &mut Context, spent: &Spent) -> Result<()> {
+    let clock = Clock {
+        now: context.clock.now,
+        zone: spent.zone.clone(),
+    };
+    let lines = spent.budgets.iter();
+    let lines = lines.filter_map(|one| cost::budget::line(one, &clock));
+    let width = context.out.width();
+    for line in lines.flat_map(|line| wrap(&[line], width)) {
+        let mut text = String::new();
+        push_spans(&mut text, &line);
+        context.out.line(text)?;
+    }
+    Ok(())
+}
+
+fn recent(context: &Context, sessions: &[SessionInfo], spent: &Spent, days: i64) -> Recent {
+    let start = days_before(context.clock.now, days);
+    let first = start.to_zoned(TimeZone::UTC).date();
+    let tally = spent.since(start);
+    let mut recent = Recent {
+        sessions: 0,
+        messages: 0,
+        usage: tally.usage,
+        cost_usd: tally.priced(),
+        unpriced: tally.unpriced,
+        tally,
+    };
     for session in sessions {
         let messages: u64 = session
             .messages_by_day
@@ -328,12 +439,6 @@ fn recent(context: &Context, sessions: &[SessionInfo], days: i64) -> Recent {
             .sum();
         recent.messages += messages;
         recent.sessions += usize::from(messages > 0);
-        for charge in &session.charges {
-            if charge.time.is_some_and(|time| time >= start) {
-                // Totals of sane counts stay sane.
-                let _ = recent.usage.add(&charge.usage);
-            }
-        }
     }
     recent
 }

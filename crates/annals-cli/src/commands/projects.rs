@@ -1,12 +1,18 @@
 //! `annals projects`
 
-use annals::store::ProjectInfo;
+use std::collections::HashMap;
+use std::path::Path;
+
+use annals::cost::Tally;
+use annals::model::Money;
+use annals::store::{ProjectInfo, SessionInfo};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::price::{self, Pricer};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, PATH, TITLE};
@@ -28,10 +34,41 @@ pub(crate) struct ProjectsArgs {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    projects: &'a [ProjectInfo],
+    projects: Vec<ProjectRow<'a>>,
+}
+
+/// A project as JSON.
+#[derive(Serialize)]
+struct ProjectRow<'a> {
+    #[serde(flatten)]
+    project: &'a ProjectInfo,
+    cost_usd: Option<Money>,
+    unpriced: u64,
+}
+
+/// What projects cost.
+pub(crate) struct Costs<'a>(HashMap<(&'a Path, &'a str), Tally>);
+
+impl<'a> Costs<'a> {
+    /// Adds up what their sessions cost.
+    pub(crate) fn of(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
+        let mut costs: HashMap<(&Path, &str), Tally> = HashMap::new();
+        for session in sessions {
+            let project = (session.root.as_path(), session.project.path.as_str());
+            let sum = pricer.sum(&session.charges);
+            costs.entry(project).or_default().merge(&sum);
+        }
+        Costs(costs)
+    }
+
+    fn get(&self, project: &ProjectInfo) -> Tally {
+        let key = (project.root.as_path(), project.path.as_str());
+        self.0.get(&key).copied().unwrap_or_default()
+    }
 }
 
 pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome> {
+    let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
     let limit = args.filter.limit.unwrap_or(usize::MAX);
@@ -42,14 +79,23 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let sessions = filter.apply(context, all)?;
     let mut projects = ProjectInfo::of(sessions.iter());
     projects.truncate(limit);
+    let costs = Costs::of(&sessions, &pricer);
     if context.json {
+        let row = |project| {
+            let cost = costs.get(project);
+            ProjectRow {
+                project,
+                cost_usd: price::known(&cost),
+                unpriced: cost.unpriced,
+            }
+        };
         context.out.json(&Document {
-            projects: &projects,
+            projects: projects.iter().map(row).collect(),
         })?;
     } else if projects.is_empty() {
         super::overview::nothing(context, args.filter.is_set(), "project")?;
     } else {
-        let table = table(&projects, context);
+        let table = table(&projects, context, &costs);
         context.out.text(table)?;
     }
     Ok(if projects.is_empty() {
@@ -60,7 +106,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
 }
 
 /// The table of projects.
-pub(crate) fn table(projects: &[ProjectInfo], context: &Context) -> String {
+pub(crate) fn table(projects: &[ProjectInfo], context: &Context, costs: &Costs<'_>) -> String {
     let several_roots = projects.iter().any(|project| {
         projects
             .first()
@@ -70,6 +116,7 @@ pub(crate) fn table(projects: &[ProjectInfo], context: &Context) -> String {
         Column::new("PROJECT").min(10).max(32).style(TITLE),
         Column::new("SESSIONS").right(),
         Column::new("UPDATED").style(DIM),
+        Column::new("COST").right().priority(70),
         Column::new("SIZE").right().priority(60),
         Column::new("PATH").min(12).middle().style(PATH),
         Column::new(if several_roots { "ROOT" } else { "" })
@@ -88,6 +135,7 @@ pub(crate) fn table(projects: &[ProjectInfo], context: &Context) -> String {
                     .map(|time| context.clock.ago(time))
                     .unwrap_or_default(),
             ),
+            price::cell(&costs.get(project)),
             Cell::new(size::bytes(project.bytes)),
             if project.guessed {
                 Cell::styled(

@@ -4,11 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-use annals::model::{Key, SessionId, Usage};
+use annals::cost::{Fill, Tally};
+use annals::model::{Key, Money, SessionId, Usage};
 use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::price::{self, FillRow};
 use crate::context::Context;
 use crate::render::width::truncate_end;
 
@@ -34,11 +36,14 @@ pub(crate) struct SessionRow<'a> {
     flaws: usize,
     models: Vec<&'a str>,
     usage: Usage,
-    cost_usd: Option<String>,
+    cost_usd: Option<Money>,
+    unpriced: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Option<FillRow>>,
 }
 
 impl<'a> SessionRow<'a> {
-    pub(crate) fn of(session: &'a SessionInfo, now: Timestamp) -> Self {
+    pub(crate) fn of(session: &'a SessionInfo, now: Timestamp, cost: &Tally) -> Self {
         SessionRow {
             layout: session.layout,
             root: &session.root,
@@ -59,7 +64,17 @@ impl<'a> SessionRow<'a> {
             flaws: session.flaws,
             models: session.models.iter().map(String::as_str).collect(),
             usage: session.usage,
-            cost_usd: None,
+            cost_usd: price::known(cost),
+            unpriced: cost.unpriced,
+            context: None,
+        }
+    }
+
+    /// The same, with how full its context window was.
+    pub(crate) fn filled(self, fill: Option<Fill>) -> Self {
+        SessionRow {
+            context: Some(fill.map(FillRow::of)),
+            ..self
         }
     }
 }
@@ -77,11 +92,12 @@ pub(crate) struct ConversationRow<'a> {
     updated: Option<Timestamp>,
     resumes: bool,
     usage: Usage,
-    cost_usd: Option<String>,
+    cost_usd: Option<Money>,
+    unpriced: u64,
 }
 
 impl<'a> ConversationRow<'a> {
-    pub(crate) fn of(conversation: &'a ConversationInfo) -> Self {
+    pub(crate) fn of(conversation: &'a ConversationInfo, cost: &Tally) -> Self {
         ConversationRow {
             id: &conversation.id,
             session: conversation.session.as_str(),
@@ -93,7 +109,8 @@ impl<'a> ConversationRow<'a> {
             updated: conversation.updated,
             resumes: conversation.resumes,
             usage: conversation.usage,
-            cost_usd: None,
+            cost_usd: price::known(cost),
+            unpriced: cost.unpriced,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `annals sessions`
 
+use std::cmp::Reverse;
+
 use annals::store::{SessionInfo, State};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -7,6 +9,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::price::{self, Pricer};
 use super::row::{SessionRow, Short};
 use crate::context::Context;
 use crate::render::size;
@@ -19,6 +22,7 @@ use crate::render::table::{Cell, Column, Table};
 Examples:
   annals sessions --since 7d               of the last week
   annals sessions -p my-app -n 10          the ten newest of a project
+  annals sessions --sort cost -n 5         the most expensive five
   annals sessions --state deleted          what lies in the trash
   annals sessions --json | jq '.sessions[] | select(.flaws > 0) | .file'")]
 pub(crate) struct SessionsArgs {
@@ -30,6 +34,18 @@ pub(crate) struct SessionsArgs {
     /// Only sessions in this state
     #[arg(long, value_name = "STATE")]
     state: Option<StateArg>,
+    /// What comes first
+    #[arg(long, value_name = "BY", default_value = "updated")]
+    sort: SortArg,
+}
+
+/// The order of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SortArg {
+    /// The most recent first
+    Updated,
+    /// The most expensive first
+    Cost,
 }
 
 /// Where a session is in its life.
@@ -65,6 +81,7 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
+    let pricer = Pricer::new(context)?;
     let mut all = if args.state == Some(StateArg::Deleted) {
         context.store.deleted()?
     } else {
@@ -76,22 +93,30 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         let now = context.clock.now;
         all.retain(|session| session.state_at(now) == wanted.state());
     }
-    let mut sessions = args.filter.apply(context, all)?;
+    let filter = SessionFilter {
+        limit: None,
+        ..args.filter.clone()
+    };
+    let mut sessions = filter.apply(context, all)?;
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
     }
+    if args.sort == SortArg::Cost {
+        sessions.sort_by_cached_key(|session| Reverse(pricer.sum(&session.charges).cost));
+    }
+    sessions.truncate(args.filter.limit.unwrap_or(usize::MAX));
     if context.json {
         let now = context.clock.now;
         let rows = sessions
             .iter()
-            .map(|session| SessionRow::of(session, now))
+            .map(|session| SessionRow::of(session, now, &pricer.sum(&session.charges)))
             .collect();
         context.out.json(&Document { sessions: rows })?;
     } else if sessions.is_empty() {
         let narrowed = args.filter.is_set() || args.state.is_some();
         super::overview::nothing(context, narrowed, "session")?;
     } else {
-        let table = table(&sessions, context, &short);
+        let table = table(&sessions, context, &short, &pricer);
         context.out.text(table)?;
     }
     Ok(if sessions.is_empty() {
@@ -102,7 +127,12 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
 }
 
 /// The table of sessions, as wide as the terminal allows.
-pub(crate) fn table(sessions: &[SessionInfo], context: &Context, short: &Short) -> String {
+pub(crate) fn table(
+    sessions: &[SessionInfo],
+    context: &Context,
+    short: &Short,
+    pricer: &Pricer,
+) -> String {
     let several_projects = sessions.iter().any(|session| {
         sessions
             .first()
@@ -117,6 +147,7 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, short: &Short) 
         Column::new("CONVS").right().priority(50),
         Column::new("AGENTS").right().priority(40),
         Column::new("TOKENS").right().priority(45),
+        Column::new("COST").right().priority(65),
         Column::new("SIZE").right().priority(55),
         Column::new("").style(WARNING).priority(150),
     ]);
@@ -158,6 +189,7 @@ pub(crate) fn table(sessions: &[SessionInfo], context: &Context, short: &Short) 
             } else {
                 size::compact(session.usage.total())
             }),
+            price::cell(&pricer.sum(&session.charges)),
             Cell::new(size::bytes(session.bytes)),
             marks,
         ]);

@@ -1,23 +1,22 @@
 //! `annals show`
 
+mod document;
 mod page;
 mod paging;
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
+use annals::cost::{Charge, Fill};
 use annals::model::{Block, Body, Entry, Message, Role, Span};
 use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use serde::ser::SerializeSeq as _;
-use serde::{Serialize, Serializer};
 
 use super::Outcome;
-use super::entry::{EntryRow, FlawRow};
 use super::filter::Period;
-use super::row::{ConversationRow, SessionRow, brief};
+use super::price::{self, Pricer};
+use super::row::brief;
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
@@ -91,78 +90,6 @@ enum KindArg {
     Image,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    session: About<SessionRow<'a>, SessionName<'a>>,
-    conversation: Option<About<ConversationRow<'a>, ConversationName>>,
-    entries: &'a Entries<'a>,
-    flaws: Vec<FlawRow<'a>>,
-    #[serde(flatten)]
-    page: Option<PageRow>,
-}
-
-/// Which part of the conversation it is, where only a part was asked for.
-#[derive(Serialize)]
-struct PageRow {
-    offset: usize,
-    total: usize,
-    has_more: bool,
-    next_offset: Option<usize>,
-}
-
-/// A whole row, or only a name: totals of a log that was not read whole would be wrong.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum About<Row, Name> {
-    Row(Row),
-    Name(Name),
-}
-
-#[derive(Serialize)]
-struct SessionName<'a> {
-    layout: &'a str,
-    root: &'a Path,
-    id: &'a str,
-    file: &'a Path,
-}
-
-#[derive(Serialize)]
-struct ConversationName {
-    id: String,
-    session: String,
-    leaf: String,
-}
-
-/// Entries that are read as they are written, so that a long session need not be held in memory.
-struct Entries<'a> {
-    session: &'a Session,
-    selection: &'a Selection,
-    /// Why reading ended early.
-    failed: RefCell<Option<annals::Error>>,
-}
-
-impl Serialize for Entries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut rows = serializer.serialize_seq(None)?;
-        let mut unwritten = None;
-        let read = self
-            .session
-            .each_of(self.selection.log, &self.selection.entries, |entry| {
-                unwritten = rows.serialize_element(&EntryRow::of(entry)).err();
-                Ok(unwritten.is_none())
-            });
-        if let Some(error) = unwritten {
-            return Err(error);
-        }
-        if let Err(error) = read {
-            let told = serde::ser::Error::custom(&error);
-            *self.failed.borrow_mut() = Some(error);
-            return Err(told);
-        }
-        rows.end()
-    }
-}
-
 /// What of a session is read: entries of one of its logs.
 struct Selection {
     log: usize,
@@ -204,26 +131,47 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         (None, None) => None,
     };
     let mut selection = select(&session, agent, target.message.as_deref())?;
+    let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
     if args.raw {
         raw(&session, &selection, context)?;
-    } else if context.json {
-        json(&session, &selection, end_only.is_some(), context)?;
     } else {
-        print(
-            &session,
-            agent,
-            &selection,
-            args,
-            end_only.is_some(),
-            context,
-        )?;
+        let shown = Shown {
+            pricer: Pricer::new(context)?,
+            session: &session,
+            selection: &selection,
+            end_only: end_only.is_some(),
+        };
+        match context.json {
+            true => document::json(&shown, &whole, context)?,
+            false => print(&shown, agent, args, context)?,
+        }
     }
     Ok(if selection.entries.is_empty() {
         Outcome::Nothing
     } else {
         Outcome::Fine
     })
+}
+
+/// What is shown, and by which prices.
+struct Shown<'a> {
+    session: &'a Session,
+    selection: &'a Selection,
+    /// Only the end of the log was read.
+    end_only: bool,
+    pricer: Pricer,
+}
+
+impl Shown<'_> {
+    /// How full the context window was at the last turn of the conversation shown, or of the one
+    /// that would be resumed.
+    fn fill(&self) -> Option<Fill> {
+        let tree = self.session.tree()?;
+        let at = self.selection.conversation.or(tree.resume)?;
+        let last = self.session.last_response(tree.conversations.get(at)?)?;
+        self.pricer.fill(&last)
+    }
 }
 
 fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Result<Selection> {
@@ -435,74 +383,18 @@ fn raw(session: &Session, selection: &Selection, context: &mut Context) -> Resul
     Ok(())
 }
 
-fn json(
-    session: &Session,
-    selection: &Selection,
-    end_only: bool,
-    context: &mut Context,
-) -> Result<()> {
-    let entries = Entries {
-        session,
-        selection,
-        failed: RefCell::new(None),
-    };
-    let info = session.info(None);
-    let conversations = session.conversations();
-    let conversation = selection
-        .conversation
-        .and_then(|at| conversations.get(at))
-        .map(|conversation| {
-            if end_only {
-                About::Name(ConversationName {
-                    id: conversation.id.clone(),
-                    session: conversation.session.to_string(),
-                    leaf: conversation.leaf.clone(),
-                })
-            } else {
-                About::Row(ConversationRow::of(conversation))
-            }
-        });
-    let name = SessionName {
-        layout: info.layout,
-        root: &info.root,
-        id: info.id.as_str(),
-        file: &info.file,
-    };
-    let document = Document {
-        session: if end_only {
-            About::Name(name)
-        } else {
-            About::Row(SessionRow::of(&info, context.clock.now))
-        },
-        conversation,
-        entries: &entries,
-        flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
-        page: selection.cut.as_ref().map(|cut| PageRow {
-            offset: cut.offset,
-            total: cut.total,
-            has_more: cut.has_more(),
-            next_offset: cut.next_offset(),
-        }),
-    };
-    let written = context.out.json(&document);
-    drop(document);
-    if let Some(error) = entries.failed.into_inner() {
-        return Err(error.into());
-    }
-    Ok(written?)
-}
-
 fn print(
-    session: &Session,
+    shown: &Shown<'_>,
     agent: Option<&Agent>,
-    selection: &Selection,
     args: &ShowArgs,
-    end_only: bool,
     context: &mut Context,
 ) -> Result<()> {
-    header(session, selection, end_only, context)?;
+    let Shown {
+        session, selection, ..
+    } = shown;
+    header(shown, context)?;
     if let Some(agent) = agent {
-        agent_header(session, agent, context)?;
+        agent_header(shown, agent, context)?;
         context.out.blank()?;
     }
     if selection.entries.is_empty() {
@@ -551,33 +443,40 @@ fn print(
 }
 
 /// What a sub-agent is, above what it said.
-fn agent_header(session: &Session, agent: &Agent, context: &mut Context) -> Result<()> {
+fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Result<()> {
     let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
         .into_iter()
         .flatten()
         .collect();
-    let name = agent_name(session, agent);
+    let name = agent_name(shown.session, agent);
+    let price = |charge: &Charge| shown.pricer.price(charge);
+    let cost = shown.session.agent_cost(agent, &price);
+    let cost = price::text(&cost).map(|cost| format!(" · {cost}"));
     context.out.line(format_args!(
-        "{} {}  {}",
+        "{} {}  {}{}",
         paint(DIM, "sub-agent"),
         paint(ID, &name),
-        paint(TITLE, &what.join(": "))
+        paint(TITLE, &what.join(": ")),
+        paint(DIM, &cost.unwrap_or_default())
     ))?;
     Ok(())
 }
 
-fn header(
-    session: &Session,
-    selection: &Selection,
-    end_only: bool,
-    context: &mut Context,
-) -> Result<()> {
+fn header(shown: &Shown<'_>, context: &mut Context) -> Result<()> {
+    let Shown {
+        session, selection, ..
+    } = shown;
     let id = session.files.id.as_str();
-    if end_only {
+    let filled = shown.fill().map(|fill| price::filled(&fill));
+    if shown.end_only {
+        let facts: Vec<String> = ["the end of it".to_owned()]
+            .into_iter()
+            .chain(filled)
+            .collect();
         context.out.line(format_args!(
             "{}  {}",
             paint(ID, id),
-            paint(DIM, "the end of it")
+            paint(DIM, &facts.join(" · "))
         ))?;
         return Ok(context.out.blank()?);
     }
@@ -592,12 +491,19 @@ fn header(
     let mut facts = vec![info.project.path.clone()];
     facts.extend(info.started.map(|time| context.clock.full(time)));
     facts.push(size::plural(info.messages, "message"));
+    let facts = super::row::fit(&facts.join(" · "), context);
+    context.out.line(paint(DIM, &facts))?;
+    let mut facts = Vec::new();
     if !info.usage.is_zero() {
         facts.push(format!("{} tokens", size::compact(info.usage.total())));
     }
+    facts.extend(price::text(&shown.pricer.sum(&info.charges)));
+    facts.extend(filled);
     facts.extend(info.models.iter().cloned());
-    let facts = super::row::fit(&facts.join(" · "), context);
-    context.out.line(paint(DIM, &facts))?;
+    if !facts.is_empty() {
+        let facts = super::row::fit(&facts.join(" · "), context);
+        context.out.line(paint(DIM, &facts))?;
+    }
     let conversations = session.conversations();
     if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
         && conversations.len() > 1

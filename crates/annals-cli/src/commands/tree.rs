@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use annals::model::{Kind, Outline};
+use annals::cost::{Charge, Tally};
+use annals::model::{Kind, Money, Outline};
 use annals::store::{Agent, ConversationInfo, Neighbours, Session};
 use annals::tree::Limb;
 use anyhow::Result;
@@ -10,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
+use super::price::{self, Pricer};
 use super::row::{ConversationRow, SessionRow, Short, brief, fit};
 use super::show::agent_name;
 use crate::context::Context;
@@ -58,6 +60,8 @@ struct AgentRow {
     spawned_by: Option<String>,
     messages: usize,
     file: String,
+    cost_usd: Option<Money>,
+    unpriced: u64,
 }
 
 pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
@@ -68,10 +72,15 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     session.find_summaries(&Neighbours::of(&inventory.sessions));
     let conversations = session.conversations();
     let limbs = session.tree().map(|tree| tree.limbs()).unwrap_or_default();
+    let pricer = Pricer::new(context)?;
+    let price = |charge: &Charge| pricer.price(charge);
+    let costs = session.conversation_costs(&price);
+    let conversations: Vec<(ConversationInfo, Tally)> =
+        conversations.into_iter().zip(costs).collect();
     if context.json {
-        json(&session, &conversations, &limbs, context)?;
+        json(&session, &conversations, &limbs, &pricer, context)?;
     } else {
-        let drawing = Drawing::new(&session, &conversations, &limbs, context);
+        let drawing = Drawing::new(&session, &conversations, &limbs, &pricer, context);
         let text = drawing.text();
         context.out.text(text)?;
     }
@@ -84,15 +93,20 @@ pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
 
 fn json(
     session: &Session,
-    conversations: &[ConversationInfo],
+    conversations: &[(ConversationInfo, Tally)],
     limbs: &[Limb],
+    pricer: &Pricer,
     context: &mut Context,
 ) -> Result<()> {
     let info = session.info(None);
+    let price = |charge: &Charge| pricer.price(charge);
     let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
     let document = Document {
-        session: SessionRow::of(&info, context.clock.now),
-        conversations: conversations.iter().map(ConversationRow::of).collect(),
+        session: SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges)),
+        conversations: conversations
+            .iter()
+            .map(|(info, cost)| ConversationRow::of(info, cost))
+            .collect(),
         limbs: limbs
             .iter()
             .map(|limb| LimbRow {
@@ -101,13 +115,16 @@ fn json(
                 conversation: limb
                     .conversation
                     .and_then(|at| conversations.get(at))
-                    .map(|conversation| conversation.id.clone()),
+                    .map(|(conversation, _)| conversation.id.clone()),
             })
             .collect(),
         agents: session
             .agents
             .iter()
-            .map(|agent| AgentRow {
+            .map(|agent| (agent, session.agent_cost(agent, &price)))
+            .map(|(agent, cost)| AgentRow {
+                cost_usd: price::known(&cost),
+                unpriced: cost.unpriced,
                 id: agent.id.as_ref().map(ToString::to_string),
                 kind: agent.kind.clone(),
                 description: agent.description.clone(),
@@ -129,8 +146,9 @@ fn json(
 
 struct Drawing<'a> {
     session: &'a Session,
-    conversations: &'a [ConversationInfo],
+    conversations: &'a [(ConversationInfo, Tally)],
     limbs: &'a [Limb],
+    pricer: &'a Pricer,
     children: Vec<Vec<usize>>,
     agents: HashMap<(usize, usize), Vec<&'a Agent>>,
     context: &'a Context,
@@ -149,8 +167,9 @@ struct Branch {
 impl<'a> Drawing<'a> {
     fn new(
         session: &'a Session,
-        conversations: &'a [ConversationInfo],
+        conversations: &'a [(ConversationInfo, Tally)],
         limbs: &'a [Limb],
+        pricer: &'a Pricer,
         context: &'a Context,
     ) -> Self {
         let mut children = vec![Vec::new(); limbs.len()];
@@ -182,6 +201,7 @@ impl<'a> Drawing<'a> {
             session,
             conversations,
             limbs,
+            pricer,
             children,
             agents,
             context,
@@ -233,6 +253,7 @@ impl<'a> Drawing<'a> {
         if info.agents > 0 {
             facts.push(plural(info.agents as u64, "sub-agent"));
         }
+        facts.extend(price::text(&self.pricer.sum(&info.charges)));
         let mut heading = format!(
             "{}  {}\n{}\n",
             paint(ID, self.session.files.id.as_str()),
@@ -299,8 +320,9 @@ impl<'a> Drawing<'a> {
             }
         }
         self.came(&mut came, branch, &mut first, text);
-        if let Some(conversation) = limb.conversation.and_then(|at| self.conversations.get(at)) {
-            self.leaf(conversation, &branch.indent, text);
+        let end = limb.conversation.and_then(|at| self.conversations.get(at));
+        if let Some((conversation, cost)) = end {
+            self.leaf(conversation, cost, &branch.indent, text);
         }
     }
 
@@ -391,13 +413,15 @@ impl<'a> Drawing<'a> {
             } else {
                 what.join(": ")
             };
+            let price = |charge: &Charge| self.pricer.price(charge);
+            let cost = self.session.agent_cost(agent, &price);
             text.push_str(&format!(
                 "{}{} {} {}  {}\n",
                 paint(DIM, &left),
                 paint(TOOL, "↳"),
                 paint(ID, &agent_name(self.session, agent)),
                 paint(crate::render::style::PLAIN, &what),
-                paint(DIM, &plural(agent.messages as u64, "message")),
+                paint(DIM, &sums(agent.messages, &cost)),
             ));
             if agent.strand.is_none() {
                 let below = self.agents.iter().filter(|((log, _), _)| *log == agent.log);
@@ -410,7 +434,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn leaf(&self, conversation: &ConversationInfo, indent: &str, text: &mut String) {
+    fn leaf(&self, conversation: &ConversationInfo, cost: &Tally, indent: &str, text: &mut String) {
         let id = format!(
             "{}@{}",
             brief(self.session.files.id.as_str()),
@@ -422,7 +446,7 @@ impl<'a> Drawing<'a> {
             paint(DIM, indent),
             paint(if conversation.resumes { SUCCESS } else { DIM }, mark),
             paint(ID, &id),
-            paint(DIM, &plural(conversation.messages as u64, "message")),
+            paint(DIM, &sums(conversation.messages, cost)),
         ));
     }
 
@@ -445,6 +469,13 @@ impl<'a> Drawing<'a> {
             self.agent(agent, "  ", text);
         }
     }
+}
+
+/// `12 messages · $0.34`
+fn sums(messages: usize, cost: &Tally) -> String {
+    let messages = [plural(messages as u64, "message")].into_iter();
+    let facts: Vec<String> = messages.chain(price::text(cost)).collect();
+    facts.join(" · ")
 }
 
 /// What came of a prompt.

@@ -23,6 +23,14 @@ pub(crate) fn exact(money: Money) -> String {
     }
 }
 
+/// An amount of which more is not known: `≥$1.20`, or `>$0.00` where it is less than a cent.
+pub(crate) fn at_least(amount: &str) -> String {
+    match amount.starts_with('<') {
+        true => ">$0.00".to_owned(),
+        false => format!("≥{amount}"),
+    }
+}
+
 fn dollars(decimal: &str) -> String {
     let (sign, amount) = match decimal.strip_prefix('-') {
         Some(amount) => ("-", amount),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Run, Stage};
 
-const APP: &str = "00000001-0000-4000-8000-000000000001";
+pub(crate) const APP: &str = "00000001-0000-4000-8000-000000000001";
 const SITE: &str = "00000002-0000-4000-8000-000000000002";
 
 /// One reply: when, by which model, and its tokens: input, output, both cache writes, cache read.
@@ -58,7 +58,7 @@ fn log(stage: &Stage, path: &str, session: &str, cwd: &str, replies: &[Reply]) {
 }
 
 /// Two sessions in two projects, a sub-agent, and a block that runs at the time of the tests.
-fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     let stage = Stage::empty();
     const SONNET: &str = "claude-sonnet-4-5-20250929";
     const OPUS: &str = "claude-opus-4-1-20250805";

@@ -16,6 +16,7 @@ mod orchestrator;
 mod plot;
 mod prices;
 mod search;
+mod spent;
 mod statusline;
 mod target;
 mod todo;

@@ -2,6 +2,8 @@
 
 use crate::model::{Money, Usage};
 
+use super::{Charge, Pricing};
+
 /// What some responses come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,6 +23,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// What some responses come to at these prices.
+    pub fn of<'a>(charges: impl IntoIterator<Item = &'a Charge>, price: Pricing<'_>) -> Self {
+        let mut tally = Tally::default();
+        for charge in charges {
+            tally.add(&charge.usage, price(charge));
+        }
+        tally
+    }
+
     /// Takes in one response.
     pub fn add(&mut self, usage: &Usage, cost: Option<Money>) {
         if self.usage.add(usage).is_err() {
@@ -33,6 +44,19 @@ impl Tally {
             None => {
                 self.unpriced += 1;
                 self.unpriced_tokens = self.unpriced_tokens.saturating_add(usage.total());
+            }
+        }
+    }
+
+    /// Takes away one response that was taken in before.
+    pub(crate) fn take(&mut self, usage: &Usage, cost: Option<Money>) {
+        self.usage.take(usage);
+        self.requests = self.requests.saturating_sub(1);
+        match cost {
+            Some(cost) => self.cost = self.cost - cost,
+            None => {
+                self.unpriced = self.unpriced.saturating_sub(1);
+                self.unpriced_tokens = self.unpriced_tokens.saturating_sub(usage.total());
             }
         }
     }

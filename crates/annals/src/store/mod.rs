@@ -23,6 +23,7 @@ mod root;
 mod search;
 mod session;
 mod share;
+mod spent;
 mod summary;
 mod tail;
 mod totals;

@@ -1,6 +1,5 @@
 //! Rows: what lists say about sessions, conversations and projects.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,13 @@ use serde::Serialize;
 use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::model::{FlawKind, Key, Project, ResponseKey, SYNTHETIC, SessionId, TitleSource, Usage};
+use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::{Title, Titles};
 
 use super::life::State;
 use super::log::Opening;
 use super::session::Session;
+use super::spent;
 
 /// What lists say about a session.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Session {
         };
         let titles = Titles::of(&scan.outlines, tree, &self.elsewhere, &self.asides);
         let id_of = |at: usize| scan.outlines.get(at).and_then(|outline| outline.id());
-        let usages = path_totals(&scan.outlines, tree);
+        let sums = spent::along_paths(&scan.outlines, tree, &|_| None);
         let rows = tree.conversations.iter().enumerate();
         rows.map(|(at, conversation)| {
             let leaf = id_of(conversation.leaf)
@@ -209,56 +209,12 @@ impl Session {
                 started: conversation.started,
                 updated: conversation.updated,
                 resumes: tree.resume == Some(at),
-                usage: usages.get(at).copied().unwrap_or_default(),
+                usage: sums.get(at).map(|sum| sum.usage).unwrap_or_default(),
                 leaf,
             }
         })
         .collect()
     }
-}
-
-/// Tokens of each conversation, each response counted once, at its largest.
-fn path_totals(outlines: &[crate::model::Outline], tree: &crate::tree::Tree) -> Vec<Usage> {
-    // What each response amounts to on the path that is being walked, and what it was before each
-    // turn that changed it.
-    let known: RefCell<HashMap<ResponseKey, Usage>> = RefCell::default();
-    type Before = Vec<(ResponseKey, Option<Usage>)>;
-    let changed: RefCell<Vec<Before>> = RefCell::default();
-    let enter = |mut sum: Usage, entries: &[usize]| {
-        let mut before = Vec::new();
-        for outline in entries.iter().filter_map(|&at| outlines.get(at)) {
-            let Some(reply) = &outline.reply else {
-                continue;
-            };
-            let Some(mut usage) = reply.usage else {
-                continue;
-            };
-            let Some(key) = reply.response else {
-                let _ = sum.add(&usage);
-                continue;
-            };
-            let mut known = known.borrow_mut();
-            let old = known.get(&key).copied();
-            usage.settle(&old.unwrap_or_default());
-            sum.take(&old.unwrap_or_default());
-            let _ = sum.add(&usage);
-            known.insert(key, usage);
-            before.push((key, old));
-        }
-        changed.borrow_mut().push(before);
-        sum
-    };
-    let leave = || {
-        let undone = changed.borrow_mut().pop().unwrap_or_default();
-        let mut known = known.borrow_mut();
-        for (key, old) in undone.into_iter().rev() {
-            match old {
-                Some(old) => known.insert(key, old),
-                None => known.remove(&key),
-            };
-        }
-    };
-    tree.fold_paths(Usage::default(), enter, leave)
 }
 
 /// A row whose title may still come from another file.

@@ -1,7 +1,9 @@
 //! Who pays for what.
 
-use annals::cost::Charge;
-use annals::store::{ConversationInfo, Session};
+use annals::cost::{Charge, Mode, Prices, Sheet, Tally};
+use annals::model::Money;
+use annals::store::{ConversationInfo, Root, Session, Store};
+use serde_json::json;
 
 use crate::support::{case, cases};
 
@@ -60,4 +62,127 @@ fn sub_agents_without_ids_are_not_the_main_agent() {
     let charges = case("sidechain-own-root").only().info(None).charges;
     let aside = charges.iter().filter(|charge| charge.agent.is_some());
     assert_eq!((aside.count(), charges.len()), (3, 5));
+}
+
+/// What the conversations of a session cost, held against what stands on each path.
+fn held(session: &Session, name: &str) -> Vec<Tally> {
+    let prices = Prices::built_in();
+    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let costs = session.conversation_costs(&price);
+    let Some((_, scan, tree)) = session.main() else {
+        return costs;
+    };
+    assert_eq!(costs.len(), tree.conversations.len());
+    for (conversation, cost) in tree.conversations.iter().zip(&costs) {
+        let path = tree.path(conversation);
+        let mut sheet = Sheet::default();
+        path.iter().for_each(|&at| sheet.add(&scan.outlines[at]));
+        let charges: Vec<Charge> = sheet.charges(0, None).collect();
+        assert_eq!(*cost, Tally::of(&charges, &price), "{name}");
+        let entries = session.entry_costs(0, &path, &price);
+        assert_eq!(cost.cost, entries.into_values().sum(), "{name}");
+    }
+    costs
+}
+
+#[test]
+fn conversations_cost_what_their_responses_do() {
+    let mut spent = Money::ZERO;
+    for case in cases() {
+        for files in case.sessions() {
+            let costs = held(&Session::read(files).unwrap(), &case.name);
+            spent += costs.iter().map(|cost| cost.cost).sum();
+        }
+    }
+    assert!(spent > Money::ZERO);
+}
+
+/// A prompt hangs from an inner line of a reply; the last reply tells most in an inner line; an error
+/// and a sub-agent come after it.
+fn parted() -> (tempfile::TempDir, Session) {
+    let line = |id: u32, parent: Option<u32>, said: Option<(&str, u64)>| {
+        let name = |id: u32| format!("{id:08x}-0000-4000-8000-000000000000");
+        let mut line = json!({
+            "uuid": name(id), "parentUuid": parent.map(name), "isSidechain": id == 9, "cwd": "/home/dev/app",
+            "sessionId": name(0), "version": "2.1.50", "timestamp": format!("2026-03-02T09:00:{id:02}Z"),
+        });
+        let model = if id == 8 {
+            "<synthetic>"
+        } else {
+            "claude-sonnet-4-5"
+        };
+        match said {
+            None => {
+                line["type"] = "user".into();
+                line["message"] = json!({ "role": "user", "content": format!("question {id}") });
+            }
+            Some((message, output)) => {
+                line["type"] = "assistant".into();
+                line["requestId"] = format!("req_{message}").into();
+                line["message"] = json!({
+                    "id": message, "type": "message", "role": "assistant", "model": model,
+                    "content": [{ "type": "text", "text": format!("answer {id}") }],
+                    "usage": { "input_tokens": 100, "output_tokens": output },
+                });
+            }
+        }
+        format!("{line}\n")
+    };
+    let log: String = [
+        line(1, None, None),
+        line(2, Some(1), Some(("msg_1", 5))),
+        line(3, Some(2), Some(("msg_1", 9))),
+        line(4, Some(2), None),
+        line(5, Some(4), Some(("msg_2", 50))),
+        line(6, Some(5), Some(("msg_2", 70))),
+        line(7, Some(6), Some(("msg_2", 3))),
+        line(8, Some(7), Some(("msg_3", 1_000))),
+        line(9, None, Some(("msg_4", 2_000))),
+    ]
+    .concat();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("projects/-home-dev-app");
+    std::fs::create_dir_all(&folder).unwrap();
+    let name = "00000000-0000-4000-8000-000000000000.jsonl";
+    std::fs::write(folder.join(name), log).unwrap();
+    let root = Root::parse(&format!("claude-code:{}", dir.path().display())).unwrap();
+    let files = Store::new(root).inventory().sessions.remove(0);
+    (dir, Session::read(files).unwrap())
+}
+
+#[test]
+fn a_reply_that_conversations_share_in_part_costs_each_what_it_holds_of_it() {
+    let (_dir, session) = parted();
+    let costs = held(&session, "parted");
+    let output: Vec<(u64, u64)> = costs
+        .iter()
+        .map(|cost| (cost.requests, cost.usage.output))
+        .collect();
+    assert_eq!(output, [(1, 9), (2, 75)]);
+}
+
+#[test]
+fn the_last_response_is_that_of_the_main_agent_at_its_largest() {
+    let (_dir, session) = parted();
+    let tree = session.tree().unwrap();
+    let at = tree.resume.unwrap();
+    let last = session.last_response(&tree.conversations[at]).unwrap();
+    assert_eq!((last.usage.input, last.usage.output), (100, 70));
+    assert_eq!(last.model.as_deref(), Some("claude-sonnet-4-5"));
+}
+
+#[test]
+fn a_response_costs_once_with_its_last_entry() {
+    let session = case("parallel-tools-dag").only();
+    let (_, scan, tree) = session.main().unwrap();
+    let path = tree.path(&tree.conversations[0]);
+    let price = |_: &Charge| Some(Money::from_pico(1));
+    let costs = session.entry_costs(0, &path, &price);
+    let response = |at: usize| scan.outlines[at].reply.as_ref().and_then(|it| it.response);
+    for &at in path.iter().filter(|&&at| response(at).is_some()) {
+        let later = path
+            .iter()
+            .any(|&other| other > at && response(other) == response(at));
+        assert_eq!(costs.contains_key(&at), !later, "{at}");
+    }
 }

@@ -48,7 +48,7 @@ struct Sums<'a>(&'a Tally);
 struct ModelJson<'a>(&'a ModelTally);
 
 #[derive(Serialize)]
-struct BudgetJson<'a> {
+pub(crate) struct BudgetJson<'a> {
     period: &'a str,
     limit_usd: Money,
     spent_usd: Money,
@@ -98,7 +98,8 @@ pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
     }
 }
 
-fn budget_json(spending: &Spending) -> BudgetJson<'_> {
+/// What is left of a budget, as JSON.
+pub(crate) fn budget_json(spending: &Spending) -> BudgetJson<'_> {
     let limit = spending.budget.limit.dollars();
     let share = spending.tally.cost.dollars() / limit;
     BudgetJson {

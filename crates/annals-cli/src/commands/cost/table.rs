@@ -10,6 +10,7 @@ use jiff::civil::Date;
 
 use super::keys::{Keys, short_model};
 use super::{Look, Told, blocks, number};
+use crate::commands::price;
 use crate::render::bar::bar;
 use crate::render::money;
 use crate::render::size::{self, plural};
@@ -148,24 +149,11 @@ impl Lines<'_> {
     }
 
     fn cost(&self, tally: &Tally, style: Style) -> Cell {
-        let amount = |cost: Money| match self.look.exact {
-            true => money::exact(cost),
-            false => money::cents(cost),
+        let amount = match self.look.exact {
+            true => money::exact,
+            false => money::cents,
         };
-        match tally.priced() {
-            None => Cell::styled("unpriced", WARNING),
-            // Some of it has no price, so it is this much at the least.
-            Some(cost) if tally.unpriced > 0 => Cell::styled(at_least(&amount(cost)), WARNING),
-            Some(cost) => Cell::styled(amount(cost), style),
-        }
-    }
-}
-
-/// `≥$1.20`, or `>$0.00` where it is less than a cent.
-fn at_least(amount: &str) -> String {
-    match amount.starts_with('<') {
-        true => ">$0.00".to_owned(),
-        false => format!("≥{amount}"),
+        price::styled(tally, style, amount)
     }
 }
 

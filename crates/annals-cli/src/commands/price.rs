@@ -1,0 +1,110 @@
+//! What things cost, for verbs that tell it beside other things.
+
+use annals::cost::{Charge, Fill, Mode, Prices, Tally};
+use annals::model::Money;
+use anstyle::Style;
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::render::style::{PLAIN, WARNING};
+use crate::render::table::Cell;
+use crate::render::{money, size};
+
+/// The user's prices, and how costs are found: the same as `annals cost` goes by.
+pub(crate) struct Pricer {
+    prices: Prices,
+    mode: Mode,
+    pub(crate) config: Config,
+}
+
+impl Pricer {
+    pub(crate) fn new(context: &mut Context) -> Result<Self> {
+        let config = context.config()?;
+        Ok(Pricer {
+            prices: context.prices()?,
+            mode: config.mode.unwrap_or_default().mode(),
+            config,
+        })
+    }
+
+    /// What a response cost; `None` if it has no price.
+    pub(crate) fn price(&self, charge: &Charge) -> Option<Money> {
+        self.prices.cost(charge, self.mode)
+    }
+
+    /// What some responses come to.
+    pub(crate) fn sum<'a>(&self, charges: impl IntoIterator<Item = &'a Charge>) -> Tally {
+        Tally::of(charges, &|charge: &Charge| self.price(charge))
+    }
+
+    /// How full the context window was after a response.
+    pub(crate) fn fill(&self, charge: &Charge) -> Option<Fill> {
+        self.prices.fill(charge)
+    }
+}
+
+/// A cost in a table; empty where there was nothing to pay for.
+pub(crate) fn cell(tally: &Tally) -> Cell {
+    match tally.requests {
+        0 => Cell::new(""),
+        _ => styled(tally, PLAIN, money::cents),
+    }
+}
+
+/// A cost in a table, spelled by `amount`.
+pub(crate) fn styled(tally: &Tally, style: Style, amount: fn(Money) -> String) -> Cell {
+    let whole = tally.unpriced == 0;
+    Cell::styled(spelled(tally, amount), if whole { style } else { WARNING })
+}
+
+/// A cost as JSON; `None` where no response is told of, or none has a price.
+pub(crate) fn known(tally: &Tally) -> Option<Money> {
+    tally.priced().filter(|_| tally.requests > 0)
+}
+
+/// A cost among other facts; `None` where there was nothing to pay for.
+pub(crate) fn text(tally: &Tally) -> Option<String> {
+    (tally.requests > 0).then(|| spelled(tally, money::cents))
+}
+
+fn spelled(tally: &Tally, amount: fn(Money) -> String) -> String {
+    match tally.priced() {
+        None => "unpriced".to_owned(),
+        // Some of it has no price, so it is this much at the least.
+        Some(cost) if tally.unpriced > 0 => money::at_least(&amount(cost)),
+        Some(cost) => amount(cost),
+    }
+}
+
+/// `context 84.0k of 200k, 42 %`
+pub(crate) fn filled(fill: &Fill) -> String {
+    let tokens = size::compact(fill.tokens);
+    match fill.window.zip(fill.percent()) {
+        Some((window, percent)) => {
+            format!("context {tokens} of {}, {percent} %", size::compact(window))
+        }
+        None => format!("context {tokens}"),
+    }
+}
+
+/// How full a context window was, as JSON.
+#[derive(Serialize)]
+pub(crate) struct FillRow {
+    tokens: u64,
+    window: Option<u64>,
+    share: Option<f64>,
+}
+
+impl FillRow {
+    pub(crate) fn of(fill: Fill) -> Self {
+        // For people; the counts beside it are exact.
+        let rounded = |share: f64| (share * 10_000.0).round() / 10_000.0;
+        FillRow {
+            tokens: fill.tokens,
+            window: fill.window,
+            share: fill.share().map(rounded),
+        }
+    }
+}

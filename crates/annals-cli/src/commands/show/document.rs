@@ -1,0 +1,166 @@
+//! A session as JSON, in the shape that scripts may rely on.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+
+use annals::cost::Charge;
+use annals::model::Money;
+use annals::store::Session;
+use anyhow::Result;
+use serde::ser::SerializeSeq as _;
+use serde::{Serialize, Serializer};
+
+use super::{Selection, Shown};
+use crate::commands::entry::{EntryRow, FlawRow};
+use crate::commands::price::FillRow;
+use crate::commands::row::{ConversationRow, SessionRow};
+use crate::context::Context;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    session: About<SessionRow<'a>, SessionName<'a>>,
+    conversation: Option<About<ConversationRow<'a>, ConversationName>>,
+    entries: &'a Entries<'a>,
+    flaws: Vec<FlawRow<'a>>,
+    #[serde(flatten)]
+    page: Option<PageRow>,
+}
+
+/// Which part of the conversation it is, where only a part was asked for.
+#[derive(Serialize)]
+struct PageRow {
+    offset: usize,
+    total: usize,
+    has_more: bool,
+    next_offset: Option<usize>,
+}
+
+/// A whole row, or only a name: totals of a log that was not read whole would be wrong.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum About<Row, Name> {
+    Row(Row),
+    Name(Name),
+}
+
+#[derive(Serialize)]
+struct SessionName<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    id: &'a str,
+    file: &'a Path,
+    context: Option<FillRow>,
+}
+
+#[derive(Serialize)]
+struct ConversationName {
+    id: String,
+    session: String,
+    leaf: String,
+}
+
+/// Entries that are read as they are written, so that a long session need not be held in memory.
+struct Entries<'a> {
+    session: &'a Session,
+    selection: &'a Selection,
+    /// What they cost, by their indexes.
+    costs: HashMap<usize, Money>,
+    /// Why reading ended early.
+    failed: RefCell<Option<annals::Error>>,
+}
+
+impl Serialize for Entries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut rows = serializer.serialize_seq(None)?;
+        let mut unwritten = None;
+        let mut places = self.selection.entries.iter();
+        let span = |at: usize| self.session.log(self.selection.log)?.1.outlines.get(at);
+        let read = self
+            .session
+            .each_of(self.selection.log, &self.selection.entries, |entry| {
+                // They come in their order, without those that others changed meanwhile.
+                let place = places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
+                let cost = place.and_then(|at| self.costs.get(at)).copied();
+                let row = EntryRow::of(entry).priced(cost);
+                unwritten = rows.serialize_element(&row).err();
+                Ok(unwritten.is_none())
+            });
+        if let Some(error) = unwritten {
+            return Err(error);
+        }
+        if let Err(error) = read {
+            let told = serde::ser::Error::custom(&error);
+            *self.failed.borrow_mut() = Some(error);
+            return Err(told);
+        }
+        rows.end()
+    }
+}
+
+/// Prints it. `whole` is all of the conversation: a response whose last entry lies on another page is paid there.
+pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) -> Result<()> {
+    let Shown {
+        session,
+        selection,
+        end_only,
+        pricer,
+    } = shown;
+    let price = |charge: &Charge| pricer.price(charge);
+    let entries = Entries {
+        session,
+        selection,
+        costs: session.entry_costs(selection.log, whole, &price),
+        failed: RefCell::new(None),
+    };
+    let info = session.info(None);
+    let conversations = session.conversations();
+    let conversations: Vec<_> = conversations
+        .iter()
+        .zip(session.conversation_costs(&price))
+        .collect();
+    let conversation = selection
+        .conversation
+        .and_then(|at| conversations.get(at))
+        .map(|(conversation, cost)| {
+            if *end_only {
+                About::Name(ConversationName {
+                    id: conversation.id.clone(),
+                    session: conversation.session.to_string(),
+                    leaf: conversation.leaf.clone(),
+                })
+            } else {
+                About::Row(ConversationRow::of(conversation, cost))
+            }
+        });
+    let name = SessionName {
+        layout: info.layout,
+        root: &info.root,
+        id: info.id.as_str(),
+        file: &info.file,
+        context: shown.fill().map(FillRow::of),
+    };
+    let document = Document {
+        session: if *end_only {
+            About::Name(name)
+        } else {
+            let row = SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges));
+            About::Row(row.filled(shown.fill()))
+        },
+        conversation,
+        entries: &entries,
+        flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
+        page: selection.cut.as_ref().map(|cut| PageRow {
+            offset: cut.offset,
+            total: cut.total,
+            has_more: cut.has_more(),
+            next_offset: cut.next_offset(),
+        }),
+    };
+    let written = context.out.json(&document);
+    drop(document);
+    if let Some(error) = entries.failed.into_inner() {
+        return Err(error.into());
+    }
+    Ok(written?)
+}

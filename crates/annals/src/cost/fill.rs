@@ -1,0 +1,116 @@
+//! How full a context window is.
+
+use crate::model::Usage;
+
+use super::{Charge, Prices};
+
+/// How full the context window was after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fill {
+    /// What was in it: all that the model was given, and its answer.
+    pub tokens: u64,
+    /// How much fits, where that is known.
+    pub window: Option<u64>,
+}
+
+impl Fill {
+    /// What a response left in a window; `None` if no tokens are told.
+    ///
+    /// A window that is smaller than what was in it is not the one that was used: some models can be asked for a
+    /// larger one, and logs do not tell.
+    pub fn of(usage: &Usage, window: Option<u64>) -> Option<Self> {
+        let tokens = usage.context().saturating_add(usage.output);
+        let window = window.filter(|window| *window >= tokens);
+        (tokens > 0).then_some(Fill { tokens, window })
+    }
+
+    /// The part of the window that is used, from 0 to 1.
+    pub fn share(&self) -> Option<f64> {
+        let window = self.window.filter(|window| *window > 0)?;
+        Some(self.tokens as f64 / window as f64)
+    }
+
+    /// The same in hundredths, rounded half up.
+    pub fn percent(&self) -> Option<u64> {
+        let window = self.window.filter(|window| *window > 0)?;
+        let hundredths = (u128::from(self.tokens) * 200 / u128::from(window)).div_ceil(2);
+        u64::try_from(hundredths).ok()
+    }
+}
+
+impl Prices {
+    /// How full the context window was after a response.
+    pub fn fill(&self, charge: &Charge) -> Option<Fill> {
+        let model = charge.model.as_deref();
+        let window = model.and_then(|model| self.context_window(model));
+        Fill::of(&charge.usage, window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(counts: [u64; 5]) -> Usage {
+        let [input, output, cache_write_5m, cache_write_1h, cache_read] = counts;
+        Usage {
+            input,
+            output,
+            cache_write_5m,
+            cache_write_1h,
+            cache_read,
+            web_searches: 9,
+        }
+    }
+
+    #[test]
+    fn all_that_a_model_was_given_and_its_answer_fill_the_window() {
+        let full = usage([1_000, 2_000, 4_000, 8_000, 69_000]);
+        let fill = Fill::of(&full, Some(200_000)).unwrap();
+        assert_eq!((fill.tokens, fill.window), (84_000, Some(200_000)));
+        assert_eq!((fill.percent(), fill.share()), (Some(42), Some(0.42)));
+        assert_eq!(Fill::of(&Usage::default(), Some(200_000)), None);
+    }
+
+    #[test]
+    fn a_window_that_was_overfull_was_another() {
+        let all = usage([200_000, 0, 0, 0, 0]);
+        let fill = |window| Fill::of(&all, Some(window)).unwrap();
+        assert_eq!(fill(200_000).percent(), Some(100));
+        let over = fill(199_999);
+        assert_eq!(
+            (over.window, over.percent(), over.share()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn hundredths_are_rounded_half_up() {
+        for (tokens, percent) in [
+            (1, 0),
+            (4, 0),
+            (5, 1),
+            (14, 1),
+            (15, 2),
+            (994, 99),
+            (995, 100),
+        ] {
+            let fill = Fill::of(&usage([tokens, 0, 0, 0, 0]), Some(1_000)).unwrap();
+            assert_eq!(fill.percent(), Some(percent), "{tokens}");
+        }
+    }
+
+    #[test]
+    fn the_window_is_that_of_the_model_that_answered() {
+        let prices = Prices::built_in();
+        let mut charge = Charge::to(0);
+        charge.usage.input = 50_000;
+        let window = |charge: &Charge| prices.fill(charge).and_then(|fill| fill.window);
+        assert_eq!(window(&charge), None);
+        charge.model = Some("claude-sonnet-4-5-20250929".into());
+        assert_eq!(window(&charge), Some(200_000));
+        charge.model = Some("claude-sonnet-4-5-20250929[1m]".into());
+        assert_eq!(window(&charge), Some(1_000_000));
+    }
+}
