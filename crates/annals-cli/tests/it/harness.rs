@@ -122,9 +122,11 @@ impl Stage {
         while let Some(dir) = pending.pop() {
             for entry in fs::read_dir(&dir).unwrap() {
                 let entry = entry.unwrap();
+                // What was read before is kept whatever comes of a command.
+                let name = entry.file_name().into_string().unwrap_or_default();
                 if entry.file_type().unwrap().is_dir() {
                     pending.push(entry.path());
-                } else {
+                } else if !name.starts_with("catalogue.db") {
                     found.insert(entry.path(), fs::read(entry.path()).unwrap_or_default());
                 }
             }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, TransactionBehavior, params};
@@ -357,7 +357,29 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
+/// Opens a database, or makes it.
+///
+/// SQLite itself waits for others that write, but not for those that are making the database.
 pub(super) fn connect(path: &Path) -> std::result::Result<Connection, Refusal> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    let began = Instant::now();
+    loop {
+        match connect_once(path) {
+            Err(Refusal::Failed(error)) if is_busy(&error) && began.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    let code = error.sqlite_error_code();
+    matches!(code, Some(DatabaseBusy | DatabaseLocked))
+}
+
+fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     // For nobody else to read; what SQLite puts beside it gets the same mode.
     let mut options = fs::OpenOptions::new();
     let _ = options
