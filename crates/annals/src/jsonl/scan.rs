@@ -75,7 +75,8 @@ struct Skip {
 impl<R: Read> Scanner<R> {
     /// Reads from the start of a file.
     pub fn new(reader: R) -> Self {
-        Self::with_capacity_and_cap(reader, CAPACITY, MAX_LINE)
+        // Room for two reads: what is left of a line at the end of one need not be moved.
+        Self::with_capacity_and_cap(reader, 2 * CAPACITY, MAX_LINE)
     }
 
     /// Starts with a buffer of `capacity` and keeps lines of up to `max_line` bytes whole.
@@ -287,7 +288,9 @@ impl<R: Read> Scanner<R> {
             let start = self.unread.start;
             self.buffer.copy_within(start..start + head, 0);
             self.set_unread(head..head);
-        } else if self.unread.start > 0 {
+        } else if self.unread.start > 0
+            && self.buffer.len() - self.unread.end < self.buffer.len() / 4
+        {
             self.buffer.copy_within(self.unread.clone(), 0);
             self.set_unread(0..self.unread.len());
         }

@@ -97,10 +97,10 @@ pub trait Layout: Sync {
         true
     }
 
-    /// Texts of which a record of a log that spent anything holds at least one, so that others need
-    /// not be looked at; none where every record must be.
-    fn spending_marks(&self) -> &'static [&'static str] {
-        &[]
+    /// Finds what a record of a log has in it that spent anything, so that others need not be looked
+    /// at; `None` where every record must be.
+    fn spending_mark(&self) -> Option<Mark> {
+        None
     }
 
     /// Reads the records of such a file.
@@ -129,6 +129,15 @@ pub trait Decoder: Send {
 
     /// The record's entries with everything they say.
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);
+}
+
+/// Finds something in bytes that may be cut anywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// Where the first one begins.
+    pub find: fn(&[u8]) -> Option<usize>,
+    /// How many bytes of one must be there for it to be found.
+    pub longest: usize,
 }
 
 /// Where a decoder puts what it finds.

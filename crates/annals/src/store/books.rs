@@ -11,13 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aho_corasick::packed::Searcher;
 use rayon::prelude::*;
 
 use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, Ending, FileId, Scanner};
-use crate::layout::{Decoder, Sink};
+use crate::layout::{Decoder, Mark, Sink};
 use crate::model::{ArtifactKind, Project, SessionId};
 
 use super::inventory::{self, FoundFile, Registers};
@@ -203,8 +202,6 @@ impl<'a> Books<'a> {
         work.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
         let done = AtomicU64::new(0);
-        let roots = self.payers.iter().map(|payers| payers.root);
-        let finders: Vec<Option<Finder>> = roots.map(Finder::of).collect();
         let mut work = work.into_iter().peekable();
         while work.peek().is_some() {
             let mut portion = Vec::new();
@@ -216,8 +213,7 @@ impl<'a> Books<'a> {
             let read = |(at, tab, bytes): (usize, Option<Tab>, u64)| {
                 let book = self.books.get(at)?;
                 let root = self.payers.get(book.root)?.root;
-                let finder = finders.get(book.root)?.as_ref();
-                let reading = Reading::go_on(root, &book.file, finder, tab).map(Box::new);
+                let reading = Reading::go_on(root, &book.file, tab).map(Box::new);
                 let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 progress(so_far, total);
                 Some((at, reading))
@@ -280,26 +276,6 @@ impl<'a> Books<'a> {
     }
 }
 
-/// Looks for the marks of spending.
-struct Finder {
-    marks: Searcher,
-    longest: usize,
-}
-
-impl Finder {
-    fn of(root: &Root) -> Option<Self> {
-        let texts = root.layout.spending_marks();
-        let longest = texts.iter().map(|text| text.len()).max()?;
-        // Where the machine has no vectors for it, every record is looked at.
-        let marks = Searcher::new(texts)?;
-        Some(Finder { marks, longest })
-    }
-
-    fn find(&self, bytes: &[u8]) -> Option<usize> {
-        self.marks.find(bytes).map(|found| found.start())
-    }
-}
-
 /// What was read of a log.
 struct Reading {
     tab: Tab,
@@ -309,12 +285,7 @@ struct Reading {
 
 impl Reading {
     /// Reads a log from where the tab ends, if it is still the log that the tab is of.
-    fn go_on(
-        root: &Root,
-        file: &FoundFile,
-        finder: Option<&Finder>,
-        tab: Option<Tab>,
-    ) -> Result<Self> {
+    fn go_on(root: &Root, file: &FoundFile, tab: Option<Tab>) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
         let mut handle = log::open(&file.path)?;
         let id = FileId::from(&handle.metadata().map_err(failed)?);
@@ -341,7 +312,7 @@ impl Reading {
             let (end, pending) = read(
                 lines,
                 (start, opening),
-                finder,
+                root.layout.spending_mark(),
                 decoder.as_mut(),
                 &mut sheet,
             )?;
@@ -373,15 +344,15 @@ impl Tab {
 fn read(
     lines: &mut Scanner<std::fs::File>,
     (start, mut opening): (u64, usize),
-    finder: Option<&Finder>,
+    mark: Option<Mark>,
     decoder: &mut dyn Decoder,
     sheet: &mut Sheet,
 ) -> std::io::Result<(u64, Option<Sheet>)> {
     let mut end = start;
     let mut sink = Sink::default();
     loop {
-        let line = match finder.filter(|_| opening == 0) {
-            Some(finder) => lines.next_where(|bytes| finder.find(bytes), finder.longest)?,
+        let line = match mark.filter(|_| opening == 0) {
+            Some(mark) => lines.next_where(mark.find, mark.longest)?,
             None => lines.next()?,
         };
         let Some(line) = line else { break };

@@ -1,14 +1,34 @@
 //! The shallowest depth: who spent how much. A ledger reads all of a history, so this reads little of a line.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use crate::json::{Flag, Raw, Text, fast, object};
 use crate::layout::field::{self, timestamp};
-use crate::layout::{Decoder as _, Record, Sink};
+use crate::layout::{Decoder as _, Mark, Record, Sink};
 use crate::model::{Fact, Kind, Outline, Reply};
 
 use super::line::Lines;
 
 /// A line of a model says so; it can do that without these letters only if it escapes one of them.
-pub(super) const MARKS: &[&str] = &["\"assistant\"", "\\u006", "\\u007"];
+pub(super) const MARK: Mark = Mark {
+    find,
+    longest: ASSISTANT.len(),
+};
+
+const ASSISTANT: &str = "\"assistant\"";
+/// What escapes of ASCII characters begin with; letters go on with 6 or 7.
+const ESCAPE: &str = "\\u00";
+
+fn find(bytes: &[u8]) -> Option<usize> {
+    static PLAIN: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ASSISTANT));
+    static ESCAPED: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ESCAPE));
+    let plain = PLAIN.find(bytes);
+    let before = bytes.get(..plain.unwrap_or(bytes.len()))?;
+    let is_letter = |at: &usize| matches!(before.get(at + ESCAPE.len()), Some(b'6' | b'7'));
+    ESCAPED.find_iter(before).find(is_letter).or(plain)
+}
 
 object! {
     /// Of a line, what a ledger wants to know.

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind};
 
-use super::{Decoder, Env, Layout, Writer};
+use super::{Decoder, Env, Layout, Mark, Writer};
 
 use path::encode_path;
 
@@ -94,8 +94,8 @@ impl Layout for ClaudeCode {
         Some(30)
     }
 
-    fn spending_marks(&self) -> &'static [&'static str] {
-        bill::MARKS
+    fn spending_mark(&self) -> Option<Mark> {
+        Some(bill::MARK)
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
