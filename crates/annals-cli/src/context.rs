@@ -7,7 +7,7 @@ use annals::cost::{Ledger, Prices};
 use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
 use annals::store::{
-    Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Store, Target, WriteOptions,
+    Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store, Target, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -130,17 +130,17 @@ impl Context {
     }
 
     /// Every response since some time, and all of one session, for those who ask often.
-    pub(crate) fn recent(&mut self, asked: &Recent<'_>) -> Ledger {
-        let (ledger, troubles) = match self.catalogue() {
+    pub(crate) fn recent(&mut self, asked: &Recent<'_>) -> Spent {
+        let (spent, troubles) = match self.catalogue() {
             Some(mut catalogue) => {
                 let read = catalogue.recent(&self.store, asked);
                 self.tell(&mut catalogue);
                 read
             }
-            None => self.store.ledger(&|_, _| {}),
+            None => self.store.spent(asked.session),
         };
         self.warn_of(&troubles);
-        ledger
+        spent
     }
 
     /// What was read of logs before; without it the answers are the same, and take longer.

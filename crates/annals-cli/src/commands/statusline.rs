@@ -1,7 +1,6 @@
 //! `annals statusline`: one line for the status bar of an agent.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use annals::cost::{BLOCK, Block, Charge, Ledger, Mode, Period, Prices, Spending, Tally, blocks};
 use annals::index::Recent;
@@ -17,9 +16,6 @@ use crate::render::money;
 use crate::render::size;
 use crate::render::style::{DIM, PLAIN, WARNING, paint};
 use crate::render::time::duration;
-
-/// Other sessions than the one asked about are looked at no more often than this.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Blocks follow from those before them, back to a pause of five hours. It is looked for this far back.
 const REACH: [i64; 2] = [3, 31];
@@ -68,7 +64,6 @@ enum Part {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Told {
-    session_id: Option<String>,
     transcript_path: Option<PathBuf>,
     model: Model,
     context_window: Window,
@@ -149,18 +144,14 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         .iter()
         .map(|one| Period::at(now, one.unit, &zone).start);
     let oldest = starts.min().unwrap_or(now);
-    let (mut ledger, mut block) = (Ledger::default(), None);
+    let (mut ledger, mut own, mut block) = (Ledger::default(), Vec::new(), None);
     for days in REACH {
         let since = now
             .checked_sub(SignedDuration::from_hours(days * 24))
             .unwrap_or(now);
-        let recent = Recent {
-            now,
-            since: since.min(oldest),
-            session: log,
-            patience: PATIENCE,
-        };
-        ledger = context.recent(&recent);
+        let recent = Recent::new(now, since.min(oldest)).session(log);
+        let spent = context.recent(&recent);
+        (ledger, own) = (spent.ledger, spent.own);
         let known = blocks(&ledger.charges, &price);
         block = known.iter().rev().find(|block| block.active(now)).copied();
         if is_certain(&ledger.charges, since) {
@@ -168,18 +159,15 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         }
     }
     let today = context.clock.now.to_zoned(zone.clone()).start_of_day()?;
-    let session = session_of(&ledger, &told);
-    let own = || {
-        let charges = ledger.charges.iter();
-        charges.filter(|charge| Some(charge.account) == session)
-    };
+    // What stands in its logs, whoever pays for it: as `show` tells.
+    let session = (!own.is_empty()).then(|| sum(own.iter(), &prices, mode));
     let status = Status {
         model: told
             .model
             .display_name
             .clone()
             .or_else(|| told.model.id.clone()),
-        session: session.map(|_| sum(own(), &prices, mode)),
+        session,
         today: sum(
             ledger.charges.iter().filter(|charge| {
                 charge
@@ -190,7 +178,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
             mode,
         ),
         block,
-        fill: fill(own(), &told, &prices),
+        fill: fill(own.iter(), &told, &prices),
         budgets: config
             .budgets
             .iter()
@@ -232,15 +220,6 @@ fn is_certain(charges: &[Charge], since: Timestamp) -> bool {
     let starts = std::iter::once(since).chain(times.iter().copied());
     let mut pairs = starts.zip(&times);
     times.is_empty() || pairs.any(|(before, after)| after.duration_since(before) >= BLOCK)
-}
-
-/// The account of the session that the agent names.
-fn session_of(ledger: &Ledger, told: &Told) -> Option<usize> {
-    let is_log = |path: &Path| told.transcript_path.as_deref() == Some(path);
-    let named = |id: &str| told.session_id.as_deref() == Some(id);
-    let accounts = || ledger.accounts.iter();
-    let by_log = accounts().position(|account| is_log(&account.file));
-    by_log.or_else(|| accounts().position(|account| named(account.session.as_str())))
 }
 
 fn sum<'a>(charges: impl Iterator<Item = &'a Charge>, prices: &Prices, mode: Mode) -> Tally {

@@ -491,7 +491,8 @@ impl Came<'_> {
     fn add(&mut self, outline: &Outline) {
         let Some(reply) = &outline.reply else { return };
         // A reply may take several entries.
-        let again = reply.response.is_some() && reply.response == self.response;
+        let pair = reply.response.zip(self.response);
+        let again = pair.is_some_and(|(one, other)| one.fits(&other));
         self.replies += u64::from(!again);
         self.response = reply.response;
         self.calls += reply.calls.len() as u64;

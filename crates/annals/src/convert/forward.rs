@@ -741,7 +741,7 @@ fn git_branch(session: &Session) -> Option<String> {
     let mut facts = session.logs.iter().flat_map(|scan| &scan.outlines).rev();
     facts.find_map(|outline| {
         outline.facts.iter().find_map(|fact| match fact {
-            crate::model::Fact::GitBranch(text) => Some(text.to_string()),
+            crate::model::Fact::GitBranch(text) if !text.is_empty() => Some(text.to_string()),
             _ => None,
         })
     })

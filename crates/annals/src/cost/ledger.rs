@@ -84,6 +84,8 @@ pub struct Account {
     pub file: PathBuf,
     /// The directory it is about.
     pub project: Project,
+    /// Other directories in which it got answers.
+    pub other_directories: Vec<String>,
     /// The time of its first response.
     pub started: Option<Timestamp>,
 }
@@ -100,6 +102,7 @@ impl Account {
                 path: String::new(),
                 guessed: true,
             },
+            other_directories: Vec::new(),
             started: None,
         }
     }
@@ -113,12 +116,18 @@ pub struct Ledger {
     pub accounts: Vec<Account>,
     /// The responses.
     pub charges: Vec<Charge>,
+    /// How many records told counts that cannot be, which are in no sum.
+    pub bad_usage: u64,
 }
 
 impl Ledger {
     /// A ledger of responses that were already counted once each.
     pub fn new(accounts: Vec<Account>, charges: Vec<Charge>) -> Self {
-        Ledger { accounts, charges }
+        Ledger {
+            accounts,
+            charges,
+            bad_usage: 0,
+        }
     }
 
     /// When the first and the last response came.
@@ -135,7 +144,7 @@ impl Ledger {
     pub fn settle(accounts: Vec<Account>, mut charges: Vec<Charge>) -> Self {
         let copies = copies(&charges);
         if copies.is_empty() {
-            return Ledger { accounts, charges };
+            return Ledger::new(accounts, charges);
         }
         let own = began_alone(accounts.len(), &charges, &copies);
         // Who pays is settled before anything is put together: that changes what they are ranked by.
@@ -161,7 +170,7 @@ impl Ledger {
             at += 1;
             copies.next_if_eq(&(at - 1)).is_none()
         });
-        Ledger { accounts, charges }
+        Ledger::new(accounts, charges)
     }
 }
 
@@ -181,14 +190,16 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
         return copies;
     }
     // A record that names no request joins a response to that message which does.
-    let mut messages: HashMap<Key, usize> = HashMap::new();
+    // Of several, to the one with the lowest number, so that the order of logs does not matter.
+    let mut messages: HashMap<Key, (u64, usize)> = HashMap::new();
     for (at, charge) in charges.iter().enumerate() {
         if let Some(key) = charge.response.filter(|key| key.request != 0) {
-            messages.entry(key.message).or_insert(at);
+            let found = messages.entry(key.message).or_insert((key.request, at));
+            *found = (*found).min((key.request, at));
         }
     }
     for (at, message) in vague {
-        let first = *messages.entry(message).or_insert(at);
+        let (_, first) = *messages.entry(message).or_insert((0, at));
         if first != at {
             copies.push((at, first));
         }

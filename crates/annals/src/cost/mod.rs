@@ -40,6 +40,6 @@ pub use fill::Fill;
 pub use ledger::{Account, Charge, Ledger};
 pub use prices::{Mode, Prices};
 pub use report::{BranchName, Branching, ModelTally, Options, Part, Pricing, Report, Row, Sort};
-pub(crate) use sheet::Opening;
 pub use sheet::Sheet;
+pub(crate) use sheet::{Opening, Owner};
 pub use tally::Tally;

@@ -18,10 +18,16 @@ pub struct Sheet {
     /// Each response once, and the session that its record names.
     pub(crate) charges: Vec<(Charge, Option<Arc<str>>)>,
     known: HashMap<ResponseKey, usize>,
-    /// The working directories that records name, by when they did so last.
-    directories: HashMap<Arc<str>, usize>,
+    /// The working directories in which a model answered, by when it did so last.
+    directories: HashMap<(Owner, Arc<str>), usize>,
     /// How often one was named.
     moves: usize,
+    /// The working directory that each of them named last.
+    pub(crate) cwd: HashMap<Owner, Arc<str>>,
+    /// Several sessions lie in the log.
+    pub(crate) shared: bool,
+    /// How many records told counts that cannot be.
+    pub(crate) bad_usage: u64,
     /// The session named first.
     pub(crate) first: Option<Arc<str>>,
     /// The session named last.
@@ -35,6 +41,9 @@ pub struct Sheet {
     model: Option<Arc<str>>,
     agent: Option<Arc<str>>,
 }
+
+/// Who went into a directory: a session, where several lie in a log.
+pub(crate) type Owner = Option<Arc<str>>;
 
 /// What a log begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +70,19 @@ impl Sheet {
                     self.first.get_or_insert_with(|| id.clone());
                     self.session = Some(id);
                 }
-                Fact::GitBranch(name) => self.git_branch = Some((**name).into()),
-                Fact::Cwd(path) => self.go_to((**path).into()),
+                Fact::GitBranch(name) => {
+                    self.git_branch = (!name.is_empty()).then(|| (**name).into());
+                }
+                Fact::Cwd(path) => {
+                    self.cwd.insert(self.owner(), (**path).into());
+                }
                 _ => {}
+            }
+        }
+        if outline.kind == Kind::Assistant {
+            let owner = self.owner();
+            if let Some(path) = self.cwd.get(&owner).cloned() {
+                self.go_to(owner, path);
             }
         }
         let Some(reply) = &outline.reply else { return };
@@ -90,19 +109,21 @@ impl Sheet {
         self.push(charge, self.session.clone());
     }
 
-    /// Names a directory after all others.
-    pub(crate) fn go_to(&mut self, path: Arc<str>) {
-        self.moves += 1;
-        self.directories.insert(path, self.moves);
+    /// Whose the record is that was read last.
+    fn owner(&self) -> Owner {
+        self.session.clone().filter(|_| self.shared)
     }
 
-    /// The working directories that records name, the newest last.
-    pub(crate) fn directories(&self) -> Vec<&Arc<str>> {
-        let mut named: Vec<(&usize, &Arc<str>)> = self
-            .directories
-            .iter()
-            .map(|(path, when)| (when, path))
-            .collect();
+    /// Names a directory after all others.
+    pub(crate) fn go_to(&mut self, owner: Owner, path: Arc<str>) {
+        self.moves += 1;
+        self.directories.insert((owner, path), self.moves);
+    }
+
+    /// The working directories in which a model answered, the newest last, and whose they were.
+    pub(crate) fn directories(&self) -> Vec<&(Owner, Arc<str>)> {
+        let named = self.directories.iter().map(|(path, when)| (when, path));
+        let mut named: Vec<(&usize, &(Owner, Arc<str>))> = named.collect();
         named.sort_unstable();
         named.into_iter().map(|(_, path)| path).collect()
     }

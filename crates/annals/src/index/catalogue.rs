@@ -10,11 +10,11 @@ use rusqlite::Connection;
 
 use crate::cost::Ledger;
 use crate::error::{Error, Result};
-use crate::store::books::{Books, Tab};
-use crate::store::{FoundFile, Root, Store};
+use crate::store::books::{Books, OwnLog, Tab};
+use crate::store::{FoundFile, Root, Spent, Store};
 
 use super::database::{
-    Refusal, SessionPaths, check, checked, connect, forget, is_damage, recall, recent, set_aside,
+    Refusal, check, checked, connect, forget, is_damage, is_sound, name, recall, recent, set_aside,
     write,
 };
 
@@ -64,13 +64,13 @@ impl std::fmt::Display for Notice {
 impl Catalogue {
     /// Opens the catalogue of a state directory; makes it if there is none.
     ///
-    /// One that is damaged, or of a newer version, is moved out of the way.
+    /// One that is damaged is moved out of the way. Programs of other versions have others.
     pub fn open(state: &Path) -> Result<Self> {
         let failed = |path: &Path, error| Error::io("create", path, error);
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(state);
         made.map_err(|error| failed(state, error))?;
-        let path = state.join("catalogue.db");
+        let path = state.join(name());
         let mut notices = Vec::new();
         let database = match connect(&path) {
             Ok(database) => database,
@@ -147,52 +147,56 @@ impl Catalogue {
 
     fn not_kept(&mut self, error: &rusqlite::Error) {
         let why = error.to_string();
-        self.notices.push(Notice::NotKept { why });
+        let same =
+            |notice: &Notice| matches!(notice, Notice::NotKept { why: told } if *told == why);
+        if !self.notices.iter().any(same) {
+            self.notices.push(Notice::NotKept { why });
+        }
     }
 
     /// Who spent what since some time, and all that one session spent, for those who ask often.
     ///
     /// The session's own logs are read on whenever this is asked. All others are looked at no more
     /// than once in a while, so what they spent may be missing for so long.
-    pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Ledger, Vec<Error>) {
-        let oldest = asked.now.as_millisecond() - asked.patience.as_millis() as i64;
+    pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
+        // Nobody who asks often waits for others.
+        const PATIENCE: Duration = Duration::from_millis(20);
+        let _ = self.database.busy_timeout(PATIENCE);
+        let now = asked.now.as_millisecond();
+        let oldest = now - i64::try_from(asked.patience.as_millis()).unwrap_or(i64::MAX);
         let mut roots = store.roots().iter();
         let known = roots.all(|root| {
             let checked = checked(&self.database, root).ok().flatten();
-            checked
-                .is_some_and(|checked| checked >= oldest && checked <= asked.now.as_millisecond())
+            checked.is_some_and(|checked| (oldest..=now).contains(&checked))
         });
         let mut troubles = Vec::new();
         if !known {
+            let told = self.notices.len();
             troubles = self.read_all(store, &|_, _| {}, true).troubles;
-            for root in store.roots() {
-                if let Err(error) = check(&self.database, root, asked.now.as_millisecond()) {
-                    self.not_kept(&error);
-                }
-            }
             // What was not kept cannot be asked for.
-            let lost = |notice: &Notice| matches!(notice, Notice::NotKept { .. });
-            if self.notices.iter().any(lost) {
-                return self.ledger(store, &|_, _| {});
+            if self.notices.len() > told {
+                return self.all(store, asked);
+            }
+            for root in store.roots() {
+                if check(&self.database, root, now).is_err() {
+                    return self.all(store, asked);
+                }
             }
         }
         let since = asked.since.as_millisecond();
         let mut books = Books::none(store);
         for (number, root) in store.roots().iter().enumerate() {
-            let session = asked.session.and_then(|log| session_paths(root, log));
-            let rows = recent(&self.database, root, since, session.as_ref());
-            let rows = match rows {
+            let log = asked.session.and_then(|log| OwnLog::of(root, log));
+            let session = log.as_ref().and_then(|log| log.artifact.session.as_ref());
+            let rows = match recent(&self.database, root, since, session) {
                 Ok(rows) => rows,
                 Err(error) => {
                     self.begin_anew(&error);
-                    return self.ledger(store, &|_, _| {});
+                    return self.all(store, asked);
                 }
             };
             // The session's own files as they are now, all others as they were.
-            let mut own = match &session {
-                Some(paths) => Books::own_files(root, &paths.log, &paths.directory),
-                None => Vec::new(),
-            };
+            let mut own = log.map(|log| log.files(root)).unwrap_or_default();
             for (path, tab) in rows {
                 let path = root.path.join(path);
                 match own.iter().position(|file| file.path == path) {
@@ -206,7 +210,13 @@ impl Catalogue {
         }
         self.read_rest(&mut books, &|_, _| {});
         books.troubles.append(&mut troubles);
-        books.ledger()
+        books.ledger_with(asked.session)
+    }
+
+    /// All there is, for those who asked for less.
+    fn all(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
+        let books = self.read_all(store, &|_, _| {}, false);
+        books.ledger_with(asked.session)
     }
 
     /// Begins with an empty catalogue where this one turns out to be damaged.
@@ -217,6 +227,13 @@ impl Catalogue {
         };
         if !is_damage(error) {
             return self.notices.push(Notice::NotKept { why });
+        }
+        // Another process may have made a new one meanwhile.
+        if let Ok(database) = connect(&path)
+            && is_sound(&database)
+        {
+            self.database = database;
+            return;
         }
         match set_aside(&path).map_err(|error| error.to_string()) {
             Err(why) => self.notices.push(Notice::NotKept { why }),
@@ -237,6 +254,7 @@ impl Catalogue {
 
 /// What is asked for by those who ask often.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Recent<'a> {
     /// The time it is.
     pub now: Timestamp,
@@ -248,10 +266,20 @@ pub struct Recent<'a> {
     pub patience: Duration,
 }
 
-/// Where a session's logs lie within a root, if its own lies there.
-fn session_paths(root: &Root, log: &Path) -> Option<SessionPaths> {
-    let log = log.strip_prefix(&root.path).ok()?.to_owned();
-    root.layout.classify(&log)?;
-    let directory = log.with_extension("");
-    Some(SessionPaths { log, directory })
+impl<'a> Recent<'a> {
+    /// Responses since some time.
+    pub fn new(now: Timestamp, since: Timestamp) -> Self {
+        Recent {
+            now,
+            since,
+            session: None,
+            patience: Duration::from_secs(5),
+        }
+    }
+
+    /// All responses of the session with that log as well.
+    pub fn session(mut self, log: Option<&'a Path>) -> Self {
+        self.session = log;
+        self
+    }
 }

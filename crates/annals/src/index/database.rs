@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, TransactionBe
 
 use crate::error::Error;
 use crate::jsonl::{Cursor, FileId};
+use crate::model::SessionId;
 use crate::store::books::{Books, Tab};
 use crate::store::{FoundFile, Root};
 
@@ -23,12 +24,15 @@ use super::tab;
 /// It must change with the tables, with how sheets are spelled, and with what decoders say.
 const VERSION: i32 = 1;
 
+/// The name of the database. Programs of other versions have others beside it.
+pub(super) fn name() -> String {
+    format!("catalogue-{VERSION}.db")
+}
+
 /// How long another process may take to write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const TABLES: &str = "
-    DROP TABLE IF EXISTS file;
-    DROP TABLE IF EXISTS root;
     CREATE TABLE root (
         id INTEGER PRIMARY KEY,
         layout TEXT NOT NULL,
@@ -43,15 +47,23 @@ const TABLES: &str = "
         ino INTEGER NOT NULL,
         len INTEGER NOT NULL,
         mtime INTEGER NOT NULL,
+        ctime INTEGER NOT NULL,
         read INTEGER NOT NULL,
         guard BLOB NOT NULL,
         whole INTEGER NOT NULL,
         latest INTEGER NOT NULL,
+        session TEXT,
+        sum INTEGER NOT NULL,
         spent BLOB NOT NULL,
         PRIMARY KEY (root, path)
     ) WITHOUT ROWID;
     CREATE INDEX recent ON file (root, latest);
+    CREATE INDEX owner ON file (root, session);
 ";
+
+/// What is asked of every file. Later columns are long, and are read only where they are wanted.
+const COLUMNS: &str =
+    "SELECT path, dev, ino, len, mtime, ctime, read, guard, whole, sum, spent FROM file";
 
 /// A file of which something is known, by the number of its root and its path within it.
 pub(super) type Name = (i64, Vec<u8>);
@@ -69,10 +81,7 @@ pub(super) fn recall(
     let Some(number) = number_of(database, root)? else {
         return Ok(());
     };
-    let mut query = database.prepare(
-        "SELECT path, dev, ino, len, mtime, read, guard, whole, spent
-         FROM file WHERE root = ?1 ORDER BY path",
-    )?;
+    let mut query = database.prepare(&format!("{COLUMNS} WHERE root = ?1 ORDER BY path"))?;
     let mut rows = query.query([number])?;
     let logs = books.of_root(place);
     let mut at = logs.start;
@@ -107,8 +116,8 @@ fn within<'a>(root: &Root, file: &'a FoundFile) -> &'a [u8] {
 
 /// Whether a file is what it was when it was read to its end.
 fn is_same(row: &Row<'_>, id: &FileId) -> bool {
-    let known = id_of(row).is_ok_and(|known| known == *id);
-    known && row.get(7).unwrap_or(false)
+    let known = id_of(row).is_ok_and(|known| known.untouched(id));
+    known && row.get(8).unwrap_or(false)
 }
 
 fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
@@ -119,24 +128,54 @@ fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
         ino: number(2)?,
         len: number(3)?,
         mtime_ns: row.get::<_, i64>(4)?.into(),
+        ctime_ns: row.get::<_, i64>(5)?.into(),
     })
+}
+
+/// By which a row that was damaged is known.
+fn sum(id: &FileId, cursor: &Cursor, whole: bool, spent: &[u8]) -> i64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let (words, rest) = spent.as_chunks::<8>();
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let (guard, _) = cursor.guard.as_chunks::<8>();
+    let times = [id.mtime_ns as u64, id.ctime_ns as u64];
+    let numbers = [
+        id.dev,
+        id.ino,
+        id.len,
+        cursor.offset,
+        u64::from(whole),
+        spent.len() as u64,
+    ];
+    let words = words
+        .iter()
+        .chain(guard)
+        .chain([&last])
+        .map(|word| u64::from_le_bytes(*word));
+    let all = numbers.into_iter().chain(times).chain(words);
+    all.fold(FACTOR, mix) as i64
 }
 
 fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
     let id = id_of(row)?;
     let mut guard = [0; 16];
-    let bytes = row.get_ref(6)?.as_blob()?;
-    guard
-        .iter_mut()
-        .zip(bytes)
-        .for_each(|(to, from)| *to = *from);
-    let whole = row.get(7)?;
-    let sheet = tab::read(row.get_ref(8)?.as_blob()?);
+    let bytes = row.get_ref(7)?.as_blob()?;
+    let pairs = guard.iter_mut().zip(bytes);
+    pairs.for_each(|(to, from)| *to = *from);
     let cursor = Cursor {
         dev: id.dev,
         ino: id.ino,
-        offset: row.get::<_, i64>(5)? as u64,
+        offset: row.get::<_, i64>(6)? as u64,
         guard,
+    };
+    let whole = row.get(8)?;
+    let spent = row.get_ref(10)?.as_blob()?;
+    // A row in which a bit was turned is as good as none.
+    let sheet = match row.get::<_, i64>(9)? == sum(&id, &cursor, whole, spent) {
+        true => tab::read(spent),
+        false => None,
     };
     Ok(sheet.map(|sheet| Tab {
         id,
@@ -162,8 +201,10 @@ pub(super) fn write(
     {
         // To replace in one statement, SQLite would first copy every page that it touches.
         let mut delete = change.prepare("DELETE FROM file WHERE root = ?1 AND path = ?2")?;
-        let mut insert = change
-            .prepare("INSERT INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?;
+        let mut insert = change.prepare(
+            "INSERT INTO file VALUES
+                 (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        )?;
         let mut last: Option<(&Root, i64)> = None;
         // In the order of the table, which then grows at its end.
         let mut fresh: Vec<&(&Root, &FoundFile, &Tab)> = fresh.iter().collect();
@@ -178,19 +219,24 @@ pub(super) fn write(
                 continue;
             };
             delete.execute(params![number, within(root, file)])?;
+            // The session that the path names, or the log itself.
+            let named = file.artifact.session.as_ref().map(SessionId::as_str);
+            let session = named.or(tab.sheet.first.as_deref());
+            let latest = tab.sheet.latest_charge().map(Timestamp::as_millisecond);
             insert.execute(params![
                 number,
                 within(root, file),
                 tab.id.dev as i64,
                 tab.id.ino as i64,
                 tab.id.len as i64,
-                i64::try_from(tab.id.mtime_ns).unwrap_or_default(),
+                tab.id.mtime_ns as i64,
+                tab.id.ctime_ns as i64,
                 tab.cursor.offset as i64,
                 tab.cursor.guard,
                 tab.whole,
-                tab.sheet
-                    .latest_charge()
-                    .map_or(i64::MIN, Timestamp::as_millisecond),
+                latest.unwrap_or(i64::MIN),
+                session,
+                sum(&tab.id, &tab.cursor, tab.whole, &spent),
                 spent,
             ])?;
         }
@@ -233,13 +279,13 @@ pub(super) fn check(database: &Connection, root: &Root, now: i64) -> rusqlite::R
     database.execute(update, [number, now]).map(|_| ())
 }
 
-/// What is known of files of a root in which something happened since some time, or that a session
-/// whose log and whose directory are named has: their paths within the root, and their tabs.
+/// What is known of files of a root in which something happened since some time, or that are a
+/// session's: their paths within the root, and their tabs.
 pub(super) fn recent(
     database: &Connection,
     root: &Root,
     since: i64,
-    session: Option<&SessionPaths>,
+    session: Option<&SessionId>,
 ) -> rusqlite::Result<Vec<(PathBuf, Tab)>> {
     let Some(number) = number_of(database, root)? else {
         return Ok(Vec::new());
@@ -250,8 +296,7 @@ pub(super) fn recent(
         found.extend(tab_of(row)?.map(|tab| (path, tab)));
         Ok(())
     };
-    let columns = "SELECT path, dev, ino, len, mtime, read, guard, whole, spent FROM file";
-    let mut query = database.prepare(&format!("{columns} WHERE root = ?1 AND latest >= ?2"))?;
+    let mut query = database.prepare(&format!("{COLUMNS} WHERE root = ?1 AND latest >= ?2"))?;
     let mut rows = query.query([number, since])?;
     while let Some(row) = rows.next()? {
         take(row)?;
@@ -260,44 +305,13 @@ pub(super) fn recent(
         return Ok(found);
     };
     let mut query = database.prepare(&format!(
-        "{columns} WHERE root = ?1 AND latest < ?2 AND path >= ?3 AND path < ?4"
+        "{COLUMNS} WHERE root = ?1 AND session = ?2 AND latest < ?3"
     ))?;
-    for (from, to) in session.ranges() {
-        let mut rows = query.query(params![number, since, from, to])?;
-        while let Some(row) = rows.next()? {
-            take(row)?;
-        }
+    let mut rows = query.query(params![number, session.as_str(), since])?;
+    while let Some(row) = rows.next()? {
+        take(row)?;
     }
     Ok(found)
-}
-
-/// Where the logs of a session lie within its root.
-#[derive(Debug)]
-pub(super) struct SessionPaths {
-    /// Its own log.
-    pub(super) log: PathBuf,
-    /// A directory of its own, if its layout gives it one.
-    pub(super) directory: PathBuf,
-}
-
-impl SessionPaths {
-    /// The ranges of paths: the log itself, what lies in the directory, and what lies beside the log
-    /// under the names of sub-agents.
-    fn ranges(&self) -> [(Vec<u8>, Vec<u8>); 3] {
-        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        let with = |mut bytes: Vec<u8>, more: &[u8]| {
-            bytes.extend_from_slice(more);
-            bytes
-        };
-        let log = bytes(&self.log);
-        let directory = bytes(&self.directory);
-        let beside = bytes(&self.log.with_file_name("agent"));
-        [
-            (log.clone(), with(log, b"\0")),
-            (with(directory.clone(), b"/"), with(directory, b"0")),
-            (with(beside.clone(), b"-"), with(beside, b".")),
-        ]
-    }
 }
 
 /// Forgets files that are gone.
@@ -339,6 +353,12 @@ impl Refusal {
         };
         Error::refused(format!("the catalogue {} {why}", path.display()))
     }
+}
+
+/// Whether all of a database can be read.
+pub(super) fn is_sound(database: &Connection) -> bool {
+    let check = database.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    check.is_ok_and(|told| told == "ok")
 }
 
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
@@ -410,12 +430,13 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&change)? {
         VERSION => {}
-        newer if newer > VERSION => {
-            return Err(Refusal::Unusable("was made by a newer annals".to_owned()));
-        }
-        _ => {
+        0 => {
             change.execute_batch(TABLES)?;
             change.pragma_update(None, "user_version", VERSION)?;
+        }
+        other => {
+            let why = format!("has the version {other} inside, which its name does not say");
+            return Err(Refusal::Unusable(why));
         }
     }
     change.commit()?;
@@ -424,9 +445,10 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
 
 /// Moves a database out of the way, with what SQLite keeps beside it.
 pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let name = |number: u32| path.with_extension(format!("db.unusable-{number}"));
-    let free = (1..).map(name).find(|name| !name.exists());
-    let to = free.unwrap_or_else(|| name(0));
+    // One is kept, to be looked at.
+    let mut to = path.as_os_str().to_owned();
+    to.push(".unusable");
+    let to = PathBuf::from(to);
     fs::rename(path, &to)?;
     for ending in ["-wal", "-shm"] {
         let mut beside = path.as_os_str().to_owned();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Charge, Opening, Sheet};
+use crate::cost::{Charge, Opening, Owner, Sheet};
 use crate::model::{Key, Money, Pace, ResponseKey, Terms, Usage};
 
 /// What stands before the rows.
@@ -16,7 +16,10 @@ use crate::model::{Key, Money, Pace, ResponseKey, Terms, Usage};
 struct Head<'a> {
     #[serde(borrow)]
     texts: Vec<&'a str>,
-    directories: Vec<u32>,
+    directories: Vec<(Option<u32>, u32)>,
+    cwd: Vec<(Option<u32>, u32)>,
+    shared: bool,
+    bad_usage: u64,
     first: Option<u32>,
     session: Option<u32>,
     git_branch: Option<u32>,
@@ -76,10 +79,19 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
             rows.put(number);
         }
     }
-    let directories = sheet.directories();
-    let directories = directories.into_iter().map(|path| texts.number(Some(path)));
+    let directories = sheet.directories().into_iter();
+    let directories = directories.map(|(owner, path)| texts.pair(owner, path));
+    let directories = directories.collect::<Option<_>>()?;
+    let cwd = sheet
+        .cwd
+        .iter()
+        .map(|(owner, path)| texts.pair(owner, path));
+    let cwd = cwd.collect::<Option<_>>()?;
     let head = Head {
-        directories: directories.collect::<Option<_>>()?,
+        directories,
+        cwd,
+        shared: sheet.shared,
+        bad_usage: sheet.bad_usage,
         first: texts.number(sheet.first.as_ref()),
         session: texts.number(sheet.session.as_ref()),
         git_branch: texts.number(sheet.git_branch.as_ref()),
@@ -115,8 +127,13 @@ pub(super) fn read(bytes: &[u8]) -> Option<Sheet> {
         let time = whole(began)?;
         sheet.opening = Some(Opening { answers, time });
     }
-    for path in head.directories {
-        sheet.go_to(text(Some(path))??);
+    sheet.shared = head.shared;
+    sheet.bad_usage = head.bad_usage;
+    for (owner, path) in head.directories {
+        sheet.go_to(text(owner)?, text(Some(path))??);
+    }
+    for (owner, path) in head.cwd {
+        sheet.cwd.insert(text(owner)?, text(Some(path))??);
     }
     // A guess that saves most of the growing.
     sheet.charges.reserve(rows.0.len() / 48);
@@ -223,6 +240,11 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
+    fn pair(&mut self, owner: &'a Owner, path: &'a Arc<str>) -> Option<(Option<u32>, u32)> {
+        let owner = self.number(owner.as_ref());
+        Some((owner, self.number(Some(path))?))
+    }
+
     fn number(&mut self, text: Option<&'a Arc<str>>) -> Option<u32> {
         let text = text?;
         if let Some((last, number)) = self.last
@@ -261,8 +283,10 @@ mod tests {
             let session = (number % 4 > 0).then(|| "session".into());
             sheet.charges.push((charge, session));
         }
-        sheet.go_to("/w".into());
-        sheet.go_to("/x".into());
+        sheet.go_to(None, "/w".into());
+        sheet.go_to(Some("session".into()), "/x".into());
+        sheet.cwd.insert(None, "/w".into());
+        sheet.bad_usage = 3;
         sheet.first = Some("session".into());
         sheet.latest = Timestamp::from_second(9).ok();
         sheet
@@ -274,6 +298,7 @@ mod tests {
         let read = read(&spelled).unwrap();
         assert_eq!(read.charges, sheet().charges);
         assert_eq!(read.directories(), sheet().directories());
+        assert_eq!((read.cwd, read.bad_usage), (sheet().cwd, 3));
         assert_eq!((read.first, read.latest), (sheet().first, sheet().latest));
     }
 

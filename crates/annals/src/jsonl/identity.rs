@@ -12,7 +12,9 @@ use sha2::{Digest as _, Sha256};
 const GUARDED: u64 = 4 << 10;
 
 /// What tells that a file has not changed since it was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// Two are equal if the file has not been written to; it may have been renamed or given other rights.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FileId {
     /// The device.
     pub dev: u64,
@@ -22,9 +24,24 @@ pub struct FileId {
     pub len: u64,
     /// The time of the last change, in nanoseconds since 1970.
     pub mtime_ns: i128,
+    /// The time at which anything about it was changed last, which nobody can set.
+    pub ctime_ns: i128,
 }
 
+impl PartialEq for FileId {
+    fn eq(&self, other: &FileId) -> bool {
+        self.same_file(other) && (self.len, self.mtime_ns) == (other.len, other.mtime_ns)
+    }
+}
+
+impl Eq for FileId {}
+
 impl FileId {
+    /// Whether nothing at all was done to the file, not even its times set back.
+    pub fn untouched(&self, other: &FileId) -> bool {
+        self == other && self.ctime_ns == other.ctime_ns
+    }
+
     /// Whether both are the same file, changed or not.
     pub fn same_file(&self, other: &FileId) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)
@@ -39,6 +56,8 @@ impl From<&Metadata> for FileId {
             len: metadata.len(),
             mtime_ns: i128::from(metadata.mtime()) * 1_000_000_000
                 + i128::from(metadata.mtime_nsec()),
+            ctime_ns: i128::from(metadata.ctime()) * 1_000_000_000
+                + i128::from(metadata.ctime_nsec()),
         }
     }
 }

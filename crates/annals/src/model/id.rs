@@ -2,6 +2,7 @@
 //! which become part of a path.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -230,6 +231,12 @@ pub struct ResponseKey {
 }
 
 impl ResponseKey {
+    /// Whether both may be one response: one of them may leave out the request.
+    pub fn fits(&self, other: &ResponseKey) -> bool {
+        let open = self.request == 0 || other.request == 0;
+        self.message == other.message && (open || self.request == other.request)
+    }
+
     /// The response with these ids; the request's may be empty.
     pub fn of(message: &str, request: &str) -> Self {
         // FNV-1a: the message's key has the strength, and it costs next to nothing.
@@ -242,6 +249,27 @@ impl ResponseKey {
             message: Key::of(message),
             request,
         }
+    }
+}
+
+/// One name for each response of a log, where some of its entries leave out the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResponseNames(HashMap<Key, Vec<(u64, ResponseKey)>>);
+
+impl ResponseNames {
+    /// The name of the response that the next entry is part of.
+    pub(crate) fn of(&mut self, key: ResponseKey) -> ResponseKey {
+        let known = self.0.entry(key.message).or_default();
+        let mut names = known.iter();
+        if let Some((_, name)) = names.find(|(request, _)| *request == key.request) {
+            return *name;
+        }
+        // An entry that names none belongs to what came first, and what comes next to it.
+        let first = known.first().map(|(_, name)| *name);
+        let joins = key.request == 0 || known.iter().all(|(request, _)| *request == 0);
+        let name = first.filter(|_| joins).unwrap_or(key);
+        known.push((key.request, name));
+        name
     }
 }
 

@@ -22,6 +22,7 @@ pub use body::{
 pub use draft::Draft;
 pub use entry::{Entry, Place, Span};
 pub use flaw::{Flaw, FlawKind};
+pub(crate) use id::ResponseNames;
 pub use id::{AgentId, EntryId, Key, ResponseKey, SessionId};
 pub use money::Money;
 pub use outline::{Delegation, Fact, Kind, Link, Outline, Purpose, Reply};

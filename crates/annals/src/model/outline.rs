@@ -128,7 +128,7 @@ pub enum Fact {
     Prompt(Box<str>),
     /// The working directory from here on.
     Cwd(Box<str>),
-    /// The git branch from here on.
+    /// The git branch from here on; empty if there is none.
     GitBranch(Box<str>),
     /// The version of the agent program from here on.
     Version(Box<str>),

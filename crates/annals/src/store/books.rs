@@ -4,7 +4,7 @@
 //! was read of it before may be taken from elsewhere and gone on from, so a ledger costs what was
 //! added since.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, Ending, FileId, Scanner};
 use crate::layout::{Decoder, Mark, Sink};
-use crate::model::{ArtifactKind, Project, SessionId};
+use crate::model::{Artifact, ArtifactKind, Flaw, FlawKind, Project, SessionId};
 
 use super::inventory::{self, FoundFile, Registers};
 use super::{Root, Store, log, share, summary};
@@ -64,6 +64,43 @@ pub(crate) struct Books<'a> {
     pub(crate) troubles: Vec<Error>,
 }
 
+/// The log of a session that someone asks about often.
+pub(crate) struct OwnLog {
+    path: PathBuf,
+    pub(crate) artifact: Artifact,
+}
+
+impl OwnLog {
+    /// The log at that path, if it lies in the root.
+    pub(crate) fn of(root: &Root, path: &Path) -> Option<Self> {
+        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
+        Some(OwnLog {
+            path: path.to_owned(),
+            artifact,
+        })
+    }
+
+    /// The log, and those in the directory that is named after it, as they are now.
+    pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
+        let directory = self.path.with_extension("");
+        let mut files = Vec::new();
+        if let Ok(found) = std::fs::metadata(&self.path) {
+            files.push(FoundFile::new(
+                self.path,
+                self.artifact,
+                FileId::from(&found),
+            ));
+        }
+        if directory.is_dir()
+            && let Ok(within) = directory.strip_prefix(&root.path)
+        {
+            let wanted = |kind: ArtifactKind| kind.is_conversation();
+            files.extend(inventory::walk(root, within, &wanted, &mut Vec::new()));
+        }
+        files
+    }
+}
+
 /// How much of the work is done in one go: what was read is kept then.
 const PORTION: u64 = 512 << 20;
 
@@ -106,19 +143,6 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// The log of a session and those in its directory, as they are now; both within the root.
-    pub(crate) fn own_files(root: &Root, log: &Path, directory: &Path) -> Vec<FoundFile> {
-        let path = root.path.join(log);
-        let own = root.layout.classify(log).zip(std::fs::metadata(&path).ok());
-        let own = own.map(|(artifact, found)| FoundFile::new(path, artifact, FileId::from(&found)));
-        let mut files: Vec<FoundFile> = own.into_iter().collect();
-        if root.path.join(directory).is_dir() {
-            let wanted = |kind: ArtifactKind| kind.is_conversation();
-            files.extend(inventory::walk(root, directory, &wanted, &mut Vec::new()));
-        }
-        files
-    }
-
     /// Finds the logs, in the order of the bytes of their paths.
     pub(crate) fn find(store: &'a Store) -> Self {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
@@ -155,7 +179,7 @@ impl<'a> Books<'a> {
         let Some(book) = self.books.get_mut(number) else {
             return;
         };
-        if tab.id == book.file.id && tab.whole {
+        if tab.id.untouched(&book.file.id) && tab.whole {
             self.enter(number, tab.sheet);
         } else {
             book.state = State::Unread(Some(tab));
@@ -252,7 +276,13 @@ impl<'a> Books<'a> {
     }
 
     /// Who spent what, as far as it was read.
-    pub(crate) fn ledger(mut self) -> (Ledger, Vec<Error>) {
+    pub(crate) fn ledger(self) -> (Ledger, Vec<Error>) {
+        let (spent, troubles) = self.ledger_with(None);
+        (spent.ledger, troubles)
+    }
+
+    /// The same, and what stands in the logs of one session, copies included.
+    pub(crate) fn ledger_with(mut self, log: Option<&Path>) -> (Spent, Vec<Error>) {
         for (number, book) in self.books.into_iter().enumerate() {
             if let State::Read(sheet) = book.state
                 && let Some(payers) = self.payers.get_mut(book.root)
@@ -263,6 +293,7 @@ impl<'a> Books<'a> {
         let Entries {
             mut accounts,
             charges,
+            bad_usage,
         } = self.entries;
         for charge in &charges {
             if let Some(account) = accounts.get_mut(charge.account) {
@@ -272,8 +303,25 @@ impl<'a> Books<'a> {
         for payers in self.payers {
             payers.settle(&mut accounts);
         }
-        (Ledger::settle(accounts, charges), self.troubles)
+        let session = log.and_then(|log| accounts.iter().position(|account| account.file == log));
+        let own = charges
+            .iter()
+            .filter(|charge| Some(charge.account) == session);
+        let own = Ledger::settle(Vec::new(), own.cloned().collect()).charges;
+        let mut ledger = Ledger::settle(accounts, charges);
+        ledger.bad_usage = bad_usage;
+        (Spent { ledger, own }, self.troubles)
     }
+}
+
+/// Who spent what, and what stands in the logs of one session.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Spent {
+    /// Every response once, with the session that pays for it.
+    pub ledger: Ledger,
+    /// The responses in the session's logs, whoever pays for them.
+    pub own: Vec<Charge>,
 }
 
 /// What was read of a log.
@@ -295,10 +343,12 @@ impl Reading {
         {
             known = None;
         }
+        let shared = file.artifact.kind == ArtifactKind::SharedLog;
         let (mut sheet, start) = known.map_or_else(
             || (Sheet::default(), 0),
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
+        sheet.shared = shared;
         if start > 0 {
             handle.seek(SeekFrom::Start(start)).map_err(failed)?;
         }
@@ -335,7 +385,7 @@ impl Tab {
     /// The file may be the same with more in it. One of the same length that was touched since may
     /// have been changed anywhere.
     fn goes_on_in(&self, id: &FileId) -> bool {
-        self.id == *id || (self.id.same_file(id) && id.len > self.id.len)
+        self.id.untouched(id) || (self.id.same_file(id) && id.len > self.id.len)
     }
 }
 
@@ -363,16 +413,19 @@ fn read(
             _ => decoder.outline(&record, &mut sink),
         }
         opening = opening.saturating_sub(1);
-        sink.flaws.clear();
+        let bad = |flaw: &Flaw| flaw.kind == FlawKind::BadUsage;
+        let bad = sink.flaws.drain(..).filter(bad).count() as u64;
         if !whole {
             let pending = (!sink.found.is_empty()).then(|| {
                 let mut pending = sheet.clone();
+                pending.bad_usage += bad;
                 sink.found.iter().for_each(|outline| pending.add(outline));
                 pending
             });
             return Ok((line.offset, pending));
         }
         end = record.span.end();
+        sheet.bad_usage += bad;
         sink.found.drain(..).for_each(|outline| sheet.add(&outline));
     }
     // Lines without marks were passed over.
@@ -383,6 +436,8 @@ fn read(
 struct Entries {
     accounts: Vec<Account>,
     charges: Vec<Charge>,
+    /// How many records told counts that cannot be.
+    bad_usage: u64,
 }
 
 /// The sessions of a root.
@@ -420,6 +475,7 @@ impl<'a> Payers<'a> {
 
     /// Enters what a log spent.
     fn enter(&mut self, number: usize, file: &FoundFile, sheet: Sheet, entries: &mut Entries) {
+        entries.bad_usage += sheet.bad_usage;
         if file.artifact.kind == ArtifactKind::SharedLog {
             return self.enter_shared(number, file, sheet, entries);
         }
@@ -433,7 +489,8 @@ impl<'a> Payers<'a> {
         let Some(session) = session.or_else(named).or_else(own) else {
             return;
         };
-        let directories: Vec<Arc<str>> = sheet.directories().into_iter().cloned().collect();
+        let directories = sheet.directories().into_iter();
+        let directories: Vec<Arc<str>> = directories.map(|(_, path)| path.clone()).collect();
         let aside = file.artifact.is_agent_log();
         let (at, account) = self.account(&session, file, aside, entries);
         self.moved(at, (aside, number), &directories);
@@ -464,18 +521,22 @@ impl<'a> Payers<'a> {
             let name = name.and_then(|name| SessionId::new(&name).ok());
             name.unwrap_or_else(|| owner.clone())
         };
-        let directories: Vec<Arc<str>> = sheet.directories().into_iter().cloned().collect();
-        let mut moved = HashSet::new();
         for (mut charge, name) in std::mem::take(&mut sheet.charges) {
             let (session, agent) = share::whose(&named(name));
             let aside = agent.is_some();
-            let (at, account) = self.account(&session, file, aside, entries);
-            if moved.insert(at) {
-                self.moved(at, (aside, number), &directories);
-            }
+            let (_, account) = self.account(&session, file, aside, entries);
             charge.account = account;
             charge.agent = agent.map(|agent| agent.as_str().into()).or(charge.agent);
             entries.charges.push(charge);
+        }
+        for (owner, path) in sheet.directories() {
+            let (session, agent) = share::whose(&named(owner.clone()));
+            let aside = agent.is_some();
+            let known = self.known.get(&(session, folder.clone())).copied();
+            let log = (aside, number);
+            if let Some((at, _)) = known {
+                self.moved(at, log, std::slice::from_ref(path));
+            }
         }
         if sheet.opening.is_some() {
             let ending = share::Ending {
@@ -549,7 +610,8 @@ impl<'a> Payers<'a> {
             let folder = payer.folder.as_deref();
             let about = self.registers.about(folder, &account.session);
             let told = about.iter().find_map(|about| about.cwd.clone());
-            (account.project, _) = summary::project_of(self.root, folder, &directories, told);
+            (account.project, account.other_directories) =
+                summary::project_of(self.root, folder, &directories, told);
             doubt |= account.project.guessed;
         }
         if doubt {
@@ -591,6 +653,13 @@ impl<'a> Payers<'a> {
 }
 
 impl Store {
+    /// Who spent what, and what stands in the logs of the session with that log.
+    pub fn spent(&self, log: Option<&Path>) -> (Spent, Vec<Error>) {
+        let mut books = Books::find(self);
+        books.read(|_| {}, &|_, _| {});
+        books.ledger_with(log)
+    }
+
     /// Who spent what, read from the logs alone; what could not be read is told beside it.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
         let mut books = Books::find(self);

@@ -42,6 +42,7 @@ use crate::layout::{Env, Sink};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub use books::Spent;
 pub use branch::Branches;
 pub use file::{SavedFile, SavedVersion};
 pub use find::Target;

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{Body, Entry, ResponseKey, Role, SYNTHETIC, Usage};
+use crate::model::{Body, Entry, ResponseKey, ResponseNames, Role, SYNTHETIC, Usage};
 
 use super::log;
 use super::session::Session;
@@ -222,6 +222,7 @@ impl Session {
         let mut stats = Stats::default();
         // What each response amounts to is known only after its last line.
         let mut responses: BTreeMap<ResponseKey, (Keys, Usage)> = BTreeMap::new();
+        let mut names = ResponseNames::default();
         for ((file, scan), tree) in self.files.logs().zip(&self.logs).zip(&self.trees) {
             // Sub-agents that have no id are numbered as they stand in the log.
             let strands: HashMap<usize, usize> = tree
@@ -269,7 +270,7 @@ impl Session {
                 match reply.and_then(|reply| reply.response) {
                     Some(key) => {
                         responses
-                            .entry(key)
+                            .entry(names.of(key))
                             .and_modify(|(_, known)| known.settle(&usage))
                             .or_insert((keys, usage));
                     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Outline, TitleSource, Todo,
+    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Kind, Outline, TitleSource, Todo,
 };
 use crate::tree::{Conversation, Title, Titles, Tree};
 
@@ -353,20 +353,29 @@ impl Session {
             .chain(&self.asides)
     }
 
-    /// The working directories that the main log names, oldest first, each once.
+    /// The working directories in which a model answered, the newest last, each once; all that its
+    /// logs name where it never did.
     pub fn directories(&self) -> Vec<&str> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        let logs = self
-            .logs
-            .iter()
-            .flat_map(|scan| &scan.outlines)
-            .flat_map(|outline| &outline.facts);
-        for (at, fact) in logs.enumerate() {
-            if let Fact::Cwd(path) = fact {
-                // The newest mention counts.
-                seen.insert(path, at);
+        let mut named: HashMap<&str, usize> = HashMap::new();
+        let mut answered: HashMap<&str, usize> = HashMap::new();
+        let mut at = 0;
+        for scan in &self.logs {
+            let mut cwd = None;
+            for outline in &scan.outlines {
+                at += 1;
+                for fact in &outline.facts {
+                    if let Fact::Cwd(path) = fact {
+                        // The newest mention counts.
+                        named.insert(path, at);
+                        cwd = Some(path);
+                    }
+                }
+                if let Some(path) = cwd.filter(|_| outline.kind == Kind::Assistant) {
+                    answered.insert(path, at);
+                }
             }
         }
+        let seen = if answered.is_empty() { named } else { answered };
         let mut seen: Vec<(&str, usize)> = seen.into_iter().collect();
         seen.sort_by_key(|(_, at)| *at);
         seen.into_iter().map(|(path, _)| path).collect()

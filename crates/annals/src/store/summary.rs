@@ -81,6 +81,7 @@ impl SessionInfo {
             session: self.id.clone(),
             file: self.file.clone(),
             project: self.project.clone(),
+            other_directories: self.other_directories.clone(),
             started: self.charges.iter().filter_map(|charge| charge.time).min(),
         }
     }
@@ -180,7 +181,9 @@ impl ProjectInfo {
 impl Session {
     /// What lists say about it.
     pub fn info(&self, keep_days: Option<u64>) -> SessionInfo {
-        draft(self).finish(keep_days)
+        let mut info = draft(self).finish(keep_days);
+        credit(&mut [&mut info]);
+        info
     }
 
     /// What lists say about its conversations, in file order of their leaves.
@@ -333,14 +336,15 @@ pub(super) fn draft(session: &Session) -> Draft {
             flaws: flaw_kinds.values().sum(),
             flaw_kinds,
             models,
-            usage: total(&charges),
+            // Added up once it is settled who pays for what.
+            usage: Usage::default(),
             charges,
             messages_by_day,
         },
     }
 }
 
-/// What the session's logs tell of responses, each once.
+/// What the session's logs tell of responses; several may tell of one.
 fn charges(session: &Session) -> Vec<Charge> {
     let mut charges = Vec::new();
     for (file, scan) in session.files.logs().zip(&session.logs) {
@@ -351,7 +355,7 @@ fn charges(session: &Session) -> Vec<Charge> {
         let only = file.share.is_none().then_some(&session.files.id);
         charges.extend(sheet.charges(0, only));
     }
-    Ledger::settle(Vec::new(), charges).charges
+    charges
 }
 
 fn total(charges: &[Charge]) -> Usage {

@@ -257,7 +257,7 @@ impl Head {
                 Fact::Prompt(text) => (&mut self.prompt, text),
                 _ => continue,
             };
-            *slot = Some(text.to_string());
+            *slot = (!text.is_empty()).then(|| text.to_string());
         }
     }
 

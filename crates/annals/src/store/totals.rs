@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Ending, Scanner};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Outline, ResponseKey, SYNTHETIC, Span, Usage};
+use crate::model::{Outline, ResponseKey, ResponseNames, SYNTHETIC, Span, Usage};
 
 use super::Root;
 use super::inventory::FoundFile;
@@ -22,6 +22,7 @@ use super::share::{self, Sieve};
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     sum: Counted,
+    names: ResponseNames,
     known: HashMap<ResponseKey, Usage>,
 }
 
@@ -42,6 +43,7 @@ impl Totals {
         };
         let before = match reply.response {
             Some(key) => {
+                let key = self.names.of(key);
                 let before = self.known.get(&key).copied();
                 usage.settle(&before.unwrap_or_default());
                 self.known.insert(key, usage);

@@ -75,7 +75,10 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
                     Kind::Assistant => {
                         let response = outline.reply.as_ref().and_then(|reply| reply.response);
                         let broken = parent.is_some_and(|parent| asked.contains(&parent));
-                        response.is_some() && response == turn.response && !broken
+                        let fits = response
+                            .zip(turn.response)
+                            .is_some_and(|(one, other)| one.fits(&other));
+                        fits && !broken
                     }
                     Kind::User => outline
                         .results

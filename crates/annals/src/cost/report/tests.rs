@@ -17,6 +17,7 @@ fn account(session: &str, project: &str) -> Account {
             path: project.to_owned(),
             guessed: false,
         },
+        other_directories: Vec::new(),
         started: None,
     }
 }

@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use crate::json::{Flag, Raw, Text, fast, object};
 use crate::layout::field::{self, timestamp};
 use crate::layout::{Decoder as _, Mark, Record, Sink};
-use crate::model::{Fact, Kind, Outline, Reply};
+use crate::model::{Fact, FlawKind, Kind, Outline, Reply};
 
 use super::line::Lines;
 
@@ -74,16 +74,20 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     outline.facts.extend(session.map(Fact::Session));
     let cwd = lines.cwd.changed(&bill.cwd);
     outline.facts.extend(cwd.map(Fact::Cwd));
-    let git_branch = lines.git_branch.changed(&bill.git_branch);
+    let git_branch = lines.git_branch.changed_to(&bill.git_branch);
     outline.facts.extend(git_branch.map(Fact::GitBranch));
     let spent = field::spending(bill.message.usage);
+    let (recorded, fault) = field::recorded("costUSD", bill.cost);
+    if let Some(detail) = spent.fault.or(fault) {
+        out.flaw(FlawKind::BadUsage, record.span, detail);
+    }
     let model = bill.message.model.filled();
     outline.reply = Some(Box::new(Reply {
         response: lines.response(&bill.message.id, &bill.request),
         model: model.map(|model| lines.shared_model(model)),
         usage: spent.usage,
         terms: spent.terms,
-        recorded: field::recorded("costUSD", bill.cost).0,
+        recorded,
         copied: bill.forked_from.is_some(),
         ..Reply::default()
     }));

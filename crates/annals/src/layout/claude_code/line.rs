@@ -87,9 +87,15 @@ pub(super) struct Lines {
 pub(super) struct Repeated(Option<Box<str>>);
 
 impl Repeated {
-    /// The text, if it is not the one before.
+    /// The text, if it is not the one before. An empty one says nothing.
     pub(super) fn changed(&mut self, text: &Text<'_>) -> Option<Box<str>> {
-        let text = text.filled()?;
+        text.filled()?;
+        self.changed_to(text)
+    }
+
+    /// The same where an empty text means that there is none from here on.
+    pub(super) fn changed_to(&mut self, text: &Text<'_>) -> Option<Box<str>> {
+        let text = text.get()?;
         if self.0.as_deref() == Some(text) {
             return None;
         }
@@ -112,17 +118,14 @@ impl Lines {
     }
 
     /// The response that an answer is part of. The request's id tells apart responses of clients
-    /// that reuse message ids; a line without one belongs to the line before.
+    /// that reuse message ids.
     pub(super) fn response(&mut self, id: &Text<'_>, request: &Text<'_>) -> Option<ResponseKey> {
-        let id = id.filled()?;
-        let request = request.or_empty();
-        if let Some((last, of, key)) = &mut self.reply
+        let (id, request) = (id.filled()?, request.or_empty());
+        // The lines of a response follow each other, and its key takes a digest.
+        if let Some((last, of, key)) = &self.reply
             && **last == *id
-            && (request.is_empty() || of.is_empty() || **of == *request)
+            && **of == *request
         {
-            if of.is_empty() {
-                *of = request.into();
-            }
             return Some(*key);
         }
         let key = ResponseKey::of(id, request);

@@ -68,7 +68,7 @@ impl Lines {
             .extend(self.cwd.changed(&line.cwd).map(Fact::Cwd));
         outline.facts.extend(
             self.git_branch
-                .changed(&line.git_branch)
+                .changed_to(&line.git_branch)
                 .map(Fact::GitBranch),
         );
         outline
