@@ -28,9 +28,12 @@ names the columns, in any order; `model`, `input` and `output` are enough:
 
 A row replaces the built-in one of the same model, `from` (the first day, UTC), `above` (a context
 in tokens) and `pace` (batch, flex, priority, fast), or is added. A newer day replaces all rows of
-its model and pace. What is written to the cache or read from it without a price of its own costs
-what Anthropic's rule says for its models (1.25 times the input, 2 for an hour, 0.1 to read), else
-what input costs. With the column `same_as`, a row gives a model another name.
+its model and pace. A row without `from` holds on all days; without `above` and `pace` too, as in
+the first row above, it is what the model costs: no built-in row of it is left, and what your own
+rows do not say about long contexts or a pace costs the same. What is written to the cache or read
+from it without a price of its own costs what Anthropic's rule says for its models (1.25 times the
+input, 2 for an hour, 0.1 to read), else what input costs. With the column `same_as`, a row gives a
+model another name.
 
 Examples:
   annals prices                                      the prices of today

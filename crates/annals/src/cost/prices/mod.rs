@@ -6,6 +6,7 @@
 mod list;
 mod name;
 mod near;
+mod over;
 mod row;
 mod tariff;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::model::{Money, Pace, SYNTHETIC};
 use super::Charge;
 use list::{Rows, spelled};
 use name::{Simpler, WIDE};
+use over::laid_over;
 use tariff::{Tariff, first_day, holding};
 
 pub use list::PriceFault;
@@ -97,8 +99,13 @@ impl Prices {
 
     /// Lays a user's list over these prices. `name` is how its place is told.
     ///
-    /// A row replaces the one of the same model, day, context and pace, or is added. Of a replaced row it keeps what is
-    /// no price of a token: the provider, the context window, the price of searches and that of the United States.
+    /// A row replaces the one of the same model, day, context and pace, or is added. One that names no day holds on all
+    /// of them: it replaces the rows of its model, context and pace whatever their day, and if it names no context
+    /// either, those for long contexts too; with the standard pace as well, it replaces all rows of the model. Other
+    /// rows of the same list count beside it.
+    ///
+    /// Of a replaced row it keeps what is no price of a token: the provider, the context window, the price of searches
+    /// and that of the United States.
     pub fn with(mut self, text: &str, name: &str) -> Result<Self> {
         let faulty = |mut faults: Vec<PriceFault>| {
             const TOLD: usize = 20;
@@ -272,31 +279,4 @@ enum Listed {
     Model(Vec<Row>),
     /// Another name.
     Name(String),
-}
-
-/// The rows of a model with a user's over them.
-fn laid_over(mut below: Vec<Row>, above: &[Row]) -> Vec<Row> {
-    let aliased = |rows: &[Row]| rows.iter().any(|row| row.same_as.is_some());
-    if aliased(above) || aliased(&below) {
-        return above.to_vec();
-    }
-    for row in above {
-        let mut row = row.clone();
-        let same = below.iter().position(|known| known.place() == row.place());
-        // Facts about a model are as true of a new price.
-        if let Some(known) = same.and_then(|at| below.get(at)).or(below.first()) {
-            row.model.clone_from(&known.model);
-            if row.provider.is_empty() {
-                row.provider.clone_from(&known.provider);
-            }
-            row.context = row.context.or(known.context);
-            row.web_search = row.web_search.or(known.web_search);
-            row.us_percent = row.us_percent.or(known.us_percent);
-        }
-        match same.and_then(|at| below.get_mut(at)) {
-            Some(known) => *known = row,
-            None => below.push(row),
-        }
-    }
-    below
 }
