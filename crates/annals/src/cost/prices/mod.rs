@@ -22,7 +22,7 @@ use crate::model::{Money, Pace, SYNTHETIC};
 
 use super::Charge;
 use list::{Rows, spelled};
-use name::{Simpler, WIDE};
+use name::{LONGEST, Simpler, WIDE};
 use over::laid_over;
 use tariff::{Tariff, first_day, holding};
 
@@ -165,7 +165,7 @@ impl Prices {
         self.find(model)?.context()
     }
 
-    /// Finds a model in the lists by any of its names.
+    /// Finds a model in the lists by any of its names. One above 200 bytes is no name of a model.
     pub fn find(&self, asked: &str) -> Option<Match> {
         // A name may stand for another, which may stand for a third: no list of a person's goes further.
         const HOPS: usize = 4;
@@ -200,7 +200,9 @@ impl Prices {
 
     /// The listed names that are most like one that is not listed.
     pub fn nearest(&self, asked: &str) -> Vec<String> {
-        let mut simpler = Simpler::of(asked);
+        let Some(mut simpler) = Simpler::of(asked) else {
+            return Vec::new();
+        };
         let mut wanted = vec![simpler.name().to_owned()];
         while simpler.step().is_some() {
             wanted.push(simpler.name().to_owned());
@@ -214,6 +216,9 @@ impl Prices {
     fn tariff(&self, model: &Arc<str>) -> Option<Arc<Tariff>> {
         // Logs may name any number of models.
         const KEPT: usize = 4096;
+        if model.len() > LONGEST {
+            return None;
+        }
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((last, tariff)) = &memo.last
             && Arc::ptr_eq(last, model)
@@ -238,7 +243,7 @@ impl Prices {
 
     /// The model of a name, or the name that it stands for, after as few steps as it takes.
     fn listed(&self, asked: &str, steps: &mut Vec<String>) -> Option<Listed> {
-        let mut simpler = Simpler::of(asked);
+        let mut simpler = Simpler::of(asked)?;
         loop {
             let rows = self.rows_of(&spelled(simpler.name()));
             if let Some(first) = rows.first() {

@@ -554,6 +554,22 @@ fn every_step_of_a_match_is_told() {
 }
 
 #[test]
+fn names_are_taken_apart_only_so_far() {
+    let prices = Prices::built_in();
+    let days = |count| format!("gpt-5{}", "-20250101".repeat(count));
+    assert_eq!(prices.find(&days(16)).unwrap().steps.len(), 16);
+    assert_eq!(prices.find(&days(17)), None);
+    // What is too long is not even looked at, nor remembered.
+    let padded = |len: usize| format!("{:len$}", "gpt-5");
+    assert!(prices.find(&padded(200)).is_some());
+    assert_eq!(prices.find(&padded(201)), None);
+    assert_eq!(prices.nearest(&padded(201)), [""; 0]);
+    let long = charge(&days(32_000), tokens(1, 1, 0, 0));
+    assert_eq!(prices.cost(&long, Mode::Auto), None);
+    assert!(prices.memo.lock().unwrap().known.is_empty());
+}
+
+#[test]
 fn a_million_models_are_not_all_remembered() {
     let prices = Prices::built_in();
     for n in 0..10_000 {
