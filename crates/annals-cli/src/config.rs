@@ -135,7 +135,7 @@ impl Config {
             let why = format!("`{name}` is a number of dollars above 0, such as 200 or 19.99");
             wrong(value, &why)
         })?;
-        self.budgets.push(Budget { unit: *unit, limit });
+        self.budgets.push(Budget::new(*unit, limit));
         Ok(())
     }
 }

@@ -28,9 +28,12 @@ names the columns, in any order; `model`, `input` and `output` are enough:
 
 A row replaces the built-in one of the same model, `from` (the first day, UTC), `above` (a context
 in tokens) and `pace` (batch, flex, priority, fast), or is added. A newer day replaces all rows of
-its model and pace. What is written to the cache or read from it without a price of its own costs
-what Anthropic's rule says for its models (1.25 times the input, 2 for an hour, 0.1 to read), else
-what input costs. With the column `same_as`, a row gives a model another name.
+its model and pace. A row without `from` holds on all days; without `above` and `pace` too, as in
+the first row above, it is what the model costs: no built-in row of it is left, and what your own
+rows do not say about long contexts or a pace costs the same. What is written to the cache or read
+from it without a price of its own costs what Anthropic's rule says for its models (1.25 times the
+input, 2 for an hour, 0.1 to read), else what input costs. With the column `same_as`, a row gives a
+model another name.
 
 Examples:
   annals prices                                      the prices of today
@@ -77,6 +80,37 @@ struct RowJson<'a> {
     source: &'a str,
     file: Option<&'a str>,
     line: Option<usize>,
+    /// What is billed where the row leaves a price out.
+    #[serde(skip_serializing_if = "DerivedJson::is_empty")]
+    derived: DerivedJson,
+}
+
+/// Prices that a row leaves out and that follow from its others.
+#[derive(Default, PartialEq, Serialize)]
+struct DerivedJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write_5m: Option<Money>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write_1h: Option<Money>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_read: Option<Money>,
+}
+
+impl DerivedJson {
+    fn of(row: &Row) -> Self {
+        let billed = row.billed();
+        let left_out =
+            |said: Option<Money>, billed: Option<Money>| billed.filter(|_| said.is_none());
+        DerivedJson {
+            cache_write_5m: left_out(row.cache_write_5m, billed.cache_write_5m),
+            cache_write_1h: left_out(row.cache_write_1h, billed.cache_write_1h),
+            cache_read: left_out(row.cache_read, billed.cache_read),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == DerivedJson::default()
+    }
 }
 
 impl<'a> RowJson<'a> {
@@ -100,6 +134,7 @@ impl<'a> RowJson<'a> {
             file: row.file.as_deref(),
             // Nobody looks up a line of the list that is built in.
             line: row.file.is_some().then_some(row.line),
+            derived: DerivedJson::of(row),
         }
     }
 }
@@ -431,6 +466,11 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
         Column::new("SOURCE").min(10).style(DIM).priority(60),
     ]);
     for row in &found.rows {
+        let billed = row.billed();
+        let cache = |column: Field| match row.field(column) {
+            said if said.is_empty() => derived(&billed.field(column)),
+            said => Cell::new(said),
+        };
         let us = row.us_percent.map(|percent| format!("{percent}%"));
         table.row([
             Cell::new(if holds(found, row, on) { "*" } else { "" }),
@@ -439,9 +479,9 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
             Cell::new(row.pace.name()),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
-            Cell::new(row.field(Field::CacheWrite5m)),
-            Cell::new(row.field(Field::CacheWrite1h)),
-            Cell::new(row.field(Field::CacheRead)),
+            cache(Field::CacheWrite5m),
+            cache(Field::CacheWrite1h),
+            cache(Field::CacheRead),
             Cell::new(row.field(Field::WebSearch)),
             Cell::new(us.unwrap_or_default()),
             Cell::new(place(row)),
@@ -451,7 +491,20 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
     context.out.text(table)?;
     let legend = format!("* holds on {on}; dollars for a million tokens, for a thousand searches");
     context.out.line(paint(DIM, &legend))?;
+    if !found.rows.iter().all(|row| DerivedJson::of(row).is_empty()) {
+        let rule =
+            "~ not in the list: follows from its other prices, as `annals prices --help` says";
+        context.out.line(paint(DIM, rule))?;
+    }
     Ok(())
+}
+
+/// A price that follows from another.
+fn derived(price: &str) -> Cell {
+    match price {
+        "" => Cell::new(""),
+        price => Cell::styled(format!("~{price}"), DIM),
+    }
 }
 
 /// What to do about a name that no list has.

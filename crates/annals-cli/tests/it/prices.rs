@@ -83,6 +83,24 @@ fn the_match_of_a_name_is_explained() {
 }
 
 #[test]
+fn what_is_billed_without_being_listed_is_shown_as_such() {
+    let stage = Stage::empty();
+    let file = own(
+        &stage,
+        "model,input,output,cache_read\nclaude-sonnet-4-6,1,2,0.25\nrocket,3,4,\n",
+    );
+    let args = ["prices", "--prices", &file, "claude-sonnet-4-6", "rocket"];
+    assert_snapshot!("price_derived", stage.bare(&args));
+    let json = stage.bare(&[&args[..], &["--json"]].concat()).json();
+    let holds = |at: usize| &json["matches"][at]["holds"];
+    let expected = serde_json::json!({ "cache_write_5m": "1.25", "cache_write_1h": "2" });
+    assert_eq!(holds(0)["derived"], expected);
+    assert_eq!(holds(0)["cache_read"], "0.25");
+    assert_eq!(holds(0)["cache_write_5m"], serde_json::Value::Null);
+    assert_eq!(holds(1)["derived"]["cache_read"], "3");
+}
+
+#[test]
 fn an_unknown_name_is_told_with_what_to_do() {
     let stage = Stage::empty();
     assert_snapshot!(

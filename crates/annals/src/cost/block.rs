@@ -27,6 +27,7 @@ pub struct Block {
 
 /// How fast something is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BurnRate {
     /// Tokens of all kinds in a minute.
     pub tokens_per_minute: u64,
@@ -36,6 +37,7 @@ pub struct BurnRate {
 
 /// What something will come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Projection {
     /// Tokens of all kinds.
     pub tokens: u64,

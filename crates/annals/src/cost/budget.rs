@@ -9,6 +9,7 @@ use super::{Charge, Period, Pricing, Tally, Unit};
 
 /// What may be spent in each day, week or month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// In each of these.
     pub unit: Unit,
@@ -33,6 +34,11 @@ pub struct Spending {
 impl Budget {
     /// From how many hundredths on people want to hear of it.
     pub const NEAR: u64 = 80;
+
+    /// So much in each of these.
+    pub fn new(unit: Unit, limit: Money) -> Self {
+        Budget { unit, limit }
+    }
 
     /// How much of it is gone now.
     pub fn spending(
@@ -104,7 +110,7 @@ mod tests {
         let now: Timestamp = "2026-11-15T23:00:00Z".parse().unwrap();
         let spent = |unit, limit: &str| {
             let limit = Money::parse(limit).unwrap();
-            Budget { unit, limit }.spending(&charges, &price, &zone, now)
+            Budget::new(unit, limit).spending(&charges, &price, &zone, now)
         };
         let month = spent(Unit::Month, "100");
         assert_eq!(month.tally.cost.to_string(), "86");

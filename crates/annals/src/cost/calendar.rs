@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 
 /// A unit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unit {
     /// An hour of the clock.
     Hour,
@@ -21,6 +22,7 @@ pub enum Unit {
 
 /// A stretch of the calendar.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Period {
     /// Its name: `2026-11-15 14:00`, `2026-11-15`, `2026-W46`, `2026-11`.
     pub key: String,

@@ -20,11 +20,22 @@ pub type Branching<'a> = &'a dyn Fn(&Charge) -> Option<BranchName>;
 
 /// A conversation as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BranchName {
     /// `SESSION@LEAF`.
     pub key: Arc<str>,
     /// Its title, or the prompt that it begins with.
     pub label: Option<Arc<str>>,
+}
+
+impl BranchName {
+    /// A conversation without a title.
+    pub fn new(key: impl Into<Arc<str>>) -> Self {
+        BranchName {
+            key: key.into(),
+            label: None,
+        }
+    }
 }
 
 /// What goes into a report, and in which order it comes.

@@ -130,11 +130,11 @@ pub(crate) fn tokens<'a, T: Deserialize<'a> + Fast<'a> + Default>(
     if counts.iter().all(Option::is_none) {
         return (None, fault);
     }
-    let (short, long) = match (short.unwrap_or_default(), long.unwrap_or_default()) {
-        // Old lines do not split: all cache writes lived for five minutes then.
-        (0, 0) => (write.unwrap_or_default(), 0),
-        split => split,
-    };
+    let (short, long) = (short.unwrap_or_default(), long.unwrap_or_default());
+    // What no part of the split covers lived for five minutes, as all cache writes did when lines did not split them.
+    let split = short.saturating_add(long);
+    let rest = write.unwrap_or_default().saturating_sub(split);
+    let short = short.saturating_add(rest);
     let usage = Usage {
         input: input.unwrap_or_default(),
         output: output.unwrap_or_default(),
@@ -199,5 +199,40 @@ impl Spent {
             }),
             service_tier: "standard",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five-minute and one-hour cache writes of a usage object.
+    fn writes(json: &str) -> (u64, u64) {
+        let (usage, fault) = usage(Raw(Some(json)));
+        assert_eq!(fault, None, "{json}");
+        let usage = usage.unwrap();
+        (usage.cache_write_5m, usage.cache_write_1h)
+    }
+
+    #[test]
+    fn no_cache_write_is_lost_by_its_split() {
+        for (sum, short, long, expected) in [
+            ("100", "40", "0", (100, 0)),
+            ("100", "0", "40", (60, 40)),
+            ("100", "30", "40", (60, 40)),
+            ("100", "40", "60", (40, 60)),
+            ("100", "0", "0", (100, 0)),
+            ("100", "null", "null", (100, 0)),
+            // A split that says more than the sum is believed.
+            ("100", "80", "70", (80, 70)),
+            ("0", "5", "6", (5, 6)),
+            ("null", "5", "6", (5, 6)),
+        ] {
+            let json = format!(
+                r#"{{"cache_creation_input_tokens":{sum},"cache_creation":{{"ephemeral_5m_input_tokens":{short},"ephemeral_1h_input_tokens":{long}}}}}"#
+            );
+            assert_eq!(writes(&json), expected, "{json}");
+        }
+        assert_eq!(writes(r#"{"cache_creation_input_tokens":7}"#), (7, 0));
     }
 }

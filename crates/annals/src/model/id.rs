@@ -223,6 +223,7 @@ impl Key {
 ///
 /// Some clients leave out the request. Such an entry is part of any response with that message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub struct ResponseKey {
     /// The message.
     pub message: Key,

@@ -23,6 +23,7 @@ pub struct Usage {
 
 /// On which terms tokens were used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Terms {
     /// How soon the answer was wanted.
     pub pace: Pace,

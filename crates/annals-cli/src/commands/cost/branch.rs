@@ -18,10 +18,7 @@ impl Payers {
         let known = branches.and_then(|branches| branches.of(charge));
         known.cloned().or_else(|| {
             let account = ledger.accounts.get(charge.account)?;
-            Some(BranchName {
-                key: account.session.as_str().into(),
-                label: None,
-            })
+            Some(BranchName::new(account.session.as_str()))
         })
     }
 }

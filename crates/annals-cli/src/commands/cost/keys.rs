@@ -22,6 +22,8 @@ pub(super) struct Keys<'a> {
     names: HashMap<(Dimension, &'a str), usize>,
     /// The rows are about several things, so each should be short.
     several: bool,
+    /// The rows are about projects too, so sessions need not say theirs.
+    projects: bool,
     /// The terminal is so narrow that even that must be cut.
     tight: bool,
 }
@@ -42,6 +44,7 @@ impl<'a> Keys<'a> {
             short: Short::of(parts().filter_map(session)),
             names: names.collect(),
             several: report.by.len() > 1,
+            projects: report.by.contains(&Dimension::Project),
             tight: width.is_some_and(|width| width < TIGHT),
         }
     }
@@ -61,6 +64,7 @@ impl<'a> Keys<'a> {
             Dimension::Week => vec![long("WEEK", 9)],
             Dimension::Month => vec![key("MONTH")],
             Dimension::Block => vec![long("BLOCK", 17), Column::new("STATE").priority(80)],
+            Dimension::Session if self.projects => vec![key("SESSION").style(ID)],
             Dimension::Session => vec![
                 key("SESSION").style(ID),
                 Column::new("PROJECT").min(8).max(24).priority(45),
@@ -102,6 +106,7 @@ impl<'a> Keys<'a> {
                     },
                 ]
             }
+            Dimension::Session if self.projects => vec![Cell::new(self.short.get(value))],
             Dimension::Session => vec![Cell::new(self.short.get(value)), Cell::new(label)],
             Dimension::Project => vec![Cell::new(self.name(part, value))],
             Dimension::Model if self.several => vec![Cell::new(self.name(part, value))],

@@ -360,6 +360,36 @@ mod tests {
     }
 
     #[test]
+    fn a_project_is_told_once() {
+        let options = Options::new(TimeZone::UTC, &price);
+        let mut ledger = ledger();
+        let id = annals::model::SessionId::new("0a1b2c3d-0000-4000-8000-000000000000").unwrap();
+        let mut account = annals::cost::Account::new("claude-code", "/root", id);
+        account.project.path = "/work/rocket".to_owned();
+        ledger.accounts.push(account);
+        let head = |by: &[Dimension]| -> Vec<String> {
+            let report = Report::make(&ledger, by, &options);
+            let look = Look::default();
+            let told = Told {
+                report: &report,
+                look: &look,
+                mode: Mode::Auto,
+                since: None,
+                until: None,
+                budgets: Vec::new(),
+            };
+            let table = strip_str(&table(&told, &clock(), None)).to_string();
+            assert_eq!(table.matches("rocket").count(), 1, "{table}");
+            let head = table.lines().next().unwrap_or_default();
+            head.split_whitespace().take(3).map(str::to_owned).collect()
+        };
+        let (project, session) = (Dimension::Project, Dimension::Session);
+        assert_eq!(head(&[project, session]), ["PROJECT", "SESSION", "MODELS"]);
+        assert_eq!(head(&[session, project]), ["SESSION", "PROJECT", "MODELS"]);
+        assert_eq!(head(&[session]), ["SESSION", "PROJECT", "MODELS"]);
+    }
+
+    #[test]
     fn the_last_days_are_drawn_without_gaps() {
         let options = Options::new(TimeZone::UTC, &price);
         let report = Report::make(&ledger(), &[Dimension::Day], &options);

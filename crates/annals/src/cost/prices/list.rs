@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use super::name::LONGEST;
 use super::row::{Column, Row, brief};
 
 /// The list that comes with the library, sorted by [`spelled`] names.
@@ -212,6 +213,10 @@ impl Reader {
         if row.model.is_empty() {
             self.fault(line, place(Column::Model), "the model is missing".into());
         }
+        if row.model.len() > LONGEST {
+            let what = format!("the model's name is longer than {LONGEST} bytes");
+            self.fault(line, place(Column::Model), what);
+        }
         // A field that could not be read has been told of.
         if self.faults.len() == before {
             self.whole(&row, place);
@@ -389,6 +394,16 @@ mod tests {
                 "11:15: from: `20260101` is no day; write it as 2026-01-31",
                 "12:3: input: `1e-99` is finer than annals counts",
             ]
+        );
+    }
+
+    #[test]
+    fn a_name_that_would_never_be_found_is_a_fault() {
+        let list = |len| format!("model,input,output\n{},1,2\n", "x".repeat(len));
+        assert!(parse(&list(200), &"mine.csv".into()).is_ok());
+        assert_eq!(
+            faults(&list(201)),
+            ["2:1: the model's name is longer than 200 bytes"]
         );
     }
 

@@ -6,6 +6,7 @@
 mod list;
 mod name;
 mod near;
+mod over;
 mod row;
 mod tariff;
 #[cfg(test)]
@@ -21,7 +22,8 @@ use crate::model::{Money, Pace, SYNTHETIC};
 
 use super::Charge;
 use list::{Rows, spelled};
-use name::{Simpler, WIDE};
+use name::{LONGEST, Simpler, WIDE};
+use over::laid_over;
 use tariff::{Tariff, first_day, holding};
 
 pub use list::PriceFault;
@@ -97,8 +99,13 @@ impl Prices {
 
     /// Lays a user's list over these prices. `name` is how its place is told.
     ///
-    /// A row replaces the one of the same model, day, context and pace, or is added. Of a replaced row it keeps what is
-    /// no price of a token: the provider, the context window, the price of searches and that of the United States.
+    /// A row replaces the one of the same model, day, context and pace, or is added. One that names no day holds on all
+    /// of them: it replaces the rows of its model, context and pace whatever their day, and if it names no context
+    /// either, those for long contexts too; with the standard pace as well, it replaces all rows of the model. Other
+    /// rows of the same list count beside it.
+    ///
+    /// Of a replaced row it keeps what is no price of a token: the provider, the context window, the price of searches
+    /// and that of the United States.
     pub fn with(mut self, text: &str, name: &str) -> Result<Self> {
         let faulty = |mut faults: Vec<PriceFault>| {
             const TOLD: usize = 20;
@@ -158,7 +165,7 @@ impl Prices {
         self.find(model)?.context()
     }
 
-    /// Finds a model in the lists by any of its names.
+    /// Finds a model in the lists by any of its names. One above 200 bytes is no name of a model.
     pub fn find(&self, asked: &str) -> Option<Match> {
         // A name may stand for another, which may stand for a third: no list of a person's goes further.
         const HOPS: usize = 4;
@@ -193,7 +200,9 @@ impl Prices {
 
     /// The listed names that are most like one that is not listed.
     pub fn nearest(&self, asked: &str) -> Vec<String> {
-        let mut simpler = Simpler::of(asked);
+        let Some(mut simpler) = Simpler::of(asked) else {
+            return Vec::new();
+        };
         let mut wanted = vec![simpler.name().to_owned()];
         while simpler.step().is_some() {
             wanted.push(simpler.name().to_owned());
@@ -207,6 +216,9 @@ impl Prices {
     fn tariff(&self, model: &Arc<str>) -> Option<Arc<Tariff>> {
         // Logs may name any number of models.
         const KEPT: usize = 4096;
+        if model.len() > LONGEST {
+            return None;
+        }
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((last, tariff)) = &memo.last
             && Arc::ptr_eq(last, model)
@@ -231,7 +243,7 @@ impl Prices {
 
     /// The model of a name, or the name that it stands for, after as few steps as it takes.
     fn listed(&self, asked: &str, steps: &mut Vec<String>) -> Option<Listed> {
-        let mut simpler = Simpler::of(asked);
+        let mut simpler = Simpler::of(asked)?;
         loop {
             let rows = self.rows_of(&spelled(simpler.name()));
             if let Some(first) = rows.first() {
@@ -272,31 +284,4 @@ enum Listed {
     Model(Vec<Row>),
     /// Another name.
     Name(String),
-}
-
-/// The rows of a model with a user's over them.
-fn laid_over(mut below: Vec<Row>, above: &[Row]) -> Vec<Row> {
-    let aliased = |rows: &[Row]| rows.iter().any(|row| row.same_as.is_some());
-    if aliased(above) || aliased(&below) {
-        return above.to_vec();
-    }
-    for row in above {
-        let mut row = row.clone();
-        let same = below.iter().position(|known| known.place() == row.place());
-        // Facts about a model are as true of a new price.
-        if let Some(known) = same.and_then(|at| below.get(at)).or(below.first()) {
-            row.model.clone_from(&known.model);
-            if row.provider.is_empty() {
-                row.provider.clone_from(&known.provider);
-            }
-            row.context = row.context.or(known.context);
-            row.web_search = row.web_search.or(known.web_search);
-            row.us_percent = row.us_percent.or(known.us_percent);
-        }
-        match same.and_then(|at| below.get_mut(at)) {
-            Some(known) => *known = row,
-            None => below.push(row),
-        }
-    }
-    below
 }

@@ -11,7 +11,17 @@ pub(super) struct Simpler {
     /// A day was taken off: what stands before it may be the word `preview`.
     dated: bool,
     turned: bool,
+    /// The steps that may still be taken.
+    left: usize,
 }
+
+/// No model's name is longer, with all that resellers, clouds and clients put around it, in bytes.
+///
+/// Logs may say anything where they name a model, and each step reads what is left of it.
+pub(super) const LONGEST: usize = 200;
+
+/// No name takes more steps.
+const STEPS: usize = 16;
 
 /// The suffix by which clients ask for the window of a million tokens.
 pub(super) const WIDE: &str = "[1m]";
@@ -94,12 +104,14 @@ const REGIONS: &[&str] = &[
 const MODES: &[&str] = &[WIDE, ":thinking", ":beta"];
 
 impl Simpler {
-    pub(super) fn of(asked: &str) -> Self {
-        Simpler {
+    /// `None` if it is no name of a model.
+    pub(super) fn of(asked: &str) -> Option<Self> {
+        (asked.len() <= LONGEST).then(|| Simpler {
             name: asked.trim().to_ascii_lowercase(),
             dated: false,
             turned: false,
-        }
+            left: STEPS,
+        })
     }
 
     /// The name as it is now.
@@ -109,6 +121,7 @@ impl Simpler {
 
     /// Makes the name simpler by one step, and says which; `None` if there is nothing left to do.
     pub(super) fn step(&mut self) -> Option<String> {
+        self.left = self.left.checked_sub(1)?;
         let name = self.name.as_str();
         if let Some(rest) = without_front(name) {
             let front = name.strip_suffix(rest).unwrap_or_default();

@@ -8,6 +8,9 @@ use crate::model::{Money, Pace, Terms, Usage};
 
 use super::row::Row;
 
+/// Prices of tokens are for so many.
+const MILLION: i128 = 1_000_000;
+
 /// What one model costs, ready to be applied.
 #[derive(Clone, Debug)]
 pub(super) struct Tariff {
@@ -54,27 +57,17 @@ impl Tariff {
 
 impl Rates {
     fn of(row: &Row) -> Option<Self> {
-        let each = |many: Money| Money::from_pico(many.pico() / 1_000_000);
-        let (input, output) = (each(row.input?), each(row.output?));
-        // Anthropic's rule for prices that a row leaves out. Others charge for what is written to
-        // the cache, or read from it, as for input; a longer life costs no less than a shorter one.
-        let rule = |percent: i128| match row.provider.as_str() {
-            "anthropic" => Some(part(input, percent)),
-            _ => None,
-        };
-        let cache_write_5m = row.cache_write_5m.map(each).or_else(|| rule(125));
-        let cache_write_5m = cache_write_5m.unwrap_or(input);
-        let cache_write_1h = row.cache_write_1h.map(each).or_else(|| rule(200));
-        let cache_read = row.cache_read.map(each).or_else(|| rule(10));
+        let each = |many: Money| Money::from_pico(many.pico() / MILLION);
+        let billed = row.billed();
         Some(Rates {
             pace: row.pace,
             from: row.from.map_or(i64::MIN, first_day),
             above: row.above,
-            input,
-            output,
-            cache_write_5m,
-            cache_write_1h: cache_write_1h.unwrap_or(cache_write_5m),
-            cache_read: cache_read.unwrap_or(input),
+            input: each(billed.input?),
+            output: each(billed.output?),
+            cache_write_5m: each(billed.cache_write_5m?),
+            cache_write_1h: each(billed.cache_write_1h?),
+            cache_read: each(billed.cache_read?),
             web_search: row.web_search.map_or(Money::ZERO, |thousand| {
                 Money::from_pico(thousand.pico() / 1_000)
             }),
@@ -94,6 +87,32 @@ impl Rates {
         };
         // A search costs the same wherever the answer is made.
         tokens + self.web_search * usage.web_searches
+    }
+}
+
+impl Row {
+    /// The row with the cache prices that it leaves out, as they are billed.
+    ///
+    /// For Anthropic's models they follow from the input by Anthropic's rule. Others charge for what is written to the
+    /// cache, or read from it, as for input; a longer life costs no less than a shorter one.
+    pub fn billed(&self) -> Row {
+        let mut row = self.clone();
+        let Some(input) = row.input else { return row };
+        // A token costs whole pico-dollars.
+        let rule = |percent: i128| match row.provider.as_str() {
+            "anthropic" => {
+                let token = part(Money::from_pico(input.pico() / MILLION), percent);
+                Some(Money::from_pico(token.pico().saturating_mul(MILLION)))
+            }
+            _ => None,
+        };
+        let short = row.cache_write_5m.or_else(|| rule(125)).unwrap_or(input);
+        let long = row.cache_write_1h.or_else(|| rule(200)).unwrap_or(short);
+        let read = row.cache_read.or_else(|| rule(10)).unwrap_or(input);
+        row.cache_write_5m = Some(short);
+        row.cache_write_1h = Some(long);
+        row.cache_read = Some(read);
+        row
     }
 }
 

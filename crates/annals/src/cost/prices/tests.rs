@@ -205,7 +205,7 @@ our-alias,,,,,,anthropic/claude-opus-4.1
     assert_eq!(at("2026-06-01T00:00:00Z"), "0.02075");
     assert_eq!(
         dollars(&prices, &when(&opus, "2026-05-31T00:00:00Z", Pace::Batch)),
-        "0.017625"
+        "0.0235"
     );
     assert_eq!(
         cost("our-model", tokens(1_000, 1_000, 1_000, 1_000)),
@@ -232,7 +232,71 @@ our-alias,,,,,,anthropic/claude-opus-4.1
     );
     let rows = prices.rows();
     assert_eq!(rows.iter().filter(|row| row.file.is_some()).count(), 4);
-    assert_eq!(rows.len(), Prices::built_in().rows().len() + 3);
+    assert_eq!(rows.len(), Prices::built_in().rows().len() + 2);
+}
+
+/// What a hundred thousand, or three hundred thousand, tokens of Sonnet 4.6 cost with a list over the built-in one,
+/// before and after the day from which that has long contexts cost as much as short ones.
+fn sonnet(own: &str, pace: Pace) -> [String; 4] {
+    let prices = Prices::built_in().with(own, "own.csv").unwrap();
+    let cost = |tokens_in, time| {
+        let one = charge("claude-sonnet-4-6", tokens(tokens_in, 0, 0, 0));
+        dollars(&prices, &when(&one, time, pace))
+    };
+    [
+        cost(100_000, "2026-03-01T00:00:00Z"),
+        cost(300_000, "2026-03-01T00:00:00Z"),
+        cost(100_000, "2026-11-10T00:00:00Z"),
+        cost(300_000, "2026-11-10T00:00:00Z"),
+    ]
+}
+
+#[test]
+fn a_price_without_a_day_is_the_models() {
+    assert_eq!(sonnet("", Pace::Standard), ["0.3", "1.8", "0.3", "0.9"]);
+    assert_eq!(sonnet("", Pace::Batch), ["0.15", "0.9", "0.15", "0.45"]);
+    let base = "model,input,output\nclaude-sonnet-4-6,1,2\n";
+    for pace in Pace::ALL {
+        assert_eq!(sonnet(base, pace), ["0.1", "0.3", "0.1", "0.3"], "{pace:?}");
+    }
+    let prices = Prices::built_in().with(base, "own.csv").unwrap();
+    let found = prices.find("claude-sonnet-4-6").unwrap();
+    assert_eq!(found.rows.len(), 1);
+    assert_eq!(found.rows[0].us_percent, Some(110));
+    // The window of the newest row that it replaces.
+    let chat = Prices::built_in()
+        .with("model,input,output\ndeepseek-chat,1,2\n", "own.csv")
+        .unwrap();
+    assert_eq!(chat.context_window("deepseek-chat"), Some(128_000));
+}
+
+#[test]
+fn what_else_a_users_list_says_of_the_model_counts() {
+    let own = "\
+model,from,above,pace,input,output
+claude-sonnet-4-6,2026-06-01,,,4,2
+claude-sonnet-4-6,,200000,,7,2
+claude-sonnet-4-6,,,,1,2
+claude-sonnet-4-6,,,batch,2,2
+";
+    assert_eq!(sonnet(own, Pace::Standard), ["0.1", "2.1", "0.4", "1.2"]);
+    assert_eq!(sonnet(own, Pace::Batch), ["0.2", "0.6", "0.2", "0.6"]);
+}
+
+#[test]
+fn a_price_of_a_pace_or_a_context_leaves_the_others_alone() {
+    let batch = "model,pace,input,output\nclaude-sonnet-4-6,batch,2,2\n";
+    assert_eq!(sonnet(batch, Pace::Standard), sonnet("", Pace::Standard));
+    assert_eq!(sonnet(batch, Pace::Batch), ["0.2", "0.6", "0.2", "0.6"]);
+    // It holds on the day, too, from which the built-in list has none for long contexts.
+    let long = "model,above,input,output\nclaude-sonnet-4-6,200000,7,2\n";
+    assert_eq!(sonnet(long, Pace::Standard), ["0.3", "2.1", "0.3", "2.1"]);
+    assert_eq!(sonnet(long, Pace::Batch), sonnet("", Pace::Batch));
+    let dated = "model,from,input,output\nclaude-sonnet-4-6,2026-02-20,1,2\n";
+    assert_eq!(sonnet(dated, Pace::Standard), ["0.1", "0.3", "0.3", "0.9"]);
+    // A user's own day, without a price for long contexts, ends it.
+    let both = "model,from,above,input,output\nclaude-sonnet-4-6,,200000,7,2\nclaude-sonnet-4-6,2026-03-13,,1,2\n";
+    assert_eq!(sonnet(both, Pace::Standard), ["0.3", "2.1", "0.1", "0.3"]);
 }
 
 #[test]
@@ -487,6 +551,22 @@ fn every_step_of_a_match_is_told() {
         ["without `-05-06` behind it", "without `-preview` behind it"]
     );
     assert_eq!(steps("gpt-5-codex"), ["another name of `gpt-5`"]);
+}
+
+#[test]
+fn names_are_taken_apart_only_so_far() {
+    let prices = Prices::built_in();
+    let days = |count| format!("gpt-5{}", "-20250101".repeat(count));
+    assert_eq!(prices.find(&days(16)).unwrap().steps.len(), 16);
+    assert_eq!(prices.find(&days(17)), None);
+    // What is too long is not even looked at, nor remembered.
+    let padded = |len: usize| format!("{:len$}", "gpt-5");
+    assert!(prices.find(&padded(200)).is_some());
+    assert_eq!(prices.find(&padded(201)), None);
+    assert_eq!(prices.nearest(&padded(201)), [""; 0]);
+    let long = charge(&days(32_000), tokens(1, 1, 0, 0));
+    assert_eq!(prices.cost(&long, Mode::Auto), None);
+    assert!(prices.memo.lock().unwrap().known.is_empty());
 }
 
 #[test]

@@ -222,8 +222,8 @@ proptest! {
     ) {
         let ledger = Ledger::new(ledger().accounts, charges);
         let branch = |charge: &Charge| {
-            let key = format!("session@{}", charge.usage.input % 3).into();
-            Some(BranchName { key, label: None })
+            let key = format!("session@{}", charge.usage.input % 3);
+            Some(BranchName::new(key))
         };
         let mut options = Options::new(TimeZone::get("America/New_York").unwrap(), &price);
         options.branch = Some(&branch);
