@@ -9,6 +9,7 @@ pub mod chorus;
 mod claude_code;
 mod clog;
 mod content;
+mod copied;
 mod field;
 mod orchestrator;
 mod record;

@@ -74,10 +74,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens roots. They are looked at only when something is asked of them.
+    /// Opens roots, each once. They are looked at only when something is asked of them.
     pub fn new(roots: Vec<Root>) -> Self {
         Store {
-            roots,
+            roots: Root::distinct(roots),
             state: None,
             zone: TimeZone::system(),
         }

@@ -1,5 +1,6 @@
 //! Roots: directories that hold one layout's tree.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -248,15 +249,27 @@ impl Root {
                 layout.recognises(&names)
             });
             for path in homes.chain(around) {
-                let known = |root: &Root| root.layout.name() == layout.name() && root.path == path;
-                if !roots.iter().any(known) {
-                    roots.push(Root {
-                        layout: *layout,
-                        path,
-                    });
-                }
+                roots.push(Root {
+                    layout: *layout,
+                    path,
+                });
             }
         }
+        Root::distinct(roots)
+    }
+
+    /// Each root once, however often and under whatever names it is among them; the first one stays.
+    pub fn distinct(mut roots: Vec<Self>) -> Vec<Self> {
+        let mut known = HashSet::new();
+        roots.retain(|root| {
+            let path = root.path.canonicalize();
+            // One that is not there yet is only known by its name.
+            let path = path.or_else(|_| std::path::absolute(&root.path));
+            known.insert((
+                root.layout.name(),
+                path.unwrap_or_else(|_| root.path.clone()),
+            ))
+        });
         roots
     }
 }

@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::cost::{Charge, Pricing, Sheet, Tally};
-use crate::model::{Money, Outline, ResponseKey};
+use crate::cost::{Charge, Ledger, Pricing, Sheet, Tally};
+use crate::model::{Key, Money, Outline, ResponseKey};
 use crate::tree::{Conversation, Tree};
 
 use super::Agent;
@@ -37,8 +37,8 @@ impl Session {
                 .filter_map(|&at| scan.outlines.get(at))
                 .for_each(|outline| sheet.add(outline)),
         }
-        let charges: Vec<Charge> = sheet.charges(0, None).collect();
-        Tally::of(&charges, price)
+        let charges = sheet.charges(0, None).collect();
+        Tally::of(&Ledger::settle(Vec::new(), charges).charges, price)
     }
 
     /// What some entries of a log cost, by their indexes. A response that takes several entries has
@@ -53,10 +53,12 @@ impl Session {
         let Some((_, scan, _)) = self.log(log) else {
             return HashMap::new();
         };
+        let requests = Requests::of(&scan.outlines);
         let mut known: HashMap<ResponseKey, (usize, Charge)> = HashMap::new();
         let mut costs = HashMap::new();
         for &at in entries {
-            let Some(charge) = scan.outlines.get(at).and_then(charge) else {
+            let charge = scan.outlines.get(at);
+            let Some(charge) = charge.and_then(|outline| requests.charge(outline)) else {
                 continue;
             };
             let Some(key) = charge.response else {
@@ -79,9 +81,10 @@ impl Session {
     /// The last response of a conversation that tells its tokens.
     pub fn last_response(&self, conversation: &Conversation) -> Option<Charge> {
         let (_, scan, tree) = self.main()?;
+        let requests = Requests::of(&scan.outlines);
         let path = tree.path(conversation);
         let charges = path.iter().rev();
-        let charges = charges.filter_map(|&at| charge(scan.outlines.get(at)?));
+        let charges = charges.filter_map(|&at| requests.charge(scan.outlines.get(at)?));
         let mut charges = charges.filter(|charge| !charge.usage.is_zero());
         let mut last = charges.next()?;
         let same = |other: &Charge| last.response.is_some() && other.response == last.response;
@@ -100,9 +103,54 @@ fn charge(outline: &Outline) -> Option<Charge> {
     sheet.charges(0, None).next()
 }
 
+/// The requests of messages of which some record names none: that is part of a response which does.
+struct Requests(HashMap<Key, u64>);
+
+impl Requests {
+    fn of(outlines: &[Outline]) -> Self {
+        let keys = || {
+            let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
+            replies.filter_map(|reply| reply.response)
+        };
+        let vague = keys().filter(|key| key.request == 0);
+        let mut requests: HashMap<Key, u64> = vague.map(|key| (key.message, 0)).collect();
+        if requests.is_empty() {
+            return Requests(requests);
+        }
+        // What tells no tokens is no response that others could be part of.
+        let named = outlines.iter().filter_map(charge);
+        let named = named.filter_map(|charge| charge.response);
+        for key in named.filter(|key| key.request != 0) {
+            if let Some(known) = requests.get_mut(&key.message)
+                && (*known == 0 || key.request < *known)
+            {
+                *known = key.request;
+            }
+        }
+        Requests(requests)
+    }
+
+    fn key(&self, mut key: ResponseKey) -> ResponseKey {
+        if key.request == 0
+            && let Some(request) = self.0.get(&key.message)
+        {
+            key.request = *request;
+        }
+        key
+    }
+
+    /// What one record says that its response cost, under the response's full name.
+    fn charge(&self, outline: &Outline) -> Option<Charge> {
+        let mut charge = charge(outline)?;
+        charge.response = charge.response.map(|key| self.key(key));
+        Some(charge)
+    }
+}
+
 /// What each conversation of a log comes to, each response counted once, at its largest.
 pub(super) fn along_paths(outlines: &[Outline], tree: &Tree, price: Pricing<'_>) -> Vec<Tally> {
-    let spread = spread(outlines, tree);
+    let requests = Requests::of(outlines);
+    let spread = spread(outlines, tree, &requests);
     // What each response amounts to on the path that is being walked, and what it was before each
     // turn that changed it.
     type Known = (Charge, Option<Money>);
@@ -112,7 +160,8 @@ pub(super) fn along_paths(outlines: &[Outline], tree: &Tree, price: Pricing<'_>)
     let enter = |mut sum: Tally, entries: &[usize]| {
         let mut before = Before::new();
         let mut here: BTreeMap<ResponseKey, Known> = BTreeMap::new();
-        for charge in entries.iter().filter_map(|&at| charge(outlines.get(at)?)) {
+        let charges = entries.iter();
+        for charge in charges.filter_map(|&at| requests.charge(outlines.get(at)?)) {
             let Some(key) = charge.response else {
                 sum.add(&charge.usage, price(&charge));
                 continue;
@@ -155,7 +204,7 @@ pub(super) fn along_paths(outlines: &[Outline], tree: &Tree, price: Pricing<'_>)
 }
 
 /// The responses that stand in more than one turn: few, and only these must be remembered on the way.
-fn spread(outlines: &[Outline], tree: &Tree) -> HashSet<ResponseKey> {
+fn spread(outlines: &[Outline], tree: &Tree, requests: &Requests) -> HashSet<ResponseKey> {
     let mut turn = 0usize;
     let mut first: HashMap<ResponseKey, usize> = HashMap::new();
     let mut spread = HashSet::new();
@@ -166,6 +215,7 @@ fn spread(outlines: &[Outline], tree: &Tree) -> HashSet<ResponseKey> {
             let Some(key) = reply.and_then(|reply| reply.response) else {
                 continue;
             };
+            let key = requests.key(key);
             if *first.entry(key).or_insert(turn) != turn {
                 spread.insert(key);
             }

@@ -6,6 +6,7 @@ mod cost;
 mod decode;
 mod export;
 mod find;
+mod histories;
 mod jsonl_append;
 mod jsonl_crash;
 mod jsonl_documents;

@@ -1,9 +1,9 @@
 //! The shallow depth: counts and short texts.
 
 use crate::json::fast;
-use crate::layout::annex;
 use crate::layout::content::delegation;
 use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{annex, copied};
 use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span};
 
 use super::decode;
@@ -92,6 +92,7 @@ impl Lines {
             None => {}
         }
         line.annex.sketch(&mut outline);
+        copied::name_response(&mut outline, "", line.forked_from);
         (outline, bad_usage)
     }
 }

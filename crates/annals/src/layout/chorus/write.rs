@@ -15,11 +15,11 @@ use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{blocks_json, is_client_text, one_line, output_json, raw};
 use crate::layout::field::Spent;
-use crate::layout::remark;
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,
 };
+use crate::layout::{copied, remark};
 use crate::model::{
     About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, Subject,
     TitleSource, Todo,
@@ -90,9 +90,15 @@ impl Writer for Chorus {
             }
         };
         let origin = format!(
-            r#"{{"sessionId":{},"messageUuid":{}}}"#,
+            r#"{{"sessionId":{},"messageUuid":{}{}}}"#,
             json::quote(graft.from.as_str()),
-            json::quote(graft.id.as_str())
+            json::quote(graft.id.as_str()),
+            copied::time_of_origin(
+                "timestamp",
+                line.timestamp,
+                line.forked_from,
+                graft.time.is_some()
+            )
         );
         let mut members = vec![("forkedFrom", origin)];
         if line.uuid.filled().is_none() && line.annex.id.filled().is_none() {

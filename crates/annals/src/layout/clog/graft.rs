@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::json::{self, Raw};
-use crate::layout::{Graft, Parent};
+use crate::layout::{Graft, Parent, copied};
 
 use super::line::Line;
 
@@ -22,9 +22,15 @@ pub(super) fn copy(record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
     let conversation = json::quote(graft.to.as_str());
     let thread = json::quote(graft.to.name());
     let origin = format!(
-        r#"{{"conversationId":{},"messageId":{}}}"#,
+        r#"{{"conversationId":{},"messageId":{}{}}}"#,
         json::quote(graft.from.as_str()),
-        json::quote(graft.id.as_str())
+        json::quote(graft.id.as_str()),
+        copied::time_of_origin(
+            "createdAt",
+            line.created,
+            line.forked_from,
+            graft.time.is_some()
+        )
     );
     let mut members = vec![
         ("conversationId", conversation.as_str()),

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::json::{self, Raw, Text, fast, object};
 use crate::layout::annex::{self, Annex};
 use crate::layout::content::{self, Content, delegation, opening};
+use crate::layout::copied;
 use crate::layout::field::{self, timestamp};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
@@ -237,6 +238,7 @@ impl Line<'_> {
                 let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
                 outline.facts.extend(delegations);
                 outline.reply = Some(Box::new(Reply {
+                    copied: self.forked_from.is_some(),
                     calls,
                     ..Reply::default()
                 }));
@@ -245,6 +247,7 @@ impl Line<'_> {
         }
         annex::name(outline, self.id(outline.span).as_str());
         self.annex.sketch(outline);
+        copied::name_response(outline, "", self.forked_from);
         if outline.kind != Kind::Assistant {
             outline.reply = None;
         }

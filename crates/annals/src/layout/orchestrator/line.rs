@@ -77,6 +77,8 @@ pub(super) enum Shape {
 /// Reads records. What it says of one depends on the record and on the file's day alone.
 #[derive(Debug)]
 pub(super) struct Lines {
+    /// The folder that the file lies in.
+    pub(super) folder: String,
     /// The file's day, as it stands in ids.
     day: String,
     /// The sub-agent whose records they are.
@@ -89,6 +91,7 @@ impl Lines {
         let session = artifact.session.as_ref().map_or("", SessionId::as_str);
         let day = path::day(session).map(|day| day.to_string().replace('-', ""));
         Lines {
+            folder: artifact.folder.clone().unwrap_or_default(),
             day: day.unwrap_or_else(|| "0".to_owned()),
             owner: artifact.agent.clone(),
             model: None,

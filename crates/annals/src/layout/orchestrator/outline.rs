@@ -1,9 +1,9 @@
 //! The shallow depth: links, counts and short texts.
 
 use crate::json::fast;
-use crate::layout::annex;
 use crate::layout::content::delegation;
 use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{annex, copied};
 use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, Span};
 
 use super::decode;
@@ -76,9 +76,9 @@ impl Lines {
                     .facts
                     .extend(made.map(|made| Fact::Delegates(Box::new(made))));
                 outline.reply = Some(Box::new(Reply {
-                    response: None,
                     model: line.model.filled().map(|model| self.shared_model(model)),
                     usage,
+                    copied: said.forked_from.is_some(),
                     calls: line.content.calls.clone(),
                     ..Reply::default()
                 }));
@@ -102,6 +102,7 @@ impl Lines {
             annex::name(&mut outline, &self.id_at(span));
         }
         line.annex.sketch(&mut outline);
+        copied::name_response(&mut outline, &self.folder, said.forked_from);
         (outline, bad_usage)
     }
 }

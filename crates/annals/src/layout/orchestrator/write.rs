@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
-use crate::layout::field;
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
+use crate::layout::{copied, field};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, SessionId,
     Todo, Usage,
@@ -119,9 +119,15 @@ impl Writer for Orchestrator {
         let mended = json::mend(&text);
         let line: Line<'_> = serde_json::from_str(&mended).map_err(|_| unreadable())?;
         let origin = format!(
-            r#"{{"sessionId":{},"id":{}}}"#,
+            r#"{{"sessionId":{},"id":{}{}}}"#,
             json::quote(graft.from.as_str()),
-            json::quote(graft.id.as_str())
+            json::quote(graft.id.as_str()),
+            copied::time_of_origin(
+                "timestamp",
+                line.timestamp,
+                line.metadata.forked_from,
+                graft.time.is_some()
+            )
         );
         let session = json::quote(graft.to.as_str());
         let mut metadata = vec![("sessionId", session.as_str()), ("forkedFrom", &origin)];
