@@ -17,7 +17,7 @@ use crate::cli::Global;
 use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
-use crate::render::style::{WARNING, paint};
+use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::time::Clock;
 
 /// What a command works with.
@@ -58,13 +58,16 @@ impl Context {
             None => None,
         };
         let now = fixed.unwrap_or_else(Timestamp::now);
+        let zone = system_zone(&env).unwrap_or_else(|name| {
+            let text =
+                format!("there is no time zone `{name}`, which TZ names; UTC is used instead");
+            say("note:", &text);
+            TimeZone::UTC
+        });
         Ok(Context {
             store,
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
-            clock: Clock {
-                now,
-                zone: system_zone(&env),
-            },
+            clock: Clock { now, zone },
             json: global.json,
             fixed: fixed.is_some(),
             verbose: global.verbose,
@@ -168,11 +171,7 @@ impl Context {
 
     /// Says something on which no answer depends.
     fn remark(&self, text: &str) {
-        anstream::eprintln!(
-            "{} {}",
-            paint(WARNING, "note:"),
-            paint(crate::render::style::PLAIN, text)
-        );
+        say("note:", text);
     }
 
     /// The user's own settings.
@@ -229,13 +228,9 @@ impl Context {
         const SHOWN: usize = 3;
         self.warnings += 1;
         if self.verbose || self.warnings <= SHOWN {
-            anstream::eprintln!(
-                "{} {}",
-                paint(WARNING, "warning:"),
-                paint(crate::render::style::PLAIN, &error.to_string())
-            );
+            say("warning:", &error.to_string());
         } else if self.warnings == SHOWN + 1 {
-            anstream::eprintln!("{} and more; -v shows all", paint(WARNING, "warning:"));
+            say("warning:", "and more; -v shows all");
         }
     }
 
@@ -295,6 +290,11 @@ impl Context {
     }
 }
 
+/// Says something beside the answer.
+fn say(kind: &str, text: &str) {
+    anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
+}
+
 fn is_missing(error: &annals::Error) -> bool {
     matches!(error, annals::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
@@ -332,20 +332,20 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// The zone of whoever runs the program.
+/// The zone of whoever runs the program; its name if there is none of that name.
 ///
 /// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
 /// all zones there are.
-fn system_zone(env: &Env) -> TimeZone {
+fn system_zone(env: &Env) -> Result<TimeZone, String> {
     let local = || {
         let path = std::fs::canonicalize("/etc/localtime").ok()?;
         let (_, name) = path.to_str()?.split_once("/zoneinfo/")?;
         TimeZone::tzif(name, &std::fs::read(&path).ok()?).ok()
     };
     match env.vars.get("TZ").map(String::as_str) {
-        Some("UTC") => TimeZone::UTC,
-        Some(_) => TimeZone::system(),
-        None => local().unwrap_or_else(TimeZone::system),
+        Some("UTC") => Ok(TimeZone::UTC),
+        Some(name) => TimeZone::try_system().map_err(|_| name.to_owned()),
+        None => Ok(local().unwrap_or_else(TimeZone::system)),
     }
 }
 
