@@ -43,6 +43,11 @@ impl Pricer {
     pub(crate) fn fill(&self, charge: &Charge) -> Option<Fill> {
         self.prices.fill(charge)
     }
+
+    /// The context window of a model, where it is known.
+    pub(crate) fn window(&self, model: &str) -> Option<u64> {
+        self.prices.context_window(model)
+    }
 }
 
 /// A cost in a table; empty where there was nothing to pay for.
@@ -66,7 +71,12 @@ pub(crate) fn known(tally: &Tally) -> Option<Money> {
 
 /// A cost among other facts; `None` where there was nothing to pay for.
 pub(crate) fn text(tally: &Tally) -> Option<String> {
-    (tally.requests > 0).then(|| spelled(tally, money::cents))
+    (tally.requests > 0).then(|| sum(tally))
+}
+
+/// A cost where one is always told.
+pub(crate) fn sum(tally: &Tally) -> String {
+    spelled(tally, money::cents)
 }
 
 fn spelled(tally: &Tally, amount: fn(Money) -> String) -> String {

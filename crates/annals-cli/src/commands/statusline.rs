@@ -1,17 +1,22 @@
 //! `annals statusline`: one line for the status bar of an agent.
 
-use std::path::{Path, PathBuf};
+mod told;
+
+use std::path::Path;
 use std::time::Duration;
 
-use annals::cost::{BLOCK, Block, Charge, Ledger, Mode, Period, Prices, Spending, Tally, blocks};
+use annals::cost::{BLOCK, Block, Charge, Fill, Ledger, Period, Spending, Tally, blocks};
 use annals::index::Recent;
-use anyhow::{Context as _, Result};
+use annals::model::Money;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use self::told::Told;
 use super::Outcome;
 use super::cost::budget;
+use super::price::{self, Pricer};
 use crate::context::Context;
 use crate::render::money;
 use crate::render::size;
@@ -23,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Blocks follow from those before them, back to a pause of five hours. It is looked for this far back.
 const REACH: [i64; 2] = [3, 31];
-
-/// What the context window is taken to be where nothing tells.
-const WINDOW: u64 = 200_000;
 
 const EXAMPLES: &str = "\
 The agent gives JSON on standard input. For Claude Code, in ~/.claude/settings.json:
@@ -64,43 +66,20 @@ enum Part {
     Budget,
 }
 
-/// What the agent tells of itself; all of it may be missing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Told {
-    session_id: Option<String>,
-    transcript_path: Option<PathBuf>,
-    model: Model,
-    context_window: Window,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Model {
-    id: Option<String>,
-    display_name: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Window {
-    context_window_size: Option<u64>,
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
     model: Option<&'a str>,
     session: Option<Spent>,
     today: Spent,
     block: Option<BlockDocument>,
-    context: Option<Fill>,
+    context: Option<Filled>,
 }
 
 #[derive(Serialize)]
 struct Spent {
     requests: u64,
     tokens: u64,
-    cost_usd: annals::model::Money,
+    cost_usd: Option<Money>,
     unpriced: u64,
 }
 
@@ -111,15 +90,15 @@ struct BlockDocument {
     remaining_minutes: i64,
     #[serde(flatten)]
     spent: Spent,
-    cost_per_hour_usd: Option<annals::model::Money>,
+    cost_per_hour_usd: Option<Money>,
 }
 
-/// How full the context window is.
+/// How full the context window is, by the log or by what the agent says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Fill {
-    tokens: u64,
-    window: u64,
-    percent: u64,
+struct Filled {
+    tokens: Option<u64>,
+    window: Option<u64>,
+    percent: Option<u64>,
 }
 
 /// What the line is made of.
@@ -128,22 +107,20 @@ struct Status {
     session: Option<Tally>,
     today: Tally,
     block: Option<Block>,
-    fill: Option<Fill>,
+    fill: Option<Filled>,
     budgets: Vec<Spending>,
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
     let told = told()?;
-    let config = context.config()?;
+    let pricer = Pricer::new(context)?;
+    let config = &pricer.config;
     if let Some(name) = &config.zone {
         context.clock.zone = super::cost::zone(name)?;
     }
-    let prices = context.prices()?;
-    let mode = config.mode.unwrap_or_default().mode();
-    let price = |charge: &Charge| prices.cost(charge, mode);
+    let price = |charge: &Charge| pricer.price(charge);
     let now = context.clock.now;
     let zone = context.clock.zone.clone();
-    let log = told.transcript_path.as_deref();
     let starts = config
         .budgets
         .iter()
@@ -157,7 +134,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         let recent = Recent {
             now,
             since: since.min(oldest),
-            session: log,
+            session: told.log.as_deref(),
             patience: PATIENCE,
         };
         ledger = context.recent(&recent);
@@ -174,23 +151,15 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
         charges.filter(|charge| Some(charge.account) == session)
     };
     let status = Status {
-        model: told
-            .model
-            .display_name
-            .clone()
-            .or_else(|| told.model.id.clone()),
-        session: session.map(|_| sum(own(), &prices, mode)),
-        today: sum(
-            ledger.charges.iter().filter(|charge| {
-                charge
-                    .time
-                    .is_some_and(|time| time >= today.timestamp() && time <= now)
-            }),
-            &prices,
-            mode,
-        ),
+        model: told.name.clone(),
+        session: session.map(|_| pricer.sum(own())),
+        today: pricer.sum(ledger.charges.iter().filter(|charge| {
+            charge
+                .time
+                .is_some_and(|time| time >= today.timestamp() && time <= now)
+        })),
         block,
-        fill: fill(own(), &told, &prices),
+        fill: filled(own(), &told, &pricer),
         budgets: config
             .budgets
             .iter()
@@ -213,15 +182,13 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     Ok(Outcome::Fine)
 }
 
-/// What the agent says. What it says of no use here may be anything.
+/// What the agent says.
 fn told() -> Result<Told> {
     let text = super::input::stdin("the JSON that an agent gives to its status line")?;
-    if text.trim().is_empty() {
-        return Ok(Told::default());
+    match text.trim().is_empty() {
+        true => Ok(Told::default()),
+        false => Told::parse(&text),
     }
-    serde_json::from_str(&text).context(
-        "standard input is not the JSON that an agent gives to its status line; `annals statusline --help` shows how to set it up",
-    )
 }
 
 /// Whether blocks can be told from these charges: there is a pause of five hours after `since`.
@@ -236,39 +203,62 @@ fn is_certain(charges: &[Charge], since: Timestamp) -> bool {
 
 /// The account of the session that the agent names.
 fn session_of(ledger: &Ledger, told: &Told) -> Option<usize> {
-    let is_log = |path: &Path| told.transcript_path.as_deref() == Some(path);
-    let named = |id: &str| told.session_id.as_deref() == Some(id);
+    let is_log = |path: &Path| told.log.as_deref() == Some(path);
+    let named = |id: &str| told.session.as_deref() == Some(id);
     let accounts = || ledger.accounts.iter();
     let by_log = accounts().position(|account| is_log(&account.file));
     by_log.or_else(|| accounts().position(|account| named(account.session.as_str())))
 }
 
-fn sum<'a>(charges: impl Iterator<Item = &'a Charge>, prices: &Prices, mode: Mode) -> Tally {
-    let mut tally = Tally::default();
-    charges.for_each(|charge| tally.add(&charge.usage, prices.cost(charge, mode)));
-    tally
-}
-
-/// What stood in the context window after the main agent's last response.
-fn fill<'a>(
+/// What stood in the context window after the main agent's last response; what the agent says of it where the log
+/// says nothing.
+fn filled<'a>(
     charges: impl Iterator<Item = &'a Charge>,
     told: &Told,
-    prices: &Prices,
-) -> Option<Fill> {
+    pricer: &Pricer,
+) -> Option<Filled> {
     let main = charges.filter(|charge| charge.agent.is_none() && !charge.usage.is_zero());
-    let last = main.max_by_key(|charge| charge.time)?;
-    let tokens = last.usage.context().saturating_add(last.usage.output);
-    let named = told.model.id.as_deref().or(last.model.as_deref());
-    let window = told.context_window.context_window_size;
-    let window = window
-        .or_else(|| prices.context_window(named?))
-        .unwrap_or(WINDOW)
-        .max(1);
-    Some(Fill {
-        tokens,
-        window,
-        percent: (u128::from(tokens) * 100 / u128::from(window)) as u64,
-    })
+    let last = main.max_by_key(|charge| charge.time);
+    let fill = last.and_then(|last| fill(last, told, pricer));
+    let logged = fill.map(|fill| Filled {
+        tokens: Some(fill.tokens),
+        window: fill.window,
+        percent: fill.percent(),
+    });
+    let said = || Filled {
+        tokens: None,
+        window: told.window,
+        percent: told.used_percent,
+    };
+    logged.or_else(|| told.used_percent.map(|_| said()))
+}
+
+/// The window is that which the agent names, or that of the model it names, or that of the model which answered.
+fn fill(last: &Charge, told: &Told, pricer: &Pricer) -> Option<Fill> {
+    if told.window.is_some() {
+        return Fill::of(&last.usage, told.window);
+    }
+    let named = told.model.as_deref().and_then(|name| pricer.window(name));
+    let fill = Fill::of(&last.usage, named).filter(|fill| fill.window.is_some());
+    fill.or_else(|| pricer.fill(last))
+}
+
+impl Filled {
+    fn text(&self) -> Option<String> {
+        match (self.percent, self.window, self.tokens) {
+            (Some(percent), Some(window), _) => {
+                Some(format!("{percent} % of {}", size::compact(window)))
+            }
+            (Some(percent), None, _) => Some(format!("{percent} % of the context")),
+            (None, _, tokens) => Some(format!("context {}", size::compact(tokens?))),
+        }
+    }
+}
+
+/// How fast a block is paid for; nobody knows where nothing has a price.
+fn pace(block: &Block) -> Option<Money> {
+    block.tally.priced()?;
+    Some(block.burn_rate()?.cost_per_hour)
 }
 
 impl Status {
@@ -277,22 +267,27 @@ impl Status {
         let now = context.clock.now;
         match part {
             Part::Model => Some(paint(PLAIN, self.model.as_deref()?).to_string()),
-            Part::Session => Some(format!("{} session", cost(&self.session?))),
-            Part::Today => Some(format!("{} today", cost(&self.today))),
+            Part::Session => Some(format!("{} session", price::sum(&self.session?))),
+            Part::Today => Some(format!("{} today", price::sum(&self.today))),
             Part::Block => {
                 let block = self.block?;
                 let left = duration(block.remaining(now));
-                let pace = block
-                    .burn_rate()
-                    .map(|rate| format!(", {}/h", money::cents(rate.cost_per_hour)));
-                let pace = pace.unwrap_or_default();
-                Some(format!("{} block, {left} left{pace}", cost(&block.tally)))
+                let pace = pace(&block).map(money::cents);
+                let pace = pace.map(|pace| match block.tally.unpriced {
+                    0 => format!(", {pace}/h"),
+                    _ => format!(", {}/h", money::at_least(&pace)),
+                });
+                let sum = price::sum(&block.tally);
+                Some(format!(
+                    "{sum} block, {left} left{}",
+                    pace.unwrap_or_default()
+                ))
             }
             Part::Context => {
                 let fill = self.fill?;
-                let text = format!("{} % of {}", fill.percent, size::compact(fill.window));
-                let style = if fill.percent >= 80 { WARNING } else { PLAIN };
-                Some(paint(style, &text).to_string())
+                let full = fill.percent.is_some_and(|percent| percent >= 80);
+                let style = if full { WARNING } else { PLAIN };
+                Some(paint(style, &fill.text()?).to_string())
             }
             Part::Budget => {
                 let mut near = self.budgets.iter().filter(|spent| spent.near());
@@ -317,7 +312,7 @@ impl Status {
                 end: block.end,
                 remaining_minutes: block.remaining(now).as_mins(),
                 spent: spent(&block.tally),
-                cost_per_hour_usd: block.burn_rate().map(|rate| rate.cost_per_hour),
+                cost_per_hour_usd: pace(&block),
             }),
             context: self.fill,
         }
@@ -328,17 +323,7 @@ fn spent(tally: &Tally) -> Spent {
     Spent {
         requests: tally.requests,
         tokens: tally.tokens(),
-        cost_usd: tally.cost,
+        cost_usd: tally.priced(),
         unpriced: tally.unpriced,
-    }
-}
-
-/// A sum for people; what has no price is told apart from what costs nothing.
-fn cost(tally: &Tally) -> String {
-    let priced = money::cents(tally.cost);
-    match tally.unpriced {
-        0 => priced,
-        all if all == tally.requests => "unpriced".to_owned(),
-        _ => format!("≥{priced}"),
     }
 }
