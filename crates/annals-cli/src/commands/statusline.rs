@@ -26,8 +26,9 @@ use crate::render::time::duration;
 /// Other sessions than the one asked about are looked at no more often than this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Blocks follow from those before them, back to a pause of five hours. It is looked for this far back.
-const REACH: [i64; 2] = [3, 31];
+/// Blocks follow from those before them, back to a pause of five hours. It is looked for so many days back, and
+/// then from the beginning.
+const REACH: [Option<i64>; 3] = [Some(3), Some(31), None];
 
 const EXAMPLES: &str = "\
 The agent gives JSON on standard input. For Claude Code, in ~/.claude/settings.json:
@@ -128,19 +129,19 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let oldest = starts.min().unwrap_or(now);
     let (mut ledger, mut block) = (Ledger::default(), None);
     for days in REACH {
-        let since = now
-            .checked_sub(SignedDuration::from_hours(days * 24))
-            .unwrap_or(now);
+        let since =
+            days.and_then(|days| now.checked_sub(SignedDuration::from_hours(days * 24)).ok());
+        let since = since.unwrap_or(Timestamp::MIN).min(oldest);
         let recent = Recent {
             now,
-            since: since.min(oldest),
+            since,
             session: told.log.as_deref(),
             patience: PATIENCE,
         };
         ledger = context.recent(&recent);
         let known = blocks(&ledger.charges, &price);
         block = known.iter().rev().find(|block| block.active(now)).copied();
-        if is_certain(&ledger.charges, since) {
+        if is_certain(&ledger.charges, since, now) {
             break;
         }
     }
@@ -191,14 +192,15 @@ fn told() -> Result<Told> {
     }
 }
 
-/// Whether blocks can be told from these charges: there is a pause of five hours after `since`.
-fn is_certain(charges: &[Charge], since: Timestamp) -> bool {
+/// Whether the present block can be told from these charges: there is a pause of five hours between `since` and now.
+fn is_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
     let mut times: Vec<Timestamp> = charges.iter().filter_map(|charge| charge.time).collect();
-    times.retain(|time| *time >= since);
+    times.retain(|time| *time >= since && *time <= now);
     times.sort_unstable();
     let starts = std::iter::once(since).chain(times.iter().copied());
-    let mut pairs = starts.zip(&times);
-    times.is_empty() || pairs.any(|(before, after)| after.duration_since(before) >= BLOCK)
+    let ends = times.iter().copied().chain([now]);
+    let mut pauses = starts.zip(ends);
+    pauses.any(|(before, after)| after.duration_since(before) >= BLOCK)
 }
 
 /// The account of the session that the agent names.
@@ -325,5 +327,40 @@ fn spent(tally: &Tally) -> Spent {
         tokens: tally.tokens(),
         cost_usd: tally.priced(),
         unpriced: tally.unpriced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_block_is_certain_after_a_pause_that_is_over() {
+        let certain = |times: &[&str]| {
+            let charge = |text: &&str| {
+                let mut charge = Charge::to(0);
+                charge.time = Some(time(text));
+                charge
+            };
+            let charges: Vec<Charge> = times.iter().map(charge).collect();
+            let (since, now) = ("2026-11-15T00:00:00Z", "2026-11-15T12:00:00Z");
+            is_certain(&charges, time(since), time(now))
+        };
+        assert!(certain(&[]));
+        assert!(certain(&["2026-11-15T05:00:00Z", "2026-11-15T08:00:00Z"]));
+        assert!(!certain(&["2026-11-15T04:00:00Z", "2026-11-15T08:00:00Z"]));
+        assert!(certain(&["2026-11-15T04:00:00Z", "2026-11-15T09:00:00Z"]));
+        // Neither what came before nor what is to come makes a pause.
+        assert!(!certain(&[
+            "2026-11-14T04:00:00Z",
+            "2026-11-15T04:00:00Z",
+            "2026-11-15T08:00:00Z",
+            "2026-11-16T08:00:00Z"
+        ]));
+        assert!(certain(&["2026-11-15T04:00:00Z"]));
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::cost::{self, APP};
@@ -154,6 +154,26 @@ fn the_context_is_as_full_as_show_says() {
         json!({ "tokens": null, "window": null, "percent": 1 })
     );
     assert_eq!(context(json!({})), (String::new(), Value::Null));
+}
+
+#[test]
+fn blocks_of_someone_who_never_rests_are_counted_from_the_beginning() {
+    let stage = Stage::empty();
+    let last: Timestamp = "2026-11-15T11:30:00Z".parse().unwrap();
+    // Two responses a block: counted from 31 days ago, the last block would be over.
+    for back in 0..=188_i32 {
+        let time = last - SignedDuration::from_hours(i64::from(4 * back));
+        let session = format!("00000000-0000-4000-8000-{back:012}");
+        log(&stage, &session, &[(time, "claude-sonnet-4-5", 10)]);
+    }
+    let block = |args: &[&str]| {
+        let args = [&["statusline", "--json"], args].concat();
+        stage.with_stdin(&args, "{}").json()["block"].take()
+    };
+    let kept = block(&[]);
+    assert_eq!(kept["start"], "2026-11-15T11:00:00Z");
+    assert_eq!(kept["requests"], 1);
+    assert_eq!(block(&["--no-index"]), kept);
 }
 
 #[test]
