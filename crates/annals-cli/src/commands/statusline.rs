@@ -2,12 +2,13 @@
 
 mod told;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use annals::cost::{BLOCK, Block, Charge, Fill, Ledger, Period, Spending, Tally, blocks};
 use annals::index::Recent;
 use annals::model::Money;
+use annals::store::Root;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
@@ -113,7 +114,7 @@ struct Status {
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
-    let told = told()?;
+    let mut told = told()?;
     let pricer = Pricer::new(context)?;
     let config = &pricer.config;
     if let Some(name) = &config.zone {
@@ -122,6 +123,7 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let price = |charge: &Charge| pricer.price(charge);
     let now = context.clock.now;
     let zone = context.clock.zone.clone();
+    told.log = told.log.map(|log| within(context.store.roots(), log));
     let starts = config
         .budgets
         .iter()
@@ -190,6 +192,21 @@ fn told() -> Result<Told> {
         true => Ok(Told::default()),
         false => Told::parse(&text),
     }
+}
+
+/// A log's path as its root spells it: agents may tell where a link leads instead.
+fn within(roots: &[Root], log: PathBuf) -> PathBuf {
+    if roots.iter().any(|root| log.starts_with(&root.path)) {
+        return log;
+    }
+    let Ok(real) = log.canonicalize() else {
+        return log;
+    };
+    let spelled = roots.iter().find_map(|root| {
+        let below = real.strip_prefix(root.path.canonicalize().ok()?).ok()?;
+        Some(root.path.join(below))
+    });
+    spelled.unwrap_or(log)
 }
 
 /// Whether the present block can be told from these charges: there is a pause of five hours between `since` and now.

@@ -205,6 +205,29 @@ fn what_has_no_price_is_not_free() {
     assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @">$0.00 today │ >$0.00 block, 3 h left, >$0.00/h");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_log_may_be_told_by_where_a_link_leads() {
+    let stage = cost::stage();
+    let session = |stage: &Stage, log: &std::path::Path, args: &[&str]| {
+        let said = json!({ "transcript_path": log }).to_string();
+        let args = [&["statusline", "--json"], args].concat();
+        stage.with_stdin(&args, said).json()["session"].take()
+    };
+    let spelled = session_log(&stage);
+    let told = session(&stage, &spelled, &[]);
+    assert_eq!(told["requests"], 6);
+    let real = stage.root.with_file_name("elsewhere");
+    fs::rename(&stage.root, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &stage.root).unwrap();
+    let resolved = spelled.canonicalize().unwrap();
+    assert!(resolved.starts_with(&real));
+    for args in [&[][..], &["--no-index"]] {
+        assert_eq!(session(&stage, &spelled, args), told);
+        assert_eq!(session(&stage, &resolved, args), told);
+    }
+}
+
 #[test]
 fn little_or_nothing_on_standard_input() {
     let stage = Stage::of(CASE);
