@@ -309,8 +309,9 @@ impl Status {
                 Some(paint(style, &fill.text()?).to_string())
             }
             Part::Budget => {
-                let mut near = self.budgets.iter().filter(|spent| spent.near());
-                let worst = near.next()?;
+                let near = self.budgets.iter().filter(|spent| spent.near());
+                // Of two that are as bad, the one for the shorter period is told.
+                let worst = near.rev().max_by_key(|spent| spent.percent())?;
                 let text = format!(
                     "{} % of the {} budget",
                     worst.percent(),

@@ -64,6 +64,10 @@ fn a_budget_that_is_nearly_gone_is_told() {
     fs::write(config.join("config.toml"), "daily = 0.01\nmonthly = 200\n").unwrap();
     let line = stage.with_stdin(&["statusline"], told(&stage)).out;
     assert!(line.contains(" % of the daily budget"), "{line}");
+    // The worst of several, whichever comes first.
+    fs::write(config.join("config.toml"), "daily = 0.03\nmonthly = 0.01\n").unwrap();
+    let line = stage.with_stdin(&["statusline"], told(&stage)).out;
+    assert!(line.contains(" % of the monthly budget"), "{line}");
 }
 
 /// A log of one session with replies: when, by which model, and how many tokens it wrote.
