@@ -179,6 +179,19 @@ impl Context {
         Config::read(&self.config_dir)
     }
 
+    /// The user's own settings for those who do not ask about money; what is wrong with them is told.
+    pub(crate) fn config_or_default(&self) -> Config {
+        self.config().unwrap_or_else(|error| {
+            self.fault(&format!("{error:#} (no settings are used)"));
+            Config::default()
+        })
+    }
+
+    /// Tells of something that is wrong and changes nothing in what can be answered.
+    pub(crate) fn fault(&self, text: &str) {
+        say("warning:", text);
+    }
+
     /// The built-in prices with the user's own over them.
     pub(crate) fn prices(&mut self) -> Result<Prices> {
         let path = self.prices_file();
@@ -191,6 +204,33 @@ impl Context {
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
         };
         Ok(Prices::built_in().with(&text, &path.display().to_string())?)
+    }
+
+    /// The prices for those who do not ask about money; what is wrong with the user's own is told. A list that was
+    /// named must be right.
+    pub(crate) fn prices_or_built_in(&mut self) -> Result<Prices> {
+        let error = match self.prices() {
+            Err(error) if self.named_prices.is_none() => error,
+            prices => return prices,
+        };
+        let text = match error.downcast_ref() {
+            Some(annals::Error::Prices {
+                file,
+                faults,
+                count,
+            }) => {
+                let first = faults.first().map(|first| format!("{file}:{first}"));
+                let first = first.unwrap_or_else(|| error.to_string());
+                match count.saturating_sub(1) {
+                    0 => first,
+                    more => format!("{first}, and {more} more"),
+                }
+            }
+            _ => format!("{error:#}"),
+        };
+        let advice = "the built-in prices are used; `annals prices` tells all";
+        self.fault(&format!("{text} ({advice})"));
+        Ok(Prices::built_in())
     }
 
     /// Where the user's own prices lie, or would.

@@ -20,10 +20,19 @@ pub(crate) struct Pricer {
 }
 
 impl Pricer {
+    /// Whoever asks for something else is not stopped by a fault in what the user says of money.
     pub(crate) fn new(context: &mut Context) -> Result<Self> {
-        let config = context.config()?;
+        let mut config = context.config_or_default();
+        if let Some(Err(error)) = config.zone.as_deref().map(super::cost::zone) {
+            let path = Config::path(&context.config_dir);
+            context.fault(&format!(
+                "{}: {error:#} (the system's zone is used)",
+                path.display()
+            ));
+            config.zone = None;
+        }
         Ok(Pricer {
-            prices: context.prices()?,
+            prices: context.prices_or_built_in()?,
             mode: config.mode.unwrap_or_default().mode(),
             config,
         })
