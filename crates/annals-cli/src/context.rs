@@ -17,7 +17,7 @@ use crate::cli::Global;
 use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
-use crate::render::style::{WARNING, paint};
+use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::time::Clock;
 
 /// What a command works with.
@@ -58,13 +58,16 @@ impl Context {
             None => None,
         };
         let now = fixed.unwrap_or_else(Timestamp::now);
+        let zone = system_zone(&env).unwrap_or_else(|name| {
+            let text =
+                format!("there is no time zone `{name}`, which TZ names; UTC is used instead");
+            say("note:", &text);
+            TimeZone::UTC
+        });
         Ok(Context {
             store,
             out: Out::stdout(global.color, !global.no_pager && !global.json, variable),
-            clock: Clock {
-                now,
-                zone: system_zone(&env),
-            },
+            clock: Clock { now, zone },
             json: global.json,
             fixed: fixed.is_some(),
             verbose: global.verbose,
@@ -168,16 +171,25 @@ impl Context {
 
     /// Says something on which no answer depends.
     fn remark(&self, text: &str) {
-        anstream::eprintln!(
-            "{} {}",
-            paint(WARNING, "note:"),
-            paint(crate::render::style::PLAIN, text)
-        );
+        say("note:", text);
     }
 
     /// The user's own settings.
     pub(crate) fn config(&self) -> Result<Config> {
         Config::read(&self.config_dir)
+    }
+
+    /// The user's own settings for those who do not ask about money; what is wrong with them is told.
+    pub(crate) fn config_or_default(&self) -> Config {
+        self.config().unwrap_or_else(|error| {
+            self.fault(&format!("{error:#} (no settings are used)"));
+            Config::default()
+        })
+    }
+
+    /// Tells of something that is wrong and changes nothing in what can be answered.
+    pub(crate) fn fault(&self, text: &str) {
+        say("warning:", text);
     }
 
     /// The built-in prices with the user's own over them.
@@ -192,6 +204,33 @@ impl Context {
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
         };
         Ok(Prices::built_in().with(&text, &path.display().to_string())?)
+    }
+
+    /// The prices for those who do not ask about money; what is wrong with the user's own is told. A list that was
+    /// named must be right.
+    pub(crate) fn prices_or_built_in(&mut self) -> Result<Prices> {
+        let error = match self.prices() {
+            Err(error) if self.named_prices.is_none() => error,
+            prices => return prices,
+        };
+        let text = match error.downcast_ref() {
+            Some(annals::Error::Prices {
+                file,
+                faults,
+                count,
+            }) => {
+                let first = faults.first().map(|first| format!("{file}:{first}"));
+                let first = first.unwrap_or_else(|| error.to_string());
+                match count.saturating_sub(1) {
+                    0 => first,
+                    more => format!("{first}, and {more} more"),
+                }
+            }
+            _ => format!("{error:#}"),
+        };
+        let advice = "the built-in prices are used; `annals prices` tells all";
+        self.fault(&format!("{text} ({advice})"));
+        Ok(Prices::built_in())
     }
 
     /// Where the user's own prices lie, or would.
@@ -229,13 +268,9 @@ impl Context {
         const SHOWN: usize = 3;
         self.warnings += 1;
         if self.verbose || self.warnings <= SHOWN {
-            anstream::eprintln!(
-                "{} {}",
-                paint(WARNING, "warning:"),
-                paint(crate::render::style::PLAIN, &error.to_string())
-            );
+            say("warning:", &error.to_string());
         } else if self.warnings == SHOWN + 1 {
-            anstream::eprintln!("{} and more; -v shows all", paint(WARNING, "warning:"));
+            say("warning:", "and more; -v shows all");
         }
     }
 
@@ -295,6 +330,11 @@ impl Context {
     }
 }
 
+/// Says something beside the answer.
+fn say(kind: &str, text: &str) {
+    anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
+}
+
 fn is_missing(error: &annals::Error) -> bool {
     matches!(error, annals::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
@@ -332,20 +372,20 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// The zone of whoever runs the program.
+/// The zone of whoever runs the program; its name if there is none of that name.
 ///
 /// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
 /// all zones there are.
-fn system_zone(env: &Env) -> TimeZone {
+fn system_zone(env: &Env) -> Result<TimeZone, String> {
     let local = || {
         let path = std::fs::canonicalize("/etc/localtime").ok()?;
         let (_, name) = path.to_str()?.split_once("/zoneinfo/")?;
         TimeZone::tzif(name, &std::fs::read(&path).ok()?).ok()
     };
     match env.vars.get("TZ").map(String::as_str) {
-        Some("UTC") => TimeZone::UTC,
-        Some(_) => TimeZone::system(),
-        None => local().unwrap_or_else(TimeZone::system),
+        Some("UTC") => Ok(TimeZone::UTC),
+        Some(name) => TimeZone::try_system().map_err(|_| name.to_owned()),
+        None => Ok(local().unwrap_or_else(TimeZone::system)),
     }
 }
 

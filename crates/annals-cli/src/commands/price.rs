@@ -20,10 +20,19 @@ pub(crate) struct Pricer {
 }
 
 impl Pricer {
+    /// Whoever asks for something else is not stopped by a fault in what the user says of money.
     pub(crate) fn new(context: &mut Context) -> Result<Self> {
-        let config = context.config()?;
+        let mut config = context.config_or_default();
+        if let Some(Err(error)) = config.zone.as_deref().map(super::cost::zone) {
+            let path = Config::path(&context.config_dir);
+            context.fault(&format!(
+                "{}: {error:#} (the system's zone is used)",
+                path.display()
+            ));
+            config.zone = None;
+        }
         Ok(Pricer {
-            prices: context.prices()?,
+            prices: context.prices_or_built_in()?,
             mode: config.mode.unwrap_or_default().mode(),
             config,
         })
@@ -42,6 +51,11 @@ impl Pricer {
     /// How full the context window was after a response.
     pub(crate) fn fill(&self, charge: &Charge) -> Option<Fill> {
         self.prices.fill(charge)
+    }
+
+    /// The context window of a model, where it is known.
+    pub(crate) fn window(&self, model: &str) -> Option<u64> {
+        self.prices.context_window(model)
     }
 }
 
@@ -66,7 +80,12 @@ pub(crate) fn known(tally: &Tally) -> Option<Money> {
 
 /// A cost among other facts; `None` where there was nothing to pay for.
 pub(crate) fn text(tally: &Tally) -> Option<String> {
-    (tally.requests > 0).then(|| spelled(tally, money::cents))
+    (tally.requests > 0).then(|| sum(tally))
+}
+
+/// A cost where one is always told.
+pub(crate) fn sum(tally: &Tally) -> String {
+    spelled(tally, money::cents)
 }
 
 fn spelled(tally: &Tally, amount: fn(Money) -> String) -> String {

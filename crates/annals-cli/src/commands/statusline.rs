@@ -1,27 +1,31 @@
 //! `annals statusline`: one line for the status bar of an agent.
 
+mod told;
+
 use std::path::PathBuf;
 
-use annals::cost::{BLOCK, Block, Charge, Ledger, Mode, Period, Prices, Spending, Tally, blocks};
+use annals::cost::{BLOCK, Block, Charge, Fill, Ledger, Period, Spending, Tally, blocks};
 use annals::index::Recent;
-use anyhow::{Context as _, Result};
+use annals::model::Money;
+use annals::store::Root;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use self::told::Told;
 use super::Outcome;
 use super::cost::budget;
+use super::price::{self, Pricer};
 use crate::context::Context;
 use crate::render::money;
 use crate::render::size;
 use crate::render::style::{DIM, PLAIN, WARNING, paint};
 use crate::render::time::duration;
 
-/// Blocks follow from those before them, back to a pause of five hours. It is looked for this far back.
-const REACH: [i64; 2] = [3, 31];
-
-/// What the context window is taken to be where nothing tells.
-const WINDOW: u64 = 200_000;
+/// Blocks follow from those before them, back to a pause of five hours. It is looked for so many days back, and
+/// then from the beginning.
+const REACH: [Option<i64>; 3] = [Some(3), Some(31), None];
 
 const EXAMPLES: &str = "\
 The agent gives JSON on standard input. For Claude Code, in ~/.claude/settings.json:
@@ -60,42 +64,20 @@ enum Part {
     Budget,
 }
 
-/// What the agent tells of itself; all of it may be missing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Told {
-    transcript_path: Option<PathBuf>,
-    model: Model,
-    context_window: Window,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Model {
-    id: Option<String>,
-    display_name: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Window {
-    context_window_size: Option<u64>,
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
     model: Option<&'a str>,
     session: Option<Spent>,
     today: Spent,
     block: Option<BlockDocument>,
-    context: Option<Fill>,
+    context: Option<Filled>,
 }
 
 #[derive(Serialize)]
 struct Spent {
     requests: u64,
     tokens: u64,
-    cost_usd: annals::model::Money,
+    cost_usd: Option<Money>,
     unpriced: u64,
 }
 
@@ -106,15 +88,15 @@ struct BlockDocument {
     remaining_minutes: i64,
     #[serde(flatten)]
     spent: Spent,
-    cost_per_hour_usd: Option<annals::model::Money>,
+    cost_per_hour_usd: Option<Money>,
 }
 
-/// How full the context window is.
+/// How full the context window is, by the log or by what the agent says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Fill {
-    tokens: u64,
-    window: u64,
-    percent: u64,
+struct Filled {
+    tokens: Option<u64>,
+    window: Option<u64>,
+    percent: Option<u64>,
 }
 
 /// What the line is made of.
@@ -123,22 +105,21 @@ struct Status {
     session: Option<Tally>,
     today: Tally,
     block: Option<Block>,
-    fill: Option<Fill>,
+    fill: Option<Filled>,
     budgets: Vec<Spending>,
 }
 
 pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcome> {
-    let told = told()?;
-    let config = context.config()?;
+    let mut told = told()?;
+    let pricer = Pricer::new(context)?;
+    let config = &pricer.config;
     if let Some(name) = &config.zone {
         context.clock.zone = super::cost::zone(name)?;
     }
-    let prices = context.prices()?;
-    let mode = config.mode.unwrap_or_default().mode();
-    let price = |charge: &Charge| prices.cost(charge, mode);
+    let price = |charge: &Charge| pricer.price(charge);
     let now = context.clock.now;
     let zone = context.clock.zone.clone();
-    let log = told.transcript_path.as_deref();
+    told.log = told.log.map(|log| within(context.store.roots(), log));
     let starts = config
         .budgets
         .iter()
@@ -146,39 +127,30 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     let oldest = starts.min().unwrap_or(now);
     let (mut ledger, mut own, mut block) = (Ledger::default(), Vec::new(), None);
     for days in REACH {
-        let since = now
-            .checked_sub(SignedDuration::from_hours(days * 24))
-            .unwrap_or(now);
-        let recent = Recent::new(now, since.min(oldest)).session(log);
+        let since =
+            days.and_then(|days| now.checked_sub(SignedDuration::from_hours(days * 24)).ok());
+        let since = since.unwrap_or(Timestamp::MIN).min(oldest);
+        let recent = Recent::new(now, since).session(told.log.as_deref());
         let spent = context.recent(&recent);
         (ledger, own) = (spent.ledger, spent.own);
         let known = blocks(&ledger.charges, &price);
         block = known.iter().rev().find(|block| block.active(now)).copied();
-        if is_certain(&ledger.charges, since) {
+        if is_certain(&ledger.charges, since, now) {
             break;
         }
     }
     let today = context.clock.now.to_zoned(zone.clone()).start_of_day()?;
     // What stands in its logs, whoever pays for it: as `show` tells.
-    let session = (!own.is_empty()).then(|| sum(own.iter(), &prices, mode));
     let status = Status {
-        model: told
-            .model
-            .display_name
-            .clone()
-            .or_else(|| told.model.id.clone()),
-        session,
-        today: sum(
-            ledger.charges.iter().filter(|charge| {
-                charge
-                    .time
-                    .is_some_and(|time| time >= today.timestamp() && time <= now)
-            }),
-            &prices,
-            mode,
-        ),
+        model: told.name.clone(),
+        session: (!own.is_empty()).then(|| pricer.sum(own.iter())),
+        today: pricer.sum(ledger.charges.iter().filter(|charge| {
+            charge
+                .time
+                .is_some_and(|time| time >= today.timestamp() && time <= now)
+        })),
         block,
-        fill: fill(own.iter(), &told, &prices),
+        fill: filled(own.iter(), &told, &pricer),
         budgets: config
             .budgets
             .iter()
@@ -201,53 +173,90 @@ pub(crate) fn run(args: &StatuslineArgs, context: &mut Context) -> Result<Outcom
     Ok(Outcome::Fine)
 }
 
-/// What the agent says. What it says of no use here may be anything.
+/// What the agent says.
 fn told() -> Result<Told> {
     let text = super::input::stdin("the JSON that an agent gives to its status line")?;
-    if text.trim().is_empty() {
-        return Ok(Told::default());
+    match text.trim().is_empty() {
+        true => Ok(Told::default()),
+        false => Told::parse(&text),
     }
-    serde_json::from_str(&text).context(
-        "standard input is not the JSON that an agent gives to its status line; `annals statusline --help` shows how to set it up",
-    )
 }
 
-/// Whether blocks can be told from these charges: there is a pause of five hours after `since`.
-fn is_certain(charges: &[Charge], since: Timestamp) -> bool {
+/// A log's path as its root spells it: agents may tell where a link leads instead.
+fn within(roots: &[Root], log: PathBuf) -> PathBuf {
+    if roots.iter().any(|root| log.starts_with(&root.path)) {
+        return log;
+    }
+    let Ok(real) = log.canonicalize() else {
+        return log;
+    };
+    let spelled = roots.iter().find_map(|root| {
+        let below = real.strip_prefix(root.path.canonicalize().ok()?).ok()?;
+        Some(root.path.join(below))
+    });
+    spelled.unwrap_or(log)
+}
+
+/// Whether the present block can be told from these charges: there is a pause of five hours between `since` and now.
+fn is_certain(charges: &[Charge], since: Timestamp, now: Timestamp) -> bool {
     let mut times: Vec<Timestamp> = charges.iter().filter_map(|charge| charge.time).collect();
-    times.retain(|time| *time >= since);
+    times.retain(|time| *time >= since && *time <= now);
     times.sort_unstable();
     let starts = std::iter::once(since).chain(times.iter().copied());
-    let mut pairs = starts.zip(&times);
-    times.is_empty() || pairs.any(|(before, after)| after.duration_since(before) >= BLOCK)
+    let ends = times.iter().copied().chain([now]);
+    let mut pauses = starts.zip(ends);
+    pauses.any(|(before, after)| after.duration_since(before) >= BLOCK)
 }
 
-fn sum<'a>(charges: impl Iterator<Item = &'a Charge>, prices: &Prices, mode: Mode) -> Tally {
-    let mut tally = Tally::default();
-    charges.for_each(|charge| tally.add(&charge.usage, prices.cost(charge, mode)));
-    tally
-}
-
-/// What stood in the context window after the main agent's last response.
-fn fill<'a>(
+/// What stood in the context window after the main agent's last response; what the agent says of it where the log
+/// says nothing.
+fn filled<'a>(
     charges: impl Iterator<Item = &'a Charge>,
     told: &Told,
-    prices: &Prices,
-) -> Option<Fill> {
+    pricer: &Pricer,
+) -> Option<Filled> {
     let main = charges.filter(|charge| charge.agent.is_none() && !charge.usage.is_zero());
-    let last = main.max_by_key(|charge| charge.time)?;
-    let tokens = last.usage.context().saturating_add(last.usage.output);
-    let named = told.model.id.as_deref().or(last.model.as_deref());
-    let window = told.context_window.context_window_size;
-    let window = window
-        .or_else(|| prices.context_window(named?))
-        .unwrap_or(WINDOW)
-        .max(1);
-    Some(Fill {
-        tokens,
-        window,
-        percent: (u128::from(tokens) * 100 / u128::from(window)) as u64,
-    })
+    let last = main.max_by_key(|charge| charge.time);
+    let fill = last.and_then(|last| fill(last, told, pricer));
+    let logged = fill.map(|fill| Filled {
+        tokens: Some(fill.tokens),
+        window: fill.window,
+        percent: fill.percent(),
+    });
+    let said = || Filled {
+        tokens: None,
+        window: told.window,
+        percent: told.used_percent,
+    };
+    logged.or_else(|| told.used_percent.map(|_| said()))
+}
+
+/// The window is that which the agent names, or that of the model it names, or that of the model which answered.
+fn fill(last: &Charge, told: &Told, pricer: &Pricer) -> Option<Fill> {
+    if told.window.is_some() {
+        return Fill::of(&last.usage, told.window);
+    }
+    let named = told.model.as_deref().and_then(|name| pricer.window(name));
+    let fill = Fill::of(&last.usage, named).filter(|fill| fill.window.is_some());
+    fill.or_else(|| pricer.fill(last))
+}
+
+impl Filled {
+    fn text(&self) -> Option<String> {
+        match (self.percent, self.window, self.tokens) {
+            (Some(percent), Some(window), _) => {
+                Some(format!("{percent} % of {}", size::compact(window)))
+            }
+            (Some(percent), None, _) => Some(format!("{percent} % of the context")),
+            (None, _, tokens) => Some(format!("context {}", size::compact(tokens?))),
+        }
+    }
+}
+
+/// How fast a block is paid for; nobody knows where nothing has a price.
+fn pace(block: &Block) -> Option<Money> {
+    block.tally.priced()?;
+    Some(block.burn_rate()?.cost_per_hour)
 }
 
 impl Status {
@@ -256,26 +265,32 @@ impl Status {
         let now = context.clock.now;
         match part {
             Part::Model => Some(paint(PLAIN, self.model.as_deref()?).to_string()),
-            Part::Session => Some(format!("{} session", cost(&self.session?))),
-            Part::Today => Some(format!("{} today", cost(&self.today))),
+            Part::Session => Some(format!("{} session", price::sum(&self.session?))),
+            Part::Today => Some(format!("{} today", price::sum(&self.today))),
             Part::Block => {
                 let block = self.block?;
                 let left = duration(block.remaining(now));
-                let pace = block
-                    .burn_rate()
-                    .map(|rate| format!(", {}/h", money::cents(rate.cost_per_hour)));
-                let pace = pace.unwrap_or_default();
-                Some(format!("{} block, {left} left{pace}", cost(&block.tally)))
+                let pace = pace(&block).map(money::cents);
+                let pace = pace.map(|pace| match block.tally.unpriced {
+                    0 => format!(", {pace}/h"),
+                    _ => format!(", {}/h", money::at_least(&pace)),
+                });
+                let sum = price::sum(&block.tally);
+                Some(format!(
+                    "{sum} block, {left} left{}",
+                    pace.unwrap_or_default()
+                ))
             }
             Part::Context => {
                 let fill = self.fill?;
-                let text = format!("{} % of {}", fill.percent, size::compact(fill.window));
-                let style = if fill.percent >= 80 { WARNING } else { PLAIN };
-                Some(paint(style, &text).to_string())
+                let full = fill.percent.is_some_and(|percent| percent >= 80);
+                let style = if full { WARNING } else { PLAIN };
+                Some(paint(style, &fill.text()?).to_string())
             }
             Part::Budget => {
-                let mut near = self.budgets.iter().filter(|spent| spent.near());
-                let worst = near.next()?;
+                let near = self.budgets.iter().filter(|spent| spent.near());
+                // Of two that are as bad, the one for the shorter period is told.
+                let worst = near.rev().max_by_key(|spent| spent.percent())?;
                 let text = format!(
                     "{} % of the {} budget",
                     worst.percent(),
@@ -296,7 +311,7 @@ impl Status {
                 end: block.end,
                 remaining_minutes: block.remaining(now).as_mins(),
                 spent: spent(&block.tally),
-                cost_per_hour_usd: block.burn_rate().map(|rate| rate.cost_per_hour),
+                cost_per_hour_usd: pace(&block),
             }),
             context: self.fill,
         }
@@ -307,17 +322,42 @@ fn spent(tally: &Tally) -> Spent {
     Spent {
         requests: tally.requests,
         tokens: tally.tokens(),
-        cost_usd: tally.cost,
+        cost_usd: tally.priced(),
         unpriced: tally.unpriced,
     }
 }
 
-/// A sum for people; what has no price is told apart from what costs nothing.
-fn cost(tally: &Tally) -> String {
-    let priced = money::cents(tally.cost);
-    match tally.unpriced {
-        0 => priced,
-        all if all == tally.requests => "unpriced".to_owned(),
-        _ => format!("≥{priced}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_block_is_certain_after_a_pause_that_is_over() {
+        let certain = |times: &[&str]| {
+            let charge = |text: &&str| {
+                let mut charge = Charge::to(0);
+                charge.time = Some(time(text));
+                charge
+            };
+            let charges: Vec<Charge> = times.iter().map(charge).collect();
+            let (since, now) = ("2026-11-15T00:00:00Z", "2026-11-15T12:00:00Z");
+            is_certain(&charges, time(since), time(now))
+        };
+        assert!(certain(&[]));
+        assert!(certain(&["2026-11-15T05:00:00Z", "2026-11-15T08:00:00Z"]));
+        assert!(!certain(&["2026-11-15T04:00:00Z", "2026-11-15T08:00:00Z"]));
+        assert!(certain(&["2026-11-15T04:00:00Z", "2026-11-15T09:00:00Z"]));
+        // Neither what came before nor what is to come makes a pause.
+        assert!(!certain(&[
+            "2026-11-14T04:00:00Z",
+            "2026-11-15T04:00:00Z",
+            "2026-11-15T08:00:00Z",
+            "2026-11-16T08:00:00Z"
+        ]));
+        assert!(certain(&["2026-11-15T04:00:00Z"]));
     }
 }

@@ -25,10 +25,21 @@ pub(crate) fn count(n: u64) -> String {
 
 /// Formats a count in at most five columns: `950`, `1.2M`, `340k`.
 pub(crate) fn compact(n: u64) -> String {
-    match scaled(n, &["", "k", "M", "B", "T", "Q", "Qi"]) {
-        (Scaled::Exact(n), unit) => format!("{n}{unit}"),
-        (Scaled::Tenths(tenths), unit) if tenths >= 1000 => format!("{}{unit}", tenths / 10),
-        (Scaled::Tenths(tenths), unit) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+    // What would round to a thousand is one of the next unit.
+    let whole = |divisor: u128| (u128::from(n) + divisor / 2) / divisor;
+    let mut divisor = 1u128;
+    let mut units = ["", "k", "M", "B", "T", "Q", "Qi"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while whole(divisor) >= 1000
+        && let Some(next) = units.next()
+    {
+        (divisor, unit) = (divisor * 1000, next);
+    }
+    // From the number itself: to round tenths again would be to round twice.
+    let tenths = (u128::from(n) * 10 + divisor / 2) / divisor;
+    match divisor == 1 || tenths >= 1000 {
+        true => format!("{}{unit}", whole(divisor)),
+        false => format!("{}.{}{unit}", tenths / 10, tenths % 10),
     }
 }
 
@@ -116,7 +127,14 @@ mod tests {
             (1_000, "1,000", "1.0k"),
             (12_345, "12,345", "12.3k"),
             (340_400, "340,400", "340k"),
+            (99_949, "99,949", "99.9k"),
+            (99_950, "99,950", "100k"),
+            (340_500, "340,500", "341k"),
+            (999_499, "999,499", "999k"),
+            (999_500, "999,500", "1.0M"),
             (999_950, "999,950", "1.0M"),
+            (448_532_966, "448,532,966", "449M"),
+            (448_449_999, "448,449,999", "448M"),
             (1_234_567, "1,234,567", "1.2M"),
             (u64::MAX, "18,446,744,073,709,551,615", "18.4Qi"),
         ] {

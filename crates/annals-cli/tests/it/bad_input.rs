@@ -399,3 +399,27 @@ fn a_file_that_may_be_no_session_is_not_written_to() {
         assert_eq!(fs::read_to_string(&junk).unwrap(), content);
     }
 }
+
+#[test]
+fn a_zone_that_nobody_knows_is_told() {
+    let stage = Stage::of("2.0.77-s01-multiturn");
+    let run = |zone: &str| {
+        let root = format!("claude-code:{}", stage.root.display());
+        let mut command = stage.command();
+        command.env("TZ", zone).args(["--root", &root, "sessions"]);
+        stage.run_of(&command.output().unwrap()).fine()
+    };
+    let utc = run("UTC");
+    let odd = run("Mars/\u{1b}[2JX");
+    assert_eq!(odd.out, utc.out);
+    assert_snapshot!("zone_unknown", odd.err);
+    for known in [
+        "",
+        "UTC",
+        "Europe/Berlin",
+        ":Asia/Tokyo",
+        "CET-1CEST,M3.5.0,M10.5.0/3",
+    ] {
+        assert_eq!(run(known).err, "", "{known}");
+    }
+}

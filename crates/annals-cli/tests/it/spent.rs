@@ -161,3 +161,52 @@ fn the_overview_tells_of_budgets_and_recent_costs() {
     assert_eq!(recent["unpriced"], 1);
     snapshot("spent-budget", &stage.annals(&[]));
 }
+
+#[test]
+fn a_slip_in_prices_or_settings_stops_only_who_asks_about_money() {
+    let stage = stage();
+    let others: [&[&str]; 7] = [
+        &[],
+        &["sessions"],
+        &["projects"],
+        &["conversations"],
+        &["tree", APP],
+        &["show", APP],
+        &["statusline"],
+    ];
+    let config = stage.root.with_file_name("home").join(".config/annals");
+    fs::create_dir_all(&config).unwrap();
+    let whole: Vec<Run> = others
+        .iter()
+        .map(|args| stage.with_stdin(args, ""))
+        .collect();
+    let slips = [
+        ("prices.csv", "model,input,output\nodd,one,2\n"),
+        (
+            "prices.csv",
+            "model,input,output\nodd,one,2\neven,2\n,1,1\n",
+        ),
+        ("config.toml", "daily = 1\nmontly = 200\n"),
+        ("config.toml", "zone = \"Mars/X\"\n"),
+    ];
+    let mut told = String::new();
+    for (file, text) in slips {
+        fs::write(config.join(file), text).unwrap();
+        let mut first = None;
+        for (args, whole) in others.iter().zip(&whole) {
+            let run = stage.with_stdin(args, "");
+            assert_eq!((run.code, &run.out), (whole.code, &whole.out), "{args:?}");
+            assert_eq!(first.get_or_insert_with(|| run.err.clone()), &run.err);
+        }
+        told += &first.unwrap_or_default();
+        stage.refused(&["cost"], "");
+        if file == "prices.csv" {
+            stage.refused(&["prices"], "");
+            // A list that is named is what is asked about.
+            let path = config.join(file);
+            stage.refused(&["sessions", "--prices", path.to_str().unwrap()], "");
+        }
+        fs::remove_file(config.join(file)).unwrap();
+    }
+    assert_snapshot!("spent-slips", told);
+}

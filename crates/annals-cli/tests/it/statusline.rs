@@ -3,7 +3,10 @@
 use std::fs;
 
 use insta::assert_snapshot;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
+use crate::cost::{self, APP};
 use crate::harness::Stage;
 
 const CASE: &str = "2.0.77-s01-multiturn";
@@ -61,6 +64,172 @@ fn a_budget_that_is_nearly_gone_is_told() {
     fs::write(config.join("config.toml"), "daily = 0.01\nmonthly = 200\n").unwrap();
     let line = stage.with_stdin(&["statusline"], told(&stage)).out;
     assert!(line.contains(" % of the daily budget"), "{line}");
+    // The worst of several, whichever comes first.
+    fs::write(config.join("config.toml"), "daily = 0.03\nmonthly = 0.01\n").unwrap();
+    let line = stage.with_stdin(&["statusline"], told(&stage)).out;
+    assert!(line.contains(" % of the monthly budget"), "{line}");
+}
+
+/// A log of one session with replies: when, by which model, and how many tokens it wrote.
+fn log(stage: &Stage, session: &str, replies: &[(Timestamp, &str, u64)]) {
+    let mut lines = String::new();
+    for (at, (time, model, output)) in replies.iter().enumerate() {
+        let line = json!({
+            "type": "assistant", "sessionId": session, "cwd": "/home/mira/app", "version": "2.1.50",
+            "uuid": format!("{:08x}-0002-4000-8000-{}", at + 1, &session[24..]), "parentUuid": null,
+            "timestamp": time, "requestId": format!("req_{session}{at}"), "isSidechain": false,
+            "message": {
+                "id": format!("msg_{session}{at}"), "type": "message", "role": "assistant", "model": model,
+                "content": [{ "type": "text", "text": "answer" }],
+                "usage": { "input_tokens": 1, "output_tokens": output },
+            },
+        });
+        lines += &format!("{line}\n");
+    }
+    let dir = stage.root.join("projects/-home-mira-app");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join(format!("{session}.jsonl")), lines).unwrap();
+}
+
+fn session_log(stage: &Stage) -> std::path::PathBuf {
+    let dir = stage.root.join("projects/-home-mira-app");
+    dir.join(format!("{APP}.jsonl"))
+}
+
+#[test]
+fn what_an_agent_says_oddly_leaves_out_its_part_alone() {
+    let stage = cost::stage();
+    let log = session_log(&stage);
+    let mut said = json!({
+        "session_id": 7, "transcript_path": log, "model": null, "context_window": [], "cwd": -1.5,
+    });
+    let line = |said: &Value| {
+        let run = stage.with_stdin(&["statusline"], said.to_string());
+        run.fine().out
+    };
+    let bare = line(&said);
+    assert_snapshot!("statusline_odd", bare);
+    said["model"] = "opus".into();
+    said["context_window"] = json!({ "context_window_size": 200_000.0 });
+    assert_eq!(line(&said), format!("opus │ {bare}"));
+}
+
+#[test]
+fn the_context_is_as_full_as_show_says() {
+    let stage = cost::stage();
+    let shown = stage.annals(&["show", APP, "--last", "1"]).fine().out;
+    assert!(shown.contains("context 135k of 200k, 68 %"), "{shown}");
+    let log = session_log(&stage);
+    let context = |said: Value| {
+        let args = ["statusline", "--parts", "context"];
+        let line = stage.with_stdin(&args, said.to_string()).fine().out;
+        let args = ["statusline", "--json"];
+        let json = stage.with_stdin(&args, said.to_string()).json();
+        (line.trim_end().to_owned(), json["context"].clone())
+    };
+    let (line, json) = context(json!({ "transcript_path": log }));
+    assert_eq!(line, "68 % of 200k");
+    assert_eq!(
+        json,
+        json!({ "tokens": 135_060, "window": 200_000, "percent": 68 })
+    );
+    let window = |size: u64| json!({ "context_window_size": size, "used_percentage": 3 });
+    // The agent knows its window better than a list of models does.
+    let said = json!({ "transcript_path": log, "context_window": window(500_000) });
+    assert_eq!(context(said).0, "27 % of 500k");
+    let said = json!({ "transcript_path": log, "model": "claude-sonnet-4-5[1m]" });
+    assert_eq!(context(said).0, "14 % of 1.0M");
+    // One that is smaller than what is in it is not the one in use.
+    let said = json!({ "transcript_path": log, "context_window": window(100_000) });
+    let (line, json) = context(said);
+    assert_eq!(line, "context 135k");
+    assert_eq!(
+        json,
+        json!({ "tokens": 135_060, "window": null, "percent": null })
+    );
+    // Where there is no log yet, the agent's word counts.
+    let said = json!({ "context_window": window(200_000) });
+    assert_eq!(context(said).0, "3 % of 200k");
+    let said = json!({ "context_window": { "used_percentage": 0.5 } });
+    let (line, json) = context(said);
+    assert_eq!(line, "1 % of the context");
+    assert_eq!(
+        json,
+        json!({ "tokens": null, "window": null, "percent": 1 })
+    );
+    assert_eq!(context(json!({})), (String::new(), Value::Null));
+}
+
+#[test]
+fn blocks_of_someone_who_never_rests_are_counted_from_the_beginning() {
+    let stage = Stage::empty();
+    let last: Timestamp = "2026-11-15T11:30:00Z".parse().unwrap();
+    // Two responses a block: counted from 31 days ago, the last block would be over.
+    for back in 0..=188_i32 {
+        let time = last - SignedDuration::from_hours(i64::from(4 * back));
+        let session = format!("00000000-0000-4000-8000-{back:012}");
+        log(&stage, &session, &[(time, "claude-sonnet-4-5", 10)]);
+    }
+    let block = |args: &[&str]| {
+        let args = [&["statusline", "--json"], args].concat();
+        stage.with_stdin(&args, "{}").json()["block"].take()
+    };
+    let kept = block(&[]);
+    assert_eq!(kept["start"], "2026-11-15T11:00:00Z");
+    assert_eq!(kept["requests"], 1);
+    assert_eq!(block(&["--no-index"]), kept);
+}
+
+#[test]
+fn what_has_no_price_is_not_free() {
+    let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+    let (early, late) = (at("2026-11-15T10:30:00Z"), at("2026-11-15T11:30:00Z"));
+    let stage = Stage::empty();
+    let args = ["statusline", "--parts", "today,block"];
+    log(
+        &stage,
+        APP,
+        &[(early, "mystery-9", 10), (late, "mystery-9", 10)],
+    );
+    assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @"unpriced today │ unpriced block, 3 h left");
+    let json = stage.with_stdin(&["statusline", "--json"], "{}").json();
+    assert_eq!(json["today"]["cost_usd"], Value::Null);
+    assert_eq!(json["block"]["cost_usd"], Value::Null);
+    assert_eq!(json["block"]["cost_per_hour_usd"], Value::Null);
+    let stage = Stage::empty();
+    let sonnet = "claude-sonnet-4-5";
+    log(
+        &stage,
+        APP,
+        &[(early, "mystery-9", 10), (late, sonnet, 100_000)],
+    );
+    assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @"≥$1.50 today │ ≥$1.50 block, 3 h left, ≥$1.50/h");
+    let stage = Stage::empty();
+    log(&stage, APP, &[(early, "mystery-9", 10), (late, sonnet, 1)]);
+    assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @">$0.00 today │ >$0.00 block, 3 h left, >$0.00/h");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_log_may_be_told_by_where_a_link_leads() {
+    let stage = cost::stage();
+    let session = |stage: &Stage, log: &std::path::Path, args: &[&str]| {
+        let said = json!({ "transcript_path": log }).to_string();
+        let args = [&["statusline", "--json"], args].concat();
+        stage.with_stdin(&args, said).json()["session"].take()
+    };
+    let spelled = session_log(&stage);
+    let told = session(&stage, &spelled, &[]);
+    assert_eq!(told["requests"], 6);
+    let real = stage.root.with_file_name("elsewhere");
+    fs::rename(&stage.root, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &stage.root).unwrap();
+    let resolved = spelled.canonicalize().unwrap();
+    assert!(resolved.starts_with(&real));
+    for args in [&[][..], &["--no-index"]] {
+        assert_eq!(session(&stage, &spelled, args), told);
+        assert_eq!(session(&stage, &resolved, args), told);
+    }
 }
 
 #[test]
