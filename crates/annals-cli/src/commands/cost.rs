@@ -26,7 +26,7 @@ use super::filter::{Period, resolve_dir};
 use crate::context::Context;
 use crate::render::near::near;
 use crate::render::size::{self, plural};
-use crate::render::style::WARNING;
+use crate::render::style::{WARNING, paint};
 use crate::render::width::{Span, push_spans, wrap};
 
 /// Says what it all cost.
@@ -199,6 +199,8 @@ struct Told<'a> {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     budgets: Vec<Spending>,
+    /// Records whose counts cannot be, and are in no sum.
+    bad_usage: u64,
 }
 
 pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
@@ -246,6 +248,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         since,
         until,
         budgets: spent.collect(),
+        bad_usage: ledger.bad_usage,
     };
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
@@ -302,9 +305,9 @@ impl CostArgs {
                 same.any(|account| account.file == files.main_path())
             });
             let is_wanted = |account: &Account| {
-                let in_project = project.as_deref().is_none_or(|wanted| {
-                    account.project.matches(wanted) || account.project.id() == wanted
-                });
+                let in_project = project
+                    .as_deref()
+                    .is_none_or(|wanted| account.is_in(wanted));
                 let in_session = session.as_ref().is_none_or(|files| {
                     is_session(account, files) && (!by_file || account.file == files.main_path())
                 });
@@ -363,6 +366,10 @@ pub(super) fn zone(name: &str) -> Result<TimeZone> {
 /// Says that there is nothing, and where there is something.
 fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Context) -> Result<()> {
     let Some((first, last)) = ledger.span() else {
+        if ledger.charges.is_empty() && told.bad_usage > 0 {
+            let line = bad_usage(told.bad_usage);
+            return Ok(context.out.line(paint(WARNING, &line))?);
+        }
         if ledger.charges.is_empty() {
             return super::overview::nothing(context, false, "response");
         }
@@ -423,9 +430,17 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         let text = format!("! {count} could not be added: the sums would overflow");
         notes.push(Span::new(&text, WARNING));
     }
+    if told.bad_usage > 0 {
+        notes.push(Span::new(&bad_usage(told.bad_usage), WARNING));
+    }
     let budgets = told.budgets.iter();
     notes.extend(budgets.filter_map(|one| budget::line(one, clock)));
     notes
+}
+
+fn bad_usage(records: u64) -> String {
+    let count = plural(records, "record");
+    format!("! {count} told counts that cannot be, which are in no sum; `annals check` lists them")
 }
 
 /// Numbers as people want them: short, unless they ask for all digits.

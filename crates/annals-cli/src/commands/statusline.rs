@@ -254,9 +254,9 @@ impl Filled {
 }
 
 /// How fast a block is paid for; nobody knows where nothing has a price.
-fn pace(block: &Block) -> Option<Money> {
+fn pace(block: &Block, now: Timestamp) -> Option<Money> {
     block.tally.priced()?;
-    Some(block.burn_rate()?.cost_per_hour)
+    Some(block.burn_rate(now).cost_per_hour)
 }
 
 impl Status {
@@ -270,7 +270,7 @@ impl Status {
             Part::Block => {
                 let block = self.block?;
                 let left = duration(block.remaining(now));
-                let pace = pace(&block).map(money::cents);
+                let pace = pace(&block, now).map(money::cents);
                 let pace = pace.map(|pace| match block.tally.unpriced {
                     0 => format!(", {pace}/h"),
                     _ => format!(", {}/h", money::at_least(&pace)),
@@ -311,7 +311,7 @@ impl Status {
                 end: block.end,
                 remaining_minutes: block.remaining(now).as_mins(),
                 spent: spent(&block.tally),
-                cost_per_hour_usd: pace(&block),
+                cost_per_hour_usd: pace(&block, now),
             }),
             context: self.fill,
         }

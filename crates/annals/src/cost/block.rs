@@ -56,38 +56,44 @@ impl Block {
         self.end.duration_since(now).max(SignedDuration::ZERO)
     }
 
-    /// How fast it was used between its first and its last response; `None` if they are one.
-    pub fn burn_rate(&self) -> Option<BurnRate> {
-        Some(BurnRate {
-            tokens_per_minute: self.tokens_in(60_000)?,
-            cost_per_hour: self.cost_in(3_600_000)?,
-        })
+    /// How fast it has been used since its first response: up to now while it runs, else up to its
+    /// last.
+    pub fn burn_rate(&self, now: Timestamp) -> BurnRate {
+        BurnRate {
+            tokens_per_minute: self.tokens_in(60_000, now),
+            cost_per_hour: self.cost_in(3_600_000, now),
+        }
     }
 
     /// What it will come to if it goes on like that from now to its end.
-    pub fn projection(&self, now: Timestamp) -> Option<Projection> {
+    pub fn projection(&self, now: Timestamp) -> Projection {
         let left = self.remaining(now).as_millis();
-        Some(Projection {
-            tokens: self.tally.tokens().saturating_add(self.tokens_in(left)?),
-            cost: self.tally.cost + self.cost_in(left)?,
-        })
+        Projection {
+            tokens: self
+                .tally
+                .tokens()
+                .saturating_add(self.tokens_in(left, now)),
+            cost: self.tally.cost + self.cost_in(left, now),
+        }
     }
 
-    fn tokens_in(&self, millis: i128) -> Option<u64> {
-        let scaled = self.scaled(i128::from(self.tally.tokens()), millis)?;
-        Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+    fn tokens_in(&self, millis: i128, now: Timestamp) -> u64 {
+        let scaled = self.scaled(i128::from(self.tally.tokens()), millis, now);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
-    fn cost_in(&self, millis: i128) -> Option<Money> {
-        let scaled = self.scaled(self.tally.cost.pico(), millis)?;
-        Some(Money::from_pico(scaled))
+    fn cost_in(&self, millis: i128, now: Timestamp) -> Money {
+        Money::from_pico(self.scaled(self.tally.cost.pico(), millis, now))
     }
 
     /// So much of an amount as falls to `millis`, rounded half up.
-    fn scaled(&self, amount: i128, millis: i128) -> Option<i128> {
-        let took = self.last.duration_since(self.first).as_millis();
+    fn scaled(&self, amount: i128, millis: i128, now: Timestamp) -> i128 {
+        // The pace of a few seconds says nothing about hours.
+        const LEAST: SignedDuration = SignedDuration::from_mins(5);
+        let until = if self.active(now) { now } else { self.last };
+        let took = until.duration_since(self.first).max(LEAST).as_millis();
         let product = amount.saturating_mul(millis).saturating_add(took / 2);
-        (took > 0).then(|| product.div_euclid(took))
+        product.div_euclid(took)
     }
 }
 
@@ -190,12 +196,25 @@ mod tests {
         ];
         let found = blocks(&charges, &price);
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        let rate = found[0].burn_rate().unwrap();
-        assert_eq!(rate.tokens_per_minute, 20);
-        assert_eq!(rate.cost_per_hour.to_string(), "1.2");
+        let rate = found[0].burn_rate(now);
+        assert_eq!(rate.tokens_per_minute, 10);
+        assert_eq!(rate.cost_per_hour.to_string(), "0.6");
         assert_eq!(found[0].remaining(now).as_mins(), 180);
-        let comes = found[0].projection(now).unwrap();
-        assert_eq!((comes.tokens, comes.cost.to_string()), (4800, "4.8".into()));
-        assert_eq!(blocks(&charges[..1], &price)[0].burn_rate(), None);
+        let comes = found[0].projection(now);
+        assert_eq!((comes.tokens, comes.cost.to_string()), (3000, "3".into()));
+        // Once it is over, the time that it was used counts.
+        let later: Timestamp = "2026-11-15T20:00:00Z".parse().unwrap();
+        assert_eq!(found[0].burn_rate(later).tokens_per_minute, 20);
+    }
+
+    #[test]
+    fn a_moment_of_use_is_no_pace() {
+        let charges = [
+            charge("2026-11-15T10:00:00Z", 300),
+            charge("2026-11-15T10:00:02Z", 300),
+        ];
+        let found = blocks(&charges, &price);
+        let now: Timestamp = "2026-11-15T10:00:03Z".parse().unwrap();
+        assert_eq!(found[0].burn_rate(now).tokens_per_minute, 120);
     }
 }

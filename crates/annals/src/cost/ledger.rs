@@ -61,6 +61,11 @@ impl Charge {
         if self.usage != before {
             self.terms = other.terms;
         }
+        // A record that leaves out the request does not know the response's whole name.
+        let vague = |key: ResponseKey| key.request == 0;
+        if self.response.is_none_or(vague) && !other.response.is_none_or(vague) {
+            self.response = other.response;
+        }
         self.recorded = self.recorded.max(other.recorded);
         self.time = earlier(self.time, other.time);
         if self.model.is_none() {
@@ -105,6 +110,20 @@ impl Account {
             other_directories: Vec::new(),
             started: None,
         }
+    }
+}
+
+impl Account {
+    /// Whether a person who types `wanted` may mean the session's project, under its present directory
+    /// or an earlier one.
+    pub fn is_in(&self, wanted: &str) -> bool {
+        let earlier = self.other_directories.iter().map(|path| Project {
+            path: path.clone(),
+            guessed: false,
+        });
+        self.project.matches(wanted)
+            || self.project.id() == wanted
+            || earlier.into_iter().any(|project| project.matches(wanted))
     }
 }
 

@@ -89,14 +89,20 @@ pub(crate) fn usage(raw: Raw<'_>) -> (Option<Usage>, Option<String>) {
     (spent.usage, spent.fault)
 }
 
+/// A million dollars.
+const ABSURD: Money = Money::from_pico(1_000_000_000_000_000_000);
+
 /// What a program says that a reply cost, and what is wrong with that.
 pub(crate) fn recorded(name: &str, raw: Raw<'_>) -> (Option<Money>, Option<String>) {
     match raw.0.filter(|_| raw.is_some()) {
         None => (None, None),
-        Some(text) => match Money::parse(text).filter(|cost| *cost >= Money::ZERO) {
-            Some(cost) => (Some(cost), None),
-            None => (None, Some(format!("{name} is {}", shown(raw)))),
-        },
+        // No single response costs a million.
+        Some(text) => {
+            match Money::parse(text).filter(|cost| (Money::ZERO..ABSURD).contains(cost)) {
+                Some(cost) => (Some(cost), None),
+                None => (None, Some(format!("{name} is {}", shown(raw)))),
+            }
+        }
     }
 }
 

@@ -73,10 +73,17 @@ fn held(session: &Session, name: &str) -> Vec<Tally> {
         return costs;
     };
     assert_eq!(costs.len(), tree.conversations.len());
+    let whole = crate::support::whole_names(&scan.outlines);
     for (conversation, cost) in tree.conversations.iter().zip(&costs) {
         let path = tree.path(conversation);
         let mut sheet = Sheet::default();
-        path.iter().for_each(|&at| sheet.add(&scan.outlines[at]));
+        for &at in &path {
+            let mut outline = scan.outlines[at].clone();
+            if let Some(reply) = &mut outline.reply {
+                reply.response = reply.response.map(&whole);
+            }
+            sheet.add(&outline);
+        }
         let charges: Vec<Charge> = sheet.charges(0, None).collect();
         assert_eq!(*cost, Tally::of(&charges, &price), "{name}");
         let entries = session.entry_costs(0, &path, &price);

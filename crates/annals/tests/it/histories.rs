@@ -164,12 +164,11 @@ struct Line {
     human: bool,
     /// The session that it names, where that is not the file's.
     session: Option<usize>,
-    nameless: bool,
     message: u8,
     request: Option<u8>,
     second: u8,
     output: u64,
-    cwd: Option<u8>,
+    cwd: u8,
     copied: bool,
     sidechain: bool,
 }
@@ -186,16 +185,11 @@ impl Line {
         });
         let members = record.as_object_mut().unwrap();
         let mut put = |name: &str, value: Value| _ = members.insert(name.to_owned(), value);
-        if !self.nameless {
-            let session = self.session.unwrap_or(OWNERS[self.file]);
-            put("sessionId", SESSIONS[session].into());
-        }
-        if let Some(cwd) = self.cwd {
-            put(
-                "cwd",
-                ["/w", "/v", "/w/inner", "/elsewhere"][usize::from(cwd)].into(),
-            );
-        }
+        // On every line, as clients write them: what spends is read without the lines around it.
+        let session = self.session.unwrap_or(OWNERS[self.file]);
+        put("sessionId", SESSIONS[session].into());
+        let cwd = ["/w", "/v", "/w/inner", "/elsewhere"][usize::from(self.cwd)];
+        put("cwd", cwd.into());
         if self.sidechain {
             put("agentId", "a9".into());
         }
@@ -251,12 +245,7 @@ impl History {
 
 fn line() -> impl Strategy<Value = Line> {
     use proptest::option::weighted;
-    let whose = (
-        0..FILES.len(),
-        weighted(0.2, 0..SESSIONS.len()),
-        proptest::bool::weighted(0.1),
-        weighted(0.8, 0..4u8),
-    );
+    let whose = (0..FILES.len(), weighted(0.2, 0..SESSIONS.len()), 0..4u8);
     let said = (
         proptest::bool::weighted(0.2),
         0..4u8,
@@ -269,14 +258,13 @@ fn line() -> impl Strategy<Value = Line> {
         proptest::bool::weighted(0.15),
     );
     (whose, said, odd).prop_map(|(whose, said, odd)| {
-        let (file, session, nameless, cwd) = whose;
+        let (file, session, cwd) = whose;
         let (human, message, request, second, output) = said;
         let (copied, sidechain) = odd;
         Line {
             file,
             human,
             session,
-            nameless,
             message,
             request,
             second,

@@ -323,3 +323,17 @@ impl Dice {
         (self.0 >> 33) as usize % sides.max(1)
     }
 }
+
+/// Gives each response its whole name, where an entry leaves out the request.
+pub(crate) fn whole_names(
+    outlines: &[annals::model::Outline],
+) -> impl Fn(annals::model::ResponseKey) -> annals::model::ResponseKey {
+    let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
+    let keys: Vec<_> = replies.filter_map(|reply| reply.response).collect();
+    move |key| {
+        let named = keys.iter().filter(|other| other.message == key.message);
+        let named = named.filter(|other| other.request != 0);
+        let least = named.min_by_key(|other| other.request).copied();
+        least.filter(|_| key.request == 0).unwrap_or(key)
+    }
+}

@@ -742,6 +742,7 @@ fn the_tokens_of_a_conversation_are_those_of_its_path() {
             let Some((_, scan, tree)) = session.main() else {
                 continue;
             };
+            let whole = crate::support::whole_names(&scan.outlines);
             for (info, conversation) in session.conversations().iter().zip(&tree.conversations) {
                 let mut named = BTreeMap::new();
                 let mut sum = annals::model::Usage::default();
@@ -752,7 +753,7 @@ fn the_tokens_of_a_conversation_are_those_of_its_path() {
                     let Some(usage) = reply.usage else { continue };
                     match reply.response {
                         Some(key) => named
-                            .entry(key)
+                            .entry(whole(key))
                             .or_insert_with(annals::model::Usage::default)
                             .grow(&usage),
                         None => sum.add(&usage).unwrap(),

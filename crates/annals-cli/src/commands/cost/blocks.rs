@@ -18,15 +18,25 @@ pub(super) fn active(report: &Report, clock: &Clock) -> Option<Span> {
         "The active block ends at {end}, in {}",
         duration(block.remaining(clock.now))
     );
-    if let Some((rate, comes)) = block.burn_rate().zip(block.projection(clock.now)) {
-        line += &format!(
+    let (rate, comes) = (block.burn_rate(clock.now), block.projection(clock.now));
+    let tokens = (
+        size::compact(rate.tokens_per_minute),
+        size::compact(comes.tokens),
+    );
+    line += &match block.tally.priced() {
+        Some(_) => format!(
             " · {} an hour, {} tokens a minute · at this pace {} and {} tokens in the end",
             money::cents(rate.cost_per_hour),
-            size::compact(rate.tokens_per_minute),
+            tokens.0,
             money::cents(comes.cost),
-            size::compact(comes.tokens),
-        );
-    }
+            tokens.1,
+        ),
+        // Nobody knows what it costs.
+        None => format!(
+            " · {} tokens a minute · at this pace {} tokens in the end",
+            tokens.0, tokens.1
+        ),
+    };
     Some(Span::new(&line, PLAIN))
 }
 

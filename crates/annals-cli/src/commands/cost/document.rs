@@ -26,6 +26,9 @@ pub(super) struct Document<'a> {
     unpriced_model_count: usize,
     #[serde(skip_serializing_if = "is_zero")]
     overflowed: u64,
+    /// Records whose counts cannot be, and are in no sum.
+    #[serde(skip_serializing_if = "is_zero")]
+    bad_usage: u64,
     budgets: Vec<BudgetJson<'a>>,
 }
 
@@ -62,13 +65,13 @@ pub(crate) struct BudgetJson<'a> {
 #[derive(Serialize)]
 struct Rate {
     tokens_per_minute: u64,
-    cost_per_hour_usd: Money,
+    cost_per_hour_usd: Option<Money>,
 }
 
 #[derive(Serialize)]
 struct Comes {
     tokens: u64,
-    cost_usd: Money,
+    cost_usd: Option<Money>,
 }
 
 pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
@@ -94,6 +97,7 @@ pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
         unpriced_models: named.map(|one| one.model.as_deref()).collect(),
         unpriced_model_count: report.unpriced.len(),
         overflowed: report.total.overflowed,
+        bad_usage: told.bad_usage,
         budgets: told.budgets.iter().map(budget_json).collect(),
     }
 }
@@ -146,14 +150,16 @@ impl RowJson<'_> {
         block: &Block,
     ) -> Result<(), M::Error> {
         let active = block.active(self.now);
-        let rate = block.burn_rate().map(|rate| Rate {
+        let priced = block.tally.priced().is_some();
+        let rate = block.burn_rate(self.now);
+        let rate = Rate {
             tokens_per_minute: rate.tokens_per_minute,
-            cost_per_hour_usd: rate.cost_per_hour,
-        });
-        let comes = block.projection(self.now).filter(|_| active);
+            cost_per_hour_usd: priced.then_some(rate.cost_per_hour),
+        };
+        let comes = active.then(|| block.projection(self.now));
         let comes = comes.map(|comes| Comes {
             tokens: comes.tokens,
-            cost_usd: comes.cost,
+            cost_usd: priced.then_some(comes.cost),
         });
         let left = active.then(|| block.remaining(self.now).as_mins());
         map.serialize_entry("start", &block.start)?;

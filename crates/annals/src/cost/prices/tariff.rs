@@ -29,7 +29,7 @@ struct Rates {
     cache_write_5m: Money,
     cache_write_1h: Money,
     cache_read: Money,
-    web_search: Money,
+    web_search: Option<Money>,
     us_percent: u32,
 }
 
@@ -51,7 +51,7 @@ impl Tariff {
         let day = time.map_or(i64::MAX, day_of);
         let place = |rates: &Rates| (rates.pace, rates.from, rates.above);
         let rates = holding(&self.rates, place, day, terms.pace, usage.context())?;
-        Some(rates.cost(usage, terms.us_only))
+        rates.cost(usage, terms.us_only)
     }
 }
 
@@ -68,14 +68,15 @@ impl Rates {
             cache_write_5m: each(billed.cache_write_5m?),
             cache_write_1h: each(billed.cache_write_1h?),
             cache_read: each(billed.cache_read?),
-            web_search: row.web_search.map_or(Money::ZERO, |thousand| {
-                Money::from_pico(thousand.pico() / 1_000)
-            }),
+            web_search: row
+                .web_search
+                .map(|thousand| Money::from_pico(thousand.pico() / 1_000)),
             us_percent: row.us_percent.unwrap_or(100),
         })
     }
 
-    fn cost(&self, usage: &Usage, us_only: bool) -> Money {
+    /// `None` if it made searches that have no price.
+    fn cost(&self, usage: &Usage, us_only: bool) -> Option<Money> {
         let tokens = self.input * usage.input
             + self.output * usage.output
             + self.cache_write_5m * usage.cache_write_5m
@@ -86,7 +87,11 @@ impl Rates {
             false => tokens,
         };
         // A search costs the same wherever the answer is made.
-        tokens + self.web_search * usage.web_searches
+        let searches = match usage.web_searches {
+            0 => Money::ZERO,
+            searches => self.web_search? * searches,
+        };
+        Some(tokens + searches)
     }
 }
 
