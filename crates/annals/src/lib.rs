@@ -89,6 +89,8 @@
 //! | [`model`] | the words: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
 //! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
 //! | [`check`] | what is wrong with which file |
+//! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
+//! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |

@@ -203,7 +203,7 @@ fn what_has_no_price_is_not_free() {
         APP,
         &[(early, "mystery-9", 10), (late, sonnet, 100_000)],
     );
-    assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @"≥$1.50 today │ ≥$1.50 block, 3 h left, ≥$0.75/h");
+    assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @"≥$1.50 today │ ≥$1.50 block, 3 h left, ≥$1.00/h");
     let stage = Stage::empty();
     log(&stage, APP, &[(early, "mystery-9", 10), (late, sonnet, 1)]);
     assert_snapshot!(stage.with_stdin(&args, "{}").fine().out, @">$0.00 today │ >$0.00 block, 3 h left, >$0.00/h");

@@ -102,7 +102,7 @@ impl OwnLog {
 }
 
 /// How much of the work is done in one go: what was read is kept then.
-const PORTION: u64 = 512 << 20;
+const PORTION: u64 = 192 << 20;
 
 /// Less than this is read by one thread.
 const ALONE: u64 = 1 << 20;
