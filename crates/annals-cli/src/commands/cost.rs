@@ -199,8 +199,8 @@ struct Told<'a> {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     budgets: Vec<Spending>,
-    /// Records whose counts cannot be, and are in no sum.
-    bad_usage: u64,
+    /// Records that could not be read whole.
+    uncounted: u64,
 }
 
 pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
@@ -248,7 +248,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         since,
         until,
         budgets: spent.collect(),
-        bad_usage: ledger.bad_usage,
+        uncounted: ledger.uncounted,
     };
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
@@ -366,8 +366,8 @@ pub(super) fn zone(name: &str) -> Result<TimeZone> {
 /// Says that there is nothing, and where there is something.
 fn nothing(told: &Told<'_>, ledger: &Ledger, wanted: &Wanted, context: &mut Context) -> Result<()> {
     let Some((first, last)) = ledger.span() else {
-        if ledger.charges.is_empty() && told.bad_usage > 0 {
-            let line = bad_usage(told.bad_usage);
+        if ledger.charges.is_empty() && told.uncounted > 0 {
+            let line = uncounted(told.uncounted);
             return Ok(context.out.line(paint(WARNING, &line))?);
         }
         if ledger.charges.is_empty() {
@@ -430,17 +430,19 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         let text = format!("! {count} could not be added: the sums would overflow");
         notes.push(Span::new(&text, WARNING));
     }
-    if told.bad_usage > 0 {
-        notes.push(Span::new(&bad_usage(told.bad_usage), WARNING));
+    if told.uncounted > 0 {
+        notes.push(Span::new(&uncounted(told.uncounted), WARNING));
     }
     let budgets = told.budgets.iter();
     notes.extend(budgets.filter_map(|one| budget::line(one, clock)));
     notes
 }
 
-fn bad_usage(records: u64) -> String {
+fn uncounted(records: u64) -> String {
     let count = plural(records, "record");
-    format!("! {count} told counts that cannot be, which are in no sum; `annals check` lists them")
+    format!(
+        "! {count} could not be read whole, so what they spent may be missing; `annals check` lists them"
+    )
 }
 
 /// Numbers as people want them: short, unless they ask for all digits.

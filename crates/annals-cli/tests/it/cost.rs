@@ -484,3 +484,12 @@ fn prices_of_ones_own_count() {
 fn help_tells_what_can_be_asked() {
     assert_snapshot!("cost_help", Stage::empty().bare(&["cost", "-h"]));
 }
+
+#[test]
+fn what_could_not_be_read_whole_is_told() {
+    let stage = Stage::of("usage-absurd");
+    let run = stage.annals(&["cost", "--by", "model"]);
+    assert!(run.out.contains("could not be read whole"), "{run}");
+    let json = stage.annals(&["cost", "--json"]).json();
+    assert!(json["uncounted"].as_u64().unwrap() > 0, "{json}");
+}

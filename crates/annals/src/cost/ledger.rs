@@ -135,8 +135,8 @@ pub struct Ledger {
     pub accounts: Vec<Account>,
     /// The responses.
     pub charges: Vec<Charge>,
-    /// How many records told counts that cannot be, which are in no sum.
-    pub bad_usage: u64,
+    /// How many records of models are damaged, or told counts that cannot be: what they spent is in no sum.
+    pub uncounted: u64,
 }
 
 impl Ledger {
@@ -145,7 +145,7 @@ impl Ledger {
         Ledger {
             accounts,
             charges,
-            bad_usage: 0,
+            uncounted: 0,
         }
     }
 

@@ -26,8 +26,8 @@ pub struct Sheet {
     pub(crate) cwd: HashMap<Owner, Arc<str>>,
     /// Several sessions lie in the log.
     pub(crate) shared: bool,
-    /// How many records told counts that cannot be.
-    pub(crate) bad_usage: u64,
+    /// How many records are damaged, or told counts that cannot be.
+    pub(crate) uncounted: u64,
     /// The session named first.
     pub(crate) first: Option<Arc<str>>,
     /// The session named last.

@@ -1,7 +1,9 @@
 //! The catalogue: what was read of files before, so that it need not be read again.
 //!
-//! It is derived and disposable. Whatever it knows of a file is used only as far as the file is
-//! still the same, so every answer is the same without it; deleting it costs time and nothing else.
+//! It is derived and disposable. What it knows of a file is used only if nothing was done to the file
+//! since, or if it grew and the bytes before its old end are the same; so answers are the same
+//! without it, and deleting it costs time and nothing else. (A file that grew and was also changed
+//! in place, more than 4 KiB before its old end, is not noticed. No agent does that.)
 
 mod catalogue;
 mod database;

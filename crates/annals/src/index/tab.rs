@@ -19,7 +19,7 @@ struct Head<'a> {
     directories: Vec<(Option<u32>, u32)>,
     cwd: Vec<(Option<u32>, u32)>,
     shared: bool,
-    bad_usage: u64,
+    uncounted: u64,
     first: Option<u32>,
     session: Option<u32>,
     git_branch: Option<u32>,
@@ -91,7 +91,7 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
         directories,
         cwd,
         shared: sheet.shared,
-        bad_usage: sheet.bad_usage,
+        uncounted: sheet.uncounted,
         first: texts.number(sheet.first.as_ref()),
         session: texts.number(sheet.session.as_ref()),
         git_branch: texts.number(sheet.git_branch.as_ref()),
@@ -128,7 +128,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Sheet> {
         sheet.opening = Some(Opening { answers, time });
     }
     sheet.shared = head.shared;
-    sheet.bad_usage = head.bad_usage;
+    sheet.uncounted = head.uncounted;
     for (owner, path) in head.directories {
         sheet.go_to(text(owner)?, text(Some(path))??);
     }
@@ -286,7 +286,7 @@ mod tests {
         sheet.go_to(None, "/w".into());
         sheet.go_to(Some("session".into()), "/x".into());
         sheet.cwd.insert(None, "/w".into());
-        sheet.bad_usage = 3;
+        sheet.uncounted = 3;
         sheet.first = Some("session".into());
         sheet.latest = Timestamp::from_second(9).ok();
         sheet
@@ -298,7 +298,7 @@ mod tests {
         let read = read(&spelled).unwrap();
         assert_eq!(read.charges, sheet().charges);
         assert_eq!(read.directories(), sheet().directories());
-        assert_eq!((read.cwd, read.bad_usage), (sheet().cwd, 3));
+        assert_eq!((read.cwd, read.uncounted), (sheet().cwd, 3));
         assert_eq!((read.first, read.latest), (sheet().first, sheet().latest));
     }
 

@@ -293,7 +293,7 @@ impl<'a> Books<'a> {
         let Entries {
             mut accounts,
             charges,
-            bad_usage,
+            uncounted,
         } = self.entries;
         for charge in &charges {
             if let Some(account) = accounts.get_mut(charge.account) {
@@ -309,7 +309,7 @@ impl<'a> Books<'a> {
             .filter(|charge| Some(charge.account) == session);
         let own = Ledger::settle(Vec::new(), own.cloned().collect()).charges;
         let mut ledger = Ledger::settle(accounts, charges);
-        ledger.bad_usage = bad_usage;
+        ledger.uncounted = uncounted;
         (Spent { ledger, own }, self.troubles)
     }
 }
@@ -413,19 +413,19 @@ fn read(
             _ => decoder.outline(&record, &mut sink),
         }
         opening = opening.saturating_sub(1);
-        let bad = |flaw: &Flaw| flaw.kind == FlawKind::BadUsage;
+        let bad = |flaw: &Flaw| flaw.kind == FlawKind::BadUsage || flaw.kind.hides_record();
         let bad = sink.flaws.drain(..).filter(bad).count() as u64;
         if !whole {
             let pending = (!sink.found.is_empty()).then(|| {
                 let mut pending = sheet.clone();
-                pending.bad_usage += bad;
+                pending.uncounted += bad;
                 sink.found.iter().for_each(|outline| pending.add(outline));
                 pending
             });
             return Ok((line.offset, pending));
         }
         end = record.span.end();
-        sheet.bad_usage += bad;
+        sheet.uncounted += bad;
         sink.found.drain(..).for_each(|outline| sheet.add(&outline));
     }
     // Lines without marks were passed over.
@@ -436,8 +436,8 @@ fn read(
 struct Entries {
     accounts: Vec<Account>,
     charges: Vec<Charge>,
-    /// How many records told counts that cannot be.
-    bad_usage: u64,
+    /// How many records could not be read whole.
+    uncounted: u64,
 }
 
 /// The sessions of a root.
@@ -475,7 +475,7 @@ impl<'a> Payers<'a> {
 
     /// Enters what a log spent.
     fn enter(&mut self, number: usize, file: &FoundFile, sheet: Sheet, entries: &mut Entries) {
-        entries.bad_usage += sheet.bad_usage;
+        entries.uncounted += sheet.uncounted;
         if file.artifact.kind == ArtifactKind::SharedLog {
             return self.enter_shared(number, file, sheet, entries);
         }

@@ -195,6 +195,23 @@ fn what_grows_is_read_on() {
     assert_eq!(history.output(), sums(&[("a", 122)]));
 }
 
+/// Damage is told, as it is found and from what was kept, and what is still being written is none.
+#[test]
+fn records_that_cannot_be_read_whole_are_counted() {
+    let history = History::new();
+    let whole = reply("a", "m1", 1, 10);
+    let torn = format!("{}\n", &whole[..whole.len() / 2]);
+    let wrong = reply("a", "m2", 2, 20).replace(":20}", ":-20}");
+    history.append("a", &(torn + &whole + &wrong + &whole[..40]));
+    for turn in 0..2 {
+        let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+        let kept = recorded(&mut catalogue, &history.store());
+        assert_eq!(kept.uncounted, 2, "turn {turn}");
+        assert_eq!(ledger(&history.store()).uncounted, 2);
+    }
+    assert_eq!(history.output(), sums(&[("a", 10)]));
+}
+
 #[test]
 fn what_is_cut_replaced_or_changed_is_read_anew() {
     let history = History::new();

@@ -26,9 +26,9 @@ pub(super) struct Document<'a> {
     unpriced_model_count: usize,
     #[serde(skip_serializing_if = "is_zero")]
     overflowed: u64,
-    /// Records whose counts cannot be, and are in no sum.
+    /// Records that could not be read whole, so what they spent may be missing.
     #[serde(skip_serializing_if = "is_zero")]
-    bad_usage: u64,
+    uncounted: u64,
     budgets: Vec<BudgetJson<'a>>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn of<'a>(told: &'a Told<'a>, clock: &Clock) -> Document<'a> {
         unpriced_models: named.map(|one| one.model.as_deref()).collect(),
         unpriced_model_count: report.unpriced.len(),
         overflowed: report.total.overflowed,
-        bad_usage: told.bad_usage,
+        uncounted: told.uncounted,
         budgets: told.budgets.iter().map(budget_json).collect(),
     }
 }

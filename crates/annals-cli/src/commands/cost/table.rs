@@ -328,7 +328,7 @@ mod tests {
             since: None,
             until: None,
             budgets: Vec::new(),
-            bad_usage: 0,
+            uncounted: 0,
         };
         let table = table(&told, &clock(), width);
         let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
@@ -378,7 +378,7 @@ mod tests {
                 since: None,
                 until: None,
                 budgets: Vec::new(),
-                bad_usage: 0,
+                uncounted: 0,
             };
             let table = strip_str(&table(&told, &clock(), None)).to_string();
             assert_eq!(table.matches("rocket").count(), 1, "{table}");
