@@ -493,3 +493,24 @@ fn what_could_not_be_read_whole_is_told() {
     let json = stage.annals(&["cost", "--json"]).json();
     assert!(json["uncounted"].as_u64().unwrap() > 0, "{json}");
 }
+
+#[test]
+fn a_name_as_long_as_a_page_is_cut() {
+    let stage = Stage::of("usage-unknown-model");
+    let log = stage
+        .tree()
+        .into_keys()
+        .find(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let log = log.unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    let name = format!("odd-{}", "x".repeat(5_000));
+    let text = text.replace("\"model\":\"", &format!("\"model\":\"{name}"));
+    fs::write(&log, text).unwrap();
+    let run = stage.annals(&["cost"]);
+    let note = run
+        .out
+        .lines()
+        .find(|line| line.contains("no price"))
+        .unwrap();
+    assert!(note.len() < 600, "{}", note.len());
+}

@@ -17,13 +17,15 @@ use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::{Clock, duration};
-use crate::render::width::Span;
+use crate::render::width::{Span, truncate_middle};
 
 /// How many models a row names.
 const MODELS: usize = 3;
 
 /// How many models without a price are named.
 const UNPRICED: usize = 5;
+/// More of a model's name is not shown there.
+const LONGEST_NAME: usize = 60;
 
 /// The rows, the rest, the total.
 pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> String {
@@ -228,12 +230,12 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
     if total.unpriced == 0 {
         return None;
     }
-    let names: Vec<&str> = report
-        .unpriced
-        .iter()
-        .take(UNPRICED)
-        .map(|one| one.model.as_deref().unwrap_or("(no name)"))
-        .collect();
+    // A name is whatever a log says, and may be as long as a page.
+    let name = |one: &ModelTally| {
+        let name = one.model.as_deref().unwrap_or("unknown");
+        truncate_middle(name, LONGEST_NAME)
+    };
+    let names: Vec<String> = report.unpriced.iter().take(UNPRICED).map(name).collect();
     let more = match report.unpriced.len() - names.len() {
         0 => String::new(),
         more => format!(" … and {} more", size::count(more as u64)),
