@@ -1,28 +1,20 @@
-//! The catalogue: what it knows, and what is read besides.
+//! The catalogue itself: opened, and begun anew where it turns out to be damaged.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use jiff::Timestamp;
 use rusqlite::Connection;
 
-use crate::cost::Ledger;
 use crate::error::{Error, Result};
-use crate::store::books::{Books, OwnLog, Tab};
-use crate::store::{FoundFile, Root, Spent, Store};
 
-use super::database::{
-    Refusal, check, checked, connect, forget, is_damage, is_sound, name, recall, recent, set_aside,
-    write,
-};
+use super::database::{Refusal, connect, is_damage, is_sound, name, set_aside};
 
 /// What was read of files before.
 #[derive(Debug)]
 pub struct Catalogue {
-    database: Connection,
-    notices: Vec<Notice>,
+    pub(super) database: Connection,
+    pub(super) notices: Vec<Notice>,
 }
 
 /// Something about the catalogue that a person may want to know; no answer depends on it.
@@ -89,63 +81,7 @@ impl Catalogue {
         std::mem::take(&mut self.notices)
     }
 
-    /// Who spent what. Only what was added to logs since the last time is read.
-    pub fn ledger(
-        &mut self,
-        store: &Store,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> (Ledger, Vec<Error>) {
-        self.read_all(store, progress, false).ledger()
-    }
-
-    fn read_all<'a>(
-        &mut self,
-        store: &'a Store,
-        progress: &(dyn Fn(u64, u64) + Sync),
-        changed_only: bool,
-    ) -> Books<'a> {
-        let mut books = Books::find(store);
-        let mut gone = Vec::new();
-        for (number, root) in store.roots().iter().enumerate() {
-            if let Err(error) = recall(
-                &self.database,
-                root,
-                number,
-                &mut books,
-                &mut gone,
-                changed_only,
-            ) {
-                gone.clear();
-                self.begin_anew(&error);
-                break;
-            }
-        }
-        self.read_rest(&mut books, progress);
-        // What was not found is gone, if all could be looked at.
-        if books.troubles.is_empty()
-            && let Err(error) = forget(&mut self.database, &gone)
-        {
-            self.not_kept(&error);
-        }
-        books
-    }
-
-    /// Reads what is not known, and keeps it.
-    fn read_rest(&mut self, books: &mut Books<'_>, progress: &(dyn Fn(u64, u64) + Sync)) {
-        let mut failure = None;
-        let database = &mut self.database;
-        let keep = |fresh: &[(&Root, &FoundFile, &Tab)]| {
-            if let Err(error) = write(database, fresh) {
-                failure = Some(error);
-            }
-        };
-        books.read(keep, progress);
-        if let Some(error) = failure {
-            self.not_kept(&error);
-        }
-    }
-
-    fn not_kept(&mut self, error: &rusqlite::Error) {
+    pub(super) fn not_kept(&mut self, error: &rusqlite::Error) {
         let why = error.to_string();
         let same =
             |notice: &Notice| matches!(notice, Notice::NotKept { why: told } if *told == why);
@@ -154,73 +90,8 @@ impl Catalogue {
         }
     }
 
-    /// Who spent what since some time, and all that one session spent, for those who ask often.
-    ///
-    /// The session's own logs are read on whenever this is asked. All others are looked at no more
-    /// than once in a while, so what they spent may be missing for so long.
-    pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
-        // Nobody who asks often waits for others.
-        const PATIENCE: Duration = Duration::from_millis(20);
-        let _ = self.database.busy_timeout(PATIENCE);
-        let now = asked.now.as_millisecond();
-        let oldest = now - i64::try_from(asked.patience.as_millis()).unwrap_or(i64::MAX);
-        let mut roots = store.roots().iter();
-        let known = roots.all(|root| {
-            let checked = checked(&self.database, root).ok().flatten();
-            checked.is_some_and(|checked| (oldest..=now).contains(&checked))
-        });
-        let mut troubles = Vec::new();
-        if !known {
-            let told = self.notices.len();
-            troubles = self.read_all(store, &|_, _| {}, true).troubles;
-            // What was not kept cannot be asked for.
-            if self.notices.len() > told {
-                return self.all(store, asked);
-            }
-            for root in store.roots() {
-                if check(&self.database, root, now).is_err() {
-                    return self.all(store, asked);
-                }
-            }
-        }
-        let since = asked.since.as_millisecond();
-        let mut books = Books::none(store);
-        for (number, root) in store.roots().iter().enumerate() {
-            let log = asked.session.and_then(|log| OwnLog::of(root, log));
-            let session = log.as_ref().and_then(|log| log.artifact.session.as_ref());
-            let rows = match recent(&self.database, root, since, session) {
-                Ok(rows) => rows,
-                Err(error) => {
-                    self.begin_anew(&error);
-                    return self.all(store, asked);
-                }
-            };
-            // The session's own files as they are now, all others as they were.
-            let mut own = log.map(|log| log.files(root)).unwrap_or_default();
-            for (path, tab) in rows {
-                let path = root.path.join(path);
-                match own.iter().position(|file| file.path == path) {
-                    Some(at) => books.add(number, own.swap_remove(at), Some(tab)),
-                    None => books.add_known(number, root, path, tab),
-                }
-            }
-            for file in own {
-                books.add(number, file, None);
-            }
-        }
-        self.read_rest(&mut books, &|_, _| {});
-        books.troubles.append(&mut troubles);
-        books.ledger_with(asked.session)
-    }
-
-    /// All there is, for those who asked for less.
-    fn all(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
-        let books = self.read_all(store, &|_, _| {}, false);
-        books.ledger_with(asked.session)
-    }
-
     /// Begins with an empty catalogue where this one turns out to be damaged.
-    fn begin_anew(&mut self, error: &rusqlite::Error) {
+    pub(super) fn begin_anew(&mut self, error: &rusqlite::Error) {
         let why = error.to_string();
         let Some(path) = self.database.path().map(PathBuf::from) else {
             return self.notices.push(Notice::NotKept { why });
@@ -249,37 +120,5 @@ impl Catalogue {
                 }
             }
         }
-    }
-}
-
-/// What is asked for by those who ask often.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Recent<'a> {
-    /// The time it is.
-    pub now: Timestamp,
-    /// Responses since then are wanted; older ones may be among the answers.
-    pub since: Timestamp,
-    /// The log of a session of which all responses are wanted.
-    pub session: Option<&'a Path>,
-    /// All logs are looked at if this time has passed since they were.
-    pub patience: Duration,
-}
-
-impl<'a> Recent<'a> {
-    /// Responses since some time.
-    pub fn new(now: Timestamp, since: Timestamp) -> Self {
-        Recent {
-            now,
-            since,
-            session: None,
-            patience: Duration::from_secs(5),
-        }
-    }
-
-    /// All responses of the session with that log as well.
-    pub fn session(mut self, log: Option<&'a Path>) -> Self {
-        self.session = log;
-        self
     }
 }

@@ -7,6 +7,9 @@
 
 mod catalogue;
 mod database;
+mod ledger;
+mod spending;
 mod tab;
 
-pub use catalogue::{Catalogue, Notice, Recent};
+pub use catalogue::{Catalogue, Notice};
+pub use ledger::Recent;
