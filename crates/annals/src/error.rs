@@ -101,6 +101,16 @@ pub enum Error {
         /// How many faults there are.
         count: usize,
     },
+    /// A query cannot be read.
+    #[error("the query makes no sense: {why}")]
+    Query {
+        /// The query; empty if it is too long to be shown.
+        text: String,
+        /// The bytes of it that are wrong.
+        at: std::ops::Range<usize>,
+        /// What is wrong with them.
+        why: String,
+    },
     /// The request makes no sense or would lose something.
     #[error("{0}")]
     Refused(String),

@@ -134,9 +134,11 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod search;
 pub mod store;
 pub mod text;
 pub mod tree;
+pub mod when;
 
 pub use error::{Error, Result};
 

@@ -1,6 +1,7 @@
 //! `annals search`
 
-use annals::store::{Found, Hit, Inventory, Query};
+use annals::search::{Dialect, Filter, Found, Hit, Query};
+use annals::store::Inventory;
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
@@ -73,19 +74,23 @@ impl<'a> Row<'a> {
 }
 
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
-    if args.text.is_empty() {
-        anyhow::bail!("there is nothing to look for: the text is empty");
-    }
     let (since, until) = args.period.resolve(context)?;
-    let mut query = Query::new(args.text.as_str())
-        .within(since, until)
-        .limit(args.limit);
-    query.project = args.project.as_deref().map(resolve_dir);
+    let dialect = Dialect::at(context.clock.now());
+    let mut query = Query::parse(&args.text, &dialect)?.limit(args.limit);
+    query = since
+        .into_iter()
+        .fold(query, |query, time| query.and(Filter::Since(time)));
+    query = until
+        .into_iter()
+        .fold(query, |query, time| query.and(Filter::Until(time)));
+    if let Some(project) = &args.project {
+        query = query.and(Filter::Project(resolve_dir(project)));
+    }
     let mut inventory = context.inventory();
     if let Some(wanted) = &args.session {
         narrow(&mut inventory, wanted, context)?;
     }
-    let found = context.store.search(&inventory, &query);
+    let found = context.store.search(&inventory, &query)?;
     for trouble in &found.troubles {
         context.warn(trouble);
     }
@@ -155,16 +160,20 @@ fn line(hit: &Hit, context: &Context) -> String {
     let time = hit.time.map(|time| context.clock.full(time));
     let role = hit.role.map_or("note", |role| role.as_str());
     let id = hit.entry.as_ref().map(|id| message(id.as_str()));
-    let parts = hit.snippet.split_at_checked(hit.at.start);
-    let (before, rest) = parts.unwrap_or((&hit.snippet, ""));
-    let (found, after) = rest.split_at_checked(hit.at.len()).unwrap_or((rest, ""));
+    let mut snippet = String::new();
+    let mut from = 0;
+    for at in &hit.at {
+        let before = hit.snippet.get(from..at.start).unwrap_or_default();
+        let found = hit.snippet.get(at.clone()).unwrap_or_default();
+        snippet += &format!("{}{}", paint(PLAIN, before), paint(MATCH, found));
+        from = at.end;
+    }
+    let rest = hit.snippet.get(from..).unwrap_or_default();
+    snippet += &paint(PLAIN, rest).to_string();
     format!(
-        "  {}  {}  {}\n    {}{}{}",
+        "  {}  {}  {}\n    {snippet}",
         paint(TIME, time.as_deref().unwrap_or("no time")),
         paint(BOLD, role),
         paint(DIM, id.unwrap_or_default()),
-        paint(PLAIN, before),
-        paint(MATCH, found),
-        paint(PLAIN, after)
     )
 }

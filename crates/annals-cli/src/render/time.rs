@@ -3,9 +3,10 @@
 //! Everything is a function of a [`Clock`]; this module never asks the system what time it is.
 
 use super::text::safe;
-use jiff::civil::{Date, DateTime, Time};
+use annals::when::Now;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Span, Timestamp, ToSpan as _, Zoned};
+use jiff::{SignedDuration, Timestamp, ToSpan as _, Zoned};
 use std::fmt;
 
 /// What time it is, and where.
@@ -94,78 +95,19 @@ impl Clock {
 
     /// Reads what `--since` takes. A bare day means its first instant.
     pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
-        self.parse(text, Edge::Start)
+        self.now().since(text).ok_or_else(|| BadTime::of(text))
     }
 
     /// Reads what `--until` takes. A bare day means its last instant.
     pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
-        self.parse(text, Edge::End)
+        self.now().until(text).ok_or_else(|| BadTime::of(text))
     }
 
-    fn parse(&self, text: &str, edge: Edge) -> Result<Timestamp, BadTime> {
-        let trimmed = text.trim();
-        let today = self.zoned(self.now).date();
-        let parsed = match trimmed {
-            "now" => Some(self.now),
-            "today" => self.edge_of(today, edge),
-            "yesterday" => today
-                .yesterday()
-                .ok()
-                .and_then(|day| self.edge_of(day, edge)),
-            _ => self
-                .parse_span(trimmed)
-                .or_else(|| self.parse_date(trimmed, edge)),
-        };
-        parsed.ok_or_else(|| BadTime {
-            given: safe(text).into(),
-        })
-    }
-
-    fn parse_span(&self, text: &str) -> Option<Timestamp> {
-        let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
-        let (digits, unit) = text.split_at(unit_at);
-        let n: i64 = digits.parse().ok()?;
-        let span = match unit.trim_start() {
-            "s" | "sec" => Span::new().try_seconds(n),
-            "m" | "min" => Span::new().try_minutes(n),
-            "h" => Span::new().try_hours(n),
-            "d" => Span::new().try_days(n),
-            "w" => Span::new().try_weeks(n),
-            _ => return None,
-        };
-        self.zoned(self.now)
-            .checked_sub(span.ok()?)
-            .ok()
-            .map(|zoned| zoned.timestamp())
-    }
-
-    fn parse_date(&self, text: &str, edge: Edge) -> Option<Timestamp> {
-        // The date comes first: jiff would read a bare day as a date and time at midnight.
-        if text.len() == "2026-03-01".len() {
-            let day: Date = text.parse().ok()?;
-            return self.edge_of(day, edge);
-        }
-        if let Ok(exact) = text.parse::<Timestamp>() {
-            return Some(exact);
-        }
-        let local: DateTime = text.parse().ok()?;
-        Some(local.to_zoned(self.zone.clone()).ok()?.timestamp())
-    }
-
-    fn edge_of(&self, day: Date, edge: Edge) -> Option<Timestamp> {
-        let start_of = |day: Date| {
-            Some(
-                day.to_datetime(Time::midnight())
-                    .to_zoned(self.zone.clone())
-                    .ok()?
-                    .timestamp(),
-            )
-        };
-        match edge {
-            Edge::Start => start_of(day),
-            Edge::End => start_of(day.tomorrow().ok()?)?
-                .checked_sub(1.nanosecond())
-                .ok(),
+    /// What a typed time depends on.
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            time: self.now,
+            zone: self.zone.clone(),
         }
     }
 
@@ -193,6 +135,14 @@ pub(crate) struct BadTime {
     given: String,
 }
 
+impl BadTime {
+    fn of(text: &str) -> Self {
+        BadTime {
+            given: safe(text).into(),
+        }
+    }
+}
+
 impl fmt::Display for BadTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -205,12 +155,6 @@ impl fmt::Display for BadTime {
 }
 
 impl std::error::Error for BadTime {}
-
-#[derive(Clone, Copy)]
-enum Edge {
-    Start,
-    End,
-}
 
 fn days_between(from: Date, to: Date) -> i64 {
     from.until(to).map_or(0, |span| i64::from(span.get_days()))

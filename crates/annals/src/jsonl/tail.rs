@@ -56,7 +56,16 @@ impl<R: Read + Seek> TailReader<R> {
     /// Starts with blocks of `block` bytes and keeps lines of up to `max_line` bytes whole.
     pub fn with_cap(mut reader: R, block: usize, max_line: usize) -> io::Result<Self> {
         let end = reader.seek(SeekFrom::End(0))?;
-        Ok(Self {
+        Ok(Self::before(reader, end, block, max_line))
+    }
+
+    /// Reads from the end of the line before `end`, where a line begins.
+    pub fn ending_at(reader: R, end: u64) -> Self {
+        Self::before(reader, end, FIRST_BLOCK, MAX_LINE)
+    }
+
+    fn before(reader: R, end: u64, block: usize, max_line: usize) -> Self {
+        Self {
             reader,
             buffer: Vec::new(),
             low: 0,
@@ -67,7 +76,7 @@ impl<R: Read + Seek> TailReader<R> {
             searched: 0,
             block: block.max(1),
             max_line: max_line.max(1),
-        })
+        }
     }
 
     /// Gives the line before the one given last, or nothing at the start of the file.

@@ -141,7 +141,7 @@ fn outline_one(decoder: &mut dyn Decoder, record: &Record<'_>, sink: &mut Sink<O
 }
 
 /// Hands every record of one volume that is its session's to `visit`, until it says `false`.
-pub(super) fn each_record(
+pub(crate) fn each_record(
     root: &Root,
     file: &FoundFile,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
@@ -213,7 +213,7 @@ pub(super) fn each_line(
 }
 
 /// Lends a scanner that reads a file from `offset`, where it stands.
-pub(super) fn with_scanner<T>(
+pub(crate) fn with_scanner<T>(
     handle: File,
     offset: u64,
     scan: impl FnOnce(&mut Scanner<File>) -> T,
@@ -351,7 +351,8 @@ pub(super) fn record_bytes(handle: &File, file: &FoundFile, span: Span) -> Resul
     Ok(strip(bytes, span))
 }
 
-fn strip(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
+/// A record without its line ending and byte order mark.
+pub(crate) fn strip(mut bytes: Vec<u8>, span: Span) -> Vec<u8> {
     while let Some(b'\n' | b'\r') = bytes.last() {
         bytes.pop();
     }

@@ -3,7 +3,8 @@
 use std::fs;
 
 use annals::model::Role;
-use annals::store::{Hit, Query, Root, Store};
+use annals::search::{Dialect, Filter, Found, Hit, Order, Query};
+use annals::store::{Root, Store};
 
 use crate::support::case;
 
@@ -25,13 +26,21 @@ fn store(logs: &[(&str, Vec<String>)]) -> (tempfile::TempDir, Store) {
     (dir, Store::new(vec![root]))
 }
 
+fn parse(text: &str) -> Query {
+    Query::parse(text, &Dialect::default()).unwrap()
+}
+
+fn search(store: &Store, query: &Query) -> Found {
+    store.search(&store.inventory(), query).unwrap()
+}
+
 fn told(hit: &Hit) -> (String, u64, Option<Role>, &str) {
     let session = hit.session.as_str().chars().take(1).collect();
     (session, hit.line, hit.role, hit.snippet.as_str())
 }
 
 #[test]
-fn newest_sessions_first_then_in_file_order() {
+fn the_newest_or_the_oldest_first() {
     let (_dir, store) = store(&[
         ("a", vec![line(1, 10, "user", r#""Find the PANIC""#), line(2, 11, "user", r#""no""#)]),
         (
@@ -44,28 +53,36 @@ fn newest_sessions_first_then_in_file_order() {
             ],
         ),
     ]);
-    let inventory = store.inventory();
-    let found = store.search(&inventory, &Query::new("panic"));
+    let query = parse("panic").order(Order::Newest);
+    let found = search(&store, &query);
     let hits: Vec<_> = found.hits.iter().map(told).collect();
     let b = || "b".to_owned();
     assert_eq!(
         hits,
         [
-            (b(), 1, Some(Role::User), "a panic"),
-            (b(), 2, Some(Role::Assistant), "panic panic"),
+            (b(), 1, Some(Role::User), "a panic in line 2"),
             (b(), 3, None, "why panic?"),
+            (b(), 2, Some(Role::Assistant), "panic panic"),
             ("a".to_owned(), 1, Some(Role::User), "Find the PANIC"),
+            (b(), 4, None, "panic"),
         ]
     );
-    assert_eq!((found.total, found.truncated), (4, false));
-    assert_eq!(&found.hits[3].snippet[found.hits[3].at.clone()], "PANIC");
+    assert_eq!(
+        (found.total, found.sessions, found.truncated),
+        (5, 2, false)
+    );
+    assert_eq!(found.hits[3].at.len(), 1);
+    assert_eq!(&found.hits[3].snippet[found.hits[3].at[0].clone()], "PANIC");
     // The cap keeps the first ones and says so.
-    for limit in 0..4 {
-        let found = store.search(&inventory, &Query::new("panic").limit(limit));
+    for limit in 0..5 {
+        let found = search(&store, &query.clone().limit(limit));
         let kept: Vec<_> = found.hits.iter().map(told).collect();
         assert_eq!(kept, hits[..limit]);
-        assert_eq!((found.total, found.truncated), (4, true));
+        assert_eq!((found.total, found.truncated), (5, true));
     }
+    let oldest = search(&store, &query.order(Order::Oldest));
+    let lines: Vec<u64> = oldest.hits.iter().map(|hit| hit.line).collect();
+    assert_eq!(lines, [1, 2, 3, 1, 4]);
 }
 
 #[test]
@@ -78,17 +95,20 @@ fn only_in_a_period_or_a_project() {
             line(3, 30, "user", r#""needle 3""#),
         ],
     )]);
-    let inventory = store.inventory();
-    let time = |second: u32| format!("2026-03-01T10:00:{second}Z").parse().ok();
-    let count = |query: Query| store.search(&inventory, &query).total;
-    let query = || Query::new("needle");
-    assert_eq!(count(query().within(time(20), None)), 2);
-    assert_eq!(count(query().within(None, time(20))), 2);
-    assert_eq!(count(query().within(time(11), time(29))), 1);
-    assert_eq!(count(query().project("app")), 3);
-    assert_eq!(count(query().project("/w/app")), 3);
-    assert_eq!(count(query().project("other")), 0);
-    assert_eq!(count(Query::new("")), 0);
+    let count = |text: &str| search(&store, &parse(text)).total;
+    assert_eq!(count("needle after:2026-03-01T10:00:20Z"), 2);
+    assert_eq!(count("needle before:2026-03-01T10:00:20Z"), 2);
+    assert_eq!(
+        count("needle after:2026-03-01T10:00:11Z before:2026-03-01T10:00:29Z"),
+        1
+    );
+    assert_eq!(count("needle project:app"), 3);
+    assert_eq!(count("needle project:/w/app"), 3);
+    assert_eq!(count("needle project:other"), 0);
+    assert_eq!(count("needle -project:other"), 3);
+    let query = parse("needle").and(Filter::Layout("clog".into()));
+    assert_eq!(search(&store, &query).total, 0);
+    assert_eq!(count(""), 3);
 }
 
 #[test]
@@ -111,11 +131,11 @@ fn what_escapes_hide_is_found() {
             ),
         ],
     )]);
-    let inventory = store.inventory();
     for (text, lines) in [
         ("CAFÉ", vec![1]),
-        ("é found", vec![1]),
-        ("say \"hi\"\tthere", vec![2]),
+        ("\"café found\"", vec![1]),
+        ("\"é found\"", vec![]),
+        (r"re:say\s.hi.\tthere", vec![2]),
         ("8080", vec![2]),
         ("write", vec![2]),
         ("deep thought", vec![2]),
@@ -124,7 +144,7 @@ fn what_escapes_hide_is_found() {
         ("grosse STRAßE", vec![3]),
         ("tool_use_id", vec![]),
     ] {
-        let found = store.search(&inventory, &Query::new(text));
+        let found = search(&store, &parse(text));
         let at: Vec<u64> = found.hits.iter().map(|hit| hit.line).collect();
         assert_eq!(at, lines, "{text}");
     }
@@ -135,7 +155,7 @@ fn sub_agents_are_searched_with_their_session() {
     let case = case("subagents-every-placement");
     let store = Store::new(vec![case.root()]);
     let inventory = store.inventory();
-    let found = store.search(&inventory, &Query::new("a").limit(1_000));
+    let found = search(&store, &parse("*a*").limit(1_000));
     let agents = inventory.sessions.iter().flat_map(|files| &files.agents);
     for agent in agents {
         assert!(

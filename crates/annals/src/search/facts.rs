@@ -1,0 +1,125 @@
+//! What a whole session tells of its records, read only where a query asks for it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use super::query::{Filter, Wanted};
+use crate::error::Result;
+use crate::model::{AgentId, Key};
+use crate::store::{Inventory, Neighbours, Session, SessionFiles, SessionInfo};
+
+/// What sessions tell, by their numbers in an inventory.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    inventory: &'a Inventory,
+    sessions: Vec<OnceLock<Option<Fact>>>,
+    /// The conversations that the query asks for.
+    branches: Vec<String>,
+}
+
+/// What a session tells.
+#[derive(Debug)]
+struct Fact {
+    info: SessionInfo,
+    kinds: HashMap<AgentId, String>,
+    /// The entries of each conversation that is asked for.
+    paths: HashMap<String, HashSet<Key>>,
+}
+
+/// Less than this is no beginning of an entry's id, but a word.
+const SHORTEST_LEAF: usize = 4;
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(inventory: &'a Inventory, wanted: &Wanted) -> Self {
+        let mut branches = Vec::new();
+        collect_branches(wanted, &mut branches);
+        Facts {
+            inventory,
+            sessions: inventory.sessions.iter().map(|_| OnceLock::new()).collect(),
+            branches,
+        }
+    }
+
+    fn of(&self, number: usize) -> Option<&Fact> {
+        let files = self.inventory.sessions.get(number)?;
+        let fact = self.sessions.get(number)?;
+        fact.get_or_init(|| self.read(files).ok()).as_ref()
+    }
+
+    fn read(&self, files: &SessionFiles) -> Result<Fact> {
+        let mut session = Session::read(files.clone())?;
+        // Few name no directory; those share that of the sessions beside them.
+        if session.directories().is_empty() {
+            session.find_summaries(&Neighbours::of(&self.inventory.sessions));
+        }
+        let kinds = session.agents.iter();
+        let kinds = kinds.filter_map(|agent| Some((agent.id.clone()?, agent.kind.clone()?)));
+        let paths = self.branches.iter();
+        let paths = paths.map(|wanted| (wanted.clone(), on_path(&session, wanted)));
+        Ok(Fact {
+            kinds: kinds.collect(),
+            paths: paths.collect(),
+            info: session.info(None),
+        })
+    }
+
+    pub(super) fn in_project(&self, number: usize, wanted: &str) -> bool {
+        self.of(number)
+            .is_some_and(|fact| fact.info.in_project(wanted))
+    }
+
+    pub(super) fn agent_kind(&self, number: usize, agent: &AgentId) -> Option<String> {
+        self.of(number)?.kinds.get(agent).cloned()
+    }
+
+    pub(super) fn on_conversation(&self, number: usize, wanted: &str, entry: Key) -> bool {
+        let Some((_, leaf)) = named(wanted) else {
+            return false;
+        };
+        if leaf.len() < SHORTEST_LEAF {
+            return false;
+        }
+        let paths = self.of(number).map(|fact| &fact.paths);
+        let path = paths.and_then(|paths| paths.get(wanted));
+        path.is_some_and(|path| path.contains(&entry))
+    }
+}
+
+/// A conversation as people name it: `SESSION@LEAF`, or the beginning of its leaf's id.
+fn named(wanted: &str) -> Option<(&str, &str)> {
+    let (session, leaf) = wanted.split_once('@').unwrap_or(("", wanted));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    leaf.chars().all(plain).then_some((session, leaf))
+}
+
+fn on_path(session: &Session, wanted: &str) -> HashSet<Key> {
+    let mut keys = HashSet::new();
+    let Some((id, leaf)) = named(wanted).filter(|(_, leaf)| leaf.len() >= SHORTEST_LEAF) else {
+        return keys;
+    };
+    if !session.files.id.as_str().starts_with(id) {
+        return keys;
+    }
+    for (scan, tree) in session.logs.iter().zip(&session.trees) {
+        for conversation in &tree.conversations {
+            let end = scan.outlines.get(conversation.leaf);
+            let end = end.and_then(|outline| outline.id());
+            if end.is_some_and(|end| end.as_str().starts_with(leaf)) {
+                let path = tree.path(conversation).into_iter();
+                keys.extend(path.filter_map(|at| scan.outlines.get(at)?.key));
+            }
+        }
+    }
+    keys
+}
+
+fn collect_branches(wanted: &Wanted, found: &mut Vec<String>) {
+    match wanted {
+        Wanted::All(parts) | Wanted::Any(parts) => {
+            parts.iter().for_each(|part| collect_branches(part, found));
+        }
+        Wanted::Not(part) => collect_branches(part, found),
+        Wanted::Filter(Filter::Branch(name)) => found.push(name.clone()),
+        Wanted::Filter(_) | Wanted::Term(_) => {}
+    }
+}

@@ -1,0 +1,306 @@
+//! What was found, in the order in which people want it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::hunt::{Finding, Hunt, Source};
+use super::query::{Order, Part};
+use crate::error::{Error, Result};
+use crate::jsonl::{Ending, Scanner, TailReader, read_span};
+use crate::layout::{Record, Sink};
+use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
+use crate::store::strip;
+
+/// A record that is wanted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// The name of the layout it lies in.
+    pub layout: &'static str,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// The sub-agent whose it is.
+    pub agent: Option<AgentId>,
+    /// Its entry's id.
+    pub entry: Option<EntryId>,
+    /// The file it lies in.
+    pub file: PathBuf,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Its line, from 1.
+    pub line: u64,
+    /// Who said it; `None` for what is no message.
+    pub role: Option<Role>,
+    /// The model that said it.
+    pub model: Option<String>,
+    /// When.
+    pub time: Option<Timestamp>,
+    /// Where its writer was at work.
+    pub cwd: Option<String>,
+    /// The part of it that the snippet is from.
+    pub part: Option<Part>,
+    /// The text around what was found, on one line.
+    pub snippet: String,
+    /// Where in the snippet that stands.
+    pub at: Vec<Range<usize>>,
+    /// How much it says of what is looked for.
+    pub score: f64,
+    /// Messages before it, the oldest first, as far as they are asked for.
+    pub before: Vec<Entry>,
+    /// The messages after it.
+    pub after: Vec<Entry>,
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Found {
+    /// The hits, in the order asked for.
+    pub hits: Vec<Hit>,
+    /// How many records match.
+    pub total: u64,
+    /// How many sessions they are of.
+    pub sessions: u64,
+    /// More match than were kept.
+    pub truncated: bool,
+    /// What could not be searched.
+    pub troubles: Vec<Error>,
+}
+
+/// Ranks what was found, and reads those again that come first.
+pub(super) fn found(hunt: &Hunt<'_>, findings: Vec<Finding>, troubles: Vec<Error>) -> Found {
+    let sessions: HashSet<_> = findings
+        .iter()
+        .filter_map(|finding| hunt.sources.get(finding.source))
+        .map(|source| (&source.files.root.path, source.files.main_path()))
+        .collect();
+    let mut found = Found {
+        total: findings.len() as u64,
+        sessions: sessions.len() as u64,
+        truncated: findings.len() > hunt.query.limit,
+        troubles,
+        hits: Vec::new(),
+    };
+    for (score, finding) in ranked(hunt, findings) {
+        match hit(hunt, &finding, score) {
+            Ok(Some(hit)) => found.hits.push(hit),
+            Ok(None) => {}
+            Err(error) => found.troubles.push(error),
+        }
+    }
+    let lines = count_lines(&mut found.hits);
+    found.troubles.extend(lines.err());
+    found
+}
+
+/// The findings that are kept, in order, with what they are worth.
+fn ranked(hunt: &Hunt<'_>, findings: Vec<Finding>) -> Vec<(f64, Finding)> {
+    let terms = findings.first().map_or(0, |finding| finding.counts.len());
+    let mut having = vec![0u64; terms];
+    for finding in &findings {
+        let counts = having.iter_mut().zip(&finding.counts);
+        counts.for_each(|(sum, count)| *sum += u64::from(*count > 0.0));
+    }
+    // A term that few hits have tells more about them.
+    let all = findings.len() as f64;
+    let rarity: Vec<f64> = having
+        .iter()
+        .map(|having| (1.0 + all / (*having as f64).max(1.0)).ln())
+        .collect();
+    let score = |finding: &Finding| -> f64 {
+        let counts = finding.counts.iter().zip(&rarity);
+        counts
+            .map(|(count, rarity)| rarity * f64::from(*count) / (f64::from(*count) + 2.0))
+            .sum()
+    };
+    let mut scored: Vec<(f64, Finding)> = findings
+        .into_iter()
+        .map(|finding| (score(&finding), finding))
+        .collect();
+    let newest = |a: &Finding, b: &Finding| b.time.cmp(&a.time);
+    // What has no time comes last, whichever way round.
+    let oldest = |a: &Finding, b: &Finding| {
+        let key = |finding: &Finding| (finding.time.is_none(), finding.time);
+        key(a).cmp(&key(b))
+    };
+    let place = |finding: &Finding| (finding.source, finding.record.offset, finding.entry);
+    let order = |(x, a): &(f64, Finding), (y, b): &(f64, Finding)| {
+        let first = match hunt.query.order {
+            Order::Relevance => y.total_cmp(x).then_with(|| newest(a, b)),
+            Order::Newest => newest(a, b),
+            Order::Oldest => oldest(a, b),
+        };
+        first.then_with(|| place(a).cmp(&place(b)))
+    };
+    let limit = hunt.query.limit;
+    if scored.len() > limit && limit > 0 {
+        scored.select_nth_unstable_by(limit - 1, order);
+    }
+    scored.truncate(limit);
+    scored.sort_unstable_by(order);
+    scored
+}
+
+fn hit(hunt: &Hunt<'_>, finding: &Finding, score: f64) -> Result<Option<Hit>> {
+    let Some(source) = hunt.sources.get(finding.source) else {
+        return Ok(None);
+    };
+    let handle = source.open()?;
+    let span = finding.record;
+    let bytes = read_span(&handle, span.offset, span.len)
+        .map_err(|error| Error::io("read", &source.file.path, error))?;
+    let bytes = strip(bytes, span);
+    let record = Record {
+        span,
+        bytes: &bytes,
+        terminated: true,
+        oversize: false,
+    };
+    let Some(entry) = decode(source, &record).into_iter().nth(finding.entry) else {
+        return Err(Error::Changed {
+            path: source.file.path.clone(),
+        });
+    };
+    let snippet = hunt.matcher.snippet(&entry);
+    let message = match &entry.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    };
+    let agent = entry.agent.as_ref();
+    let agent = agent.or(source.file.artifact.agent.as_ref());
+    let (before, after) = match hunt.query.around {
+        0 => (Vec::new(), Vec::new()),
+        around => (
+            messages_before(source, &entry, span, around)?,
+            messages_after(source, &entry, span, around)?,
+        ),
+    };
+    Ok(Some(Hit {
+        layout: source.root().layout.name(),
+        session: source.files.id.clone(),
+        agent: agent.cloned(),
+        file: source.file.path.clone(),
+        offset: entry.span.offset,
+        line: span.line,
+        role: message.map(|message| message.role),
+        model: message.and_then(|message| message.model.clone()),
+        time: entry.time,
+        cwd: entry.place.cwd.clone(),
+        part: snippet.part,
+        snippet: snippet.text,
+        at: snippet.at,
+        score,
+        before,
+        after,
+        entry: entry.id,
+    }))
+}
+
+fn decode(source: &Source<'_>, record: &Record<'_>) -> Vec<Entry> {
+    let mut sink = Sink::default();
+    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    decoder.decode(record, &mut sink);
+    sink.found
+}
+
+/// Counts the lines before hits whose lines are not known, each file once.
+fn count_lines(hits: &mut [Hit]) -> Result<()> {
+    let mut unknown: BTreeMap<PathBuf, Vec<&mut Hit>> = BTreeMap::new();
+    for hit in hits.iter_mut().filter(|hit| hit.line == 0) {
+        unknown.entry(hit.file.clone()).or_default().push(hit);
+    }
+    let mut buffer = vec![0; 256 << 10];
+    for (path, mut hits) in unknown {
+        let failed = |error| Error::io("read", &path, error);
+        hits.sort_by_key(|hit| hit.offset);
+        let mut file = std::fs::File::open(&path).map_err(failed)?;
+        let (mut at, mut line) = (0, 1);
+        for hit in hits {
+            while at < hit.offset {
+                let wanted = usize::try_from(hit.offset - at).unwrap_or(usize::MAX);
+                let wanted = wanted.min(buffer.len());
+                let room = buffer.get_mut(..wanted).unwrap_or_default();
+                file.read_exact(room).map_err(failed)?;
+                line += memchr::memchr_iter(b'\n', room).count() as u64;
+                at += wanted as u64;
+            }
+            hit.line = line;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an entry is a message of the same strand as another.
+fn goes_along(entry: &Entry, with: &Entry) -> bool {
+    matches!(entry.body, Body::Message(_))
+        && (entry.sidechain, &entry.agent, &entry.session)
+            == (with.sidechain, &with.agent, &with.session)
+}
+
+fn messages_before(
+    source: &Source<'_>,
+    entry: &Entry,
+    span: Span,
+    wanted: usize,
+) -> Result<Vec<Entry>> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    let mut lines = TailReader::ending_at(source.open()?, span.offset);
+    let mut found = Vec::new();
+    while let Some(line) = lines.prev().map_err(failed)? {
+        let record = Record {
+            span: Span {
+                offset: line.offset,
+                len: line.len,
+                line: 0,
+            },
+            bytes: line.bytes,
+            terminated: line.ending != Ending::None,
+            oversize: line.oversize,
+        };
+        let entries = decode(source, &record).into_iter().rev();
+        found.extend(entries.filter(|other| goes_along(other, entry)));
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    found.truncate(wanted);
+    found.reverse();
+    Ok(found)
+}
+
+fn messages_after(
+    source: &Source<'_>,
+    entry: &Entry,
+    span: Span,
+    wanted: usize,
+) -> Result<Vec<Entry>> {
+    use std::io::{Seek as _, SeekFrom};
+    let failed = |error| Error::io("read", &source.file.path, error);
+    let mut file = source.open()?;
+    file.seek(SeekFrom::Start(span.end())).map_err(failed)?;
+    let mut lines = Scanner::from_offset(file, span.end(), 1);
+    let mut found = Vec::new();
+    while let Some(line) = lines.next().map_err(failed)? {
+        let record = Record {
+            span: Span {
+                offset: line.offset,
+                len: line.len,
+                line: 0,
+            },
+            bytes: line.bytes,
+            terminated: line.ending != Ending::None,
+            oversize: line.oversize,
+        };
+        let entries = decode(source, &record).into_iter();
+        found.extend(entries.filter(|other| goes_along(other, entry)));
+        if found.len() >= wanted {
+            break;
+        }
+    }
+    found.truncate(wanted);
+    Ok(found)
+}

@@ -1,0 +1,374 @@
+//! Going through logs for what a query wants.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+
+use jiff::Timestamp;
+use memchr::memmem;
+use rayon::prelude::*;
+
+use super::facts::Facts;
+use super::hit::{self, Found};
+use super::matcher::{Around, Counts, Matcher};
+use super::prefilter::Prefilter;
+use super::query::{Filter, Query};
+use crate::error::{Error, Result};
+use crate::jsonl::{Ending, read_span};
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{AgentId, Block, Body, Entry, Key, Span};
+use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
+
+/// Less than this is gone through by one thread.
+const ALONE: u64 = 1 << 20;
+
+/// A query on its way through the logs of an inventory.
+#[derive(Debug)]
+pub(crate) struct Hunt<'a> {
+    pub(super) query: &'a Query,
+    pub(crate) matcher: Matcher,
+    prefilter: Option<Prefilter>,
+    facts: Facts<'a>,
+    pub(crate) sources: Vec<Source<'a>>,
+}
+
+/// One file with records of a session.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    /// The session's number in the inventory.
+    session: usize,
+    pub(crate) files: &'a SessionFiles,
+    /// The file: one volume of a log.
+    pub(crate) file: &'a FoundFile,
+}
+
+/// What must be looked at in a file.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// These records.
+    pub(crate) spans: Vec<Span>,
+    /// And all from here on.
+    pub(crate) from: u64,
+}
+
+impl Plan {
+    /// The whole file.
+    pub(crate) const ALL: Plan = Plan {
+        spans: Vec::new(),
+        from: 0,
+    };
+}
+
+/// An entry that is wanted.
+#[derive(Debug)]
+pub(super) struct Finding {
+    /// The number of its source.
+    pub(super) source: usize,
+    /// Its record.
+    pub(super) record: Span,
+    /// Which of the record's entries it is.
+    pub(super) entry: usize,
+    pub(super) time: Option<Timestamp>,
+    pub(super) counts: Counts,
+}
+
+impl<'a> Hunt<'a> {
+    pub(crate) fn new(inventory: &'a Inventory, query: &'a Query) -> Result<Self> {
+        let matcher = Matcher::new(&query.wanted)?;
+        let prefilter = matcher.needed().and_then(|terms| Prefilter::new(&terms));
+        let mut sources = Vec::new();
+        for (session, files) in inventory.sessions.iter().enumerate() {
+            let logs = files.logs().flat_map(FoundFile::volumes);
+            let logs = logs.chain(files.notes());
+            // Whatever its records say, a session that is not asked for holds nothing.
+            let known = |filter: &Filter| match filter {
+                Filter::Session(wanted) => Some(in_session(files, wanted)),
+                Filter::Layout(wanted) => Some(files.root.layout.name() == wanted),
+                _ => None,
+            };
+            if matcher.settled(&known) != Some(false) {
+                sources.extend(logs.map(|file| Source {
+                    session,
+                    files,
+                    file,
+                }));
+            }
+        }
+        Ok(Hunt {
+            query,
+            matcher,
+            prefilter,
+            facts: Facts::new(inventory, &query.wanted),
+            sources,
+        })
+    }
+
+    /// Looks at what the plans say, one for each source.
+    pub(crate) fn run(&self, plans: Vec<Plan>) -> Found {
+        let mut work: Vec<(usize, Plan, u64)> = Vec::with_capacity(plans.len());
+        for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
+            let known: u64 = plan.spans.iter().map(|span| span.len).sum();
+            let bytes = known + source.file.id.len.saturating_sub(plan.from);
+            if bytes > 0 {
+                work.push((number, plan, bytes));
+            }
+        }
+        // Largest first, so that no thread is left alone with a giant at the end.
+        work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+        let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
+        let look = |(number, plan, _): (usize, Plan, u64)| (number, self.look(number, &plan));
+        let mut looked: Vec<(usize, Result<Vec<Finding>>)> = match total < ALONE {
+            // Threads cost more than a little reading.
+            true => work.into_iter().map(look).collect(),
+            false => work.into_par_iter().with_max_len(1).map(look).collect(),
+        };
+        looked.sort_by_key(|(number, _)| *number);
+        let mut findings = Vec::new();
+        let mut troubles = Vec::new();
+        for (_, outcome) in looked {
+            match outcome {
+                Ok(found) => findings.extend(found),
+                // A file that vanished meanwhile is as if it had never been there.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => troubles.push(error),
+            }
+        }
+        hit::found(self, findings, troubles)
+    }
+
+    fn look(&self, number: usize, plan: &Plan) -> Result<Vec<Finding>> {
+        let Some(source) = self.sources.get(number) else {
+            return Ok(Vec::new());
+        };
+        let handle = source.open()?;
+        let mut gaze = Gaze {
+            hunt: self,
+            source,
+            number,
+            handle: &handle,
+            decoder: source.root().layout.decoder(&source.file.artifact),
+            sink: Sink::default(),
+            found: Vec::new(),
+        };
+        let failed = |error| Error::io("read", &source.file.path, error);
+        for span in &plan.spans {
+            let bytes = strip(
+                read_span(&handle, span.offset, span.len).map_err(failed)?,
+                *span,
+            );
+            gaze.at(&Record {
+                span: *span,
+                bytes: &bytes,
+                terminated: true,
+                oversize: false,
+            });
+        }
+        if source.file.share.is_some() {
+            each_record(source.root(), source.file, |record| {
+                let fresh = record.span.offset >= plan.from;
+                if fresh && self.may_be_in(record.bytes) {
+                    // Lines are counted when they are shown.
+                    let span = Span {
+                        line: 0,
+                        ..record.span
+                    };
+                    gaze.at(&Record { span, ..*record });
+                }
+                Ok(true)
+            })?;
+        } else if source.file.id.len > plan.from {
+            let mut reader = source.open()?;
+            reader.seek(SeekFrom::Start(plan.from)).map_err(failed)?;
+            with_scanner(reader, plan.from, |lines| -> Result<()> {
+                loop {
+                    let line = match &self.prefilter {
+                        Some(filter) => {
+                            lines.next_where(|bytes| filter.find(bytes), filter.longest)
+                        }
+                        None => lines.next(),
+                    };
+                    let Some(line) = line.map_err(failed)? else {
+                        return Ok(());
+                    };
+                    gaze.at(&Record {
+                        span: Span {
+                            offset: line.offset,
+                            len: line.len,
+                            line: 0,
+                        },
+                        bytes: line.bytes,
+                        terminated: line.ending != Ending::None,
+                        oversize: line.oversize,
+                    });
+                }
+            })?;
+        }
+        Ok(gaze.found)
+    }
+
+    fn may_be_in(&self, bytes: &[u8]) -> bool {
+        let filter = self.prefilter.as_ref();
+        filter.is_none_or(|filter| filter.find(bytes).is_some())
+    }
+}
+
+impl Source<'_> {
+    pub(super) fn root(&self) -> &Root {
+        &self.files.root
+    }
+
+    pub(super) fn open(&self) -> Result<File> {
+        let path = &self.file.path;
+        File::open(path).map_err(|error| Error::io("read", path, error))
+    }
+}
+
+/// Looks at the records of one source.
+struct Gaze<'a> {
+    hunt: &'a Hunt<'a>,
+    source: &'a Source<'a>,
+    number: usize,
+    handle: &'a File,
+    decoder: Box<dyn Decoder>,
+    sink: Sink<Entry>,
+    found: Vec<Finding>,
+}
+
+impl Gaze<'_> {
+    fn at(&mut self, record: &Record<'_>) {
+        self.decoder.decode(record, &mut self.sink);
+        self.sink.flaws.clear();
+        let here = Here {
+            hunt: self.hunt,
+            source: self.source,
+            handle: self.handle,
+            offset: record.span.offset,
+        };
+        for (number, entry) in self.sink.found.drain(..).enumerate() {
+            if let Some(counts) = self.hunt.matcher.look(&entry, &here) {
+                self.found.push(Finding {
+                    source: self.number,
+                    record: record.span,
+                    entry: number,
+                    time: entry.time,
+                    counts,
+                });
+            }
+        }
+    }
+}
+
+/// A place in a log.
+struct Here<'a> {
+    hunt: &'a Hunt<'a>,
+    source: &'a Source<'a>,
+    handle: &'a File,
+    offset: u64,
+}
+
+impl Around for Here<'_> {
+    fn in_project(&self, wanted: &str) -> bool {
+        self.hunt.facts.in_project(self.source.session, wanted)
+    }
+
+    fn in_session(&self, wanted: &str) -> bool {
+        in_session(self.source.files, wanted)
+    }
+
+    fn layout(&self) -> &str {
+        self.source.root().layout.name()
+    }
+
+    fn agent(&self) -> Option<&AgentId> {
+        self.source.file.artifact.agent.as_ref()
+    }
+
+    fn agent_kind(&self, agent: &AgentId) -> Option<String> {
+        self.hunt.facts.agent_kind(self.source.session, agent)
+    }
+
+    fn tool_of(&self, call: &str) -> Option<String> {
+        named_call(self.source, self.handle, self.offset, call)
+    }
+
+    fn on_conversation(&self, wanted: &str, entry: Key) -> bool {
+        let facts = &self.hunt.facts;
+        facts.on_conversation(self.source.session, wanted, entry)
+    }
+}
+
+fn in_session(files: &SessionFiles, wanted: &str) -> bool {
+    files.id.as_str().starts_with(wanted) || files.id.is_named(wanted)
+}
+
+/// The tool that a call before some place was for. Calls stand near before their results, so little
+/// is read.
+fn named_call(source: &Source<'_>, handle: &File, before: u64, call: &str) -> Option<String> {
+    const FIRST: u64 = 32 << 10;
+    if call.is_empty() {
+        return None;
+    }
+    let mut reach = FIRST;
+    loop {
+        let start = before.saturating_sub(reach);
+        let mut bytes = vec![0; usize::try_from(before - start).ok()?];
+        handle.read_exact_at(&mut bytes, start).ok()?;
+        let mut end = bytes.len();
+        while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
+            let head = bytes.get(..at)?;
+            let from = memchr::memrchr(b'\n', head).map(|at| at + 1);
+            // The line's beginning may lie before what was read.
+            let Some(from) = from.or((start == 0).then_some(0)) else {
+                break;
+            };
+            let rest = bytes.get(at..)?;
+            let to = at + memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            if let Some(name) = call_in(source, start + from as u64, bytes.get(from..to)?, call) {
+                return Some(name);
+            }
+            end = from;
+        }
+        if start == 0 {
+            return None;
+        }
+        reach *= 8;
+    }
+}
+
+fn call_in(source: &Source<'_>, offset: u64, bytes: &[u8], wanted: &str) -> Option<String> {
+    let span = Span {
+        offset,
+        len: bytes.len() as u64,
+        line: 0,
+    };
+    let mut sink = Sink::default();
+    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    decoder.decode(
+        &Record {
+            span,
+            bytes,
+            terminated: true,
+            oversize: false,
+        },
+        &mut sink,
+    );
+    let blocks = sink.found.into_iter().filter_map(|entry| match entry.body {
+        Body::Message(message) => Some(message.blocks),
+        _ => None,
+    });
+    blocks.flatten().find_map(|block| match block {
+        Block::ToolUse { id, name, .. } if id == wanted => Some(name),
+        _ => None,
+    })
+}
+
+/// The sources of each file, by its path.
+pub(crate) fn by_path<'a>(sources: &'a [Source<'_>]) -> HashMap<&'a std::path::Path, Vec<usize>> {
+    let mut found: HashMap<&std::path::Path, Vec<usize>> = HashMap::new();
+    for (number, source) in sources.iter().enumerate() {
+        found.entry(&source.file.path).or_default().push(number);
+    }
+    found
+}

@@ -1,0 +1,429 @@
+//! Whether a record is what a query wants, and how much so.
+
+use super::finder::Finder;
+use super::query::{Filter, Part, Speaker, Term, TermKind, Wanted};
+use super::subject::{Piece, Tool, files, pieces};
+use crate::error::Result;
+use crate::model::{AgentId, Body, Entry, Key, Role};
+
+/// Occurrences of one term in one text beyond this add nothing.
+const COUNTED: usize = 32;
+
+/// A query, made ready to be asked of many records.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    node: Node,
+    pub(super) terms: Vec<Term>,
+    pub(super) finders: Vec<Finder>,
+}
+
+#[derive(Debug)]
+enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    /// The number of a term.
+    Term(usize),
+    Filter(Filter),
+}
+
+/// What is known of a record beside what it says itself.
+pub(super) trait Around {
+    /// Whether its session is of that project.
+    fn in_project(&self, wanted: &str) -> bool;
+    /// Whether its session has such an id or thread.
+    fn in_session(&self, wanted: &str) -> bool;
+    /// Its layout's name.
+    fn layout(&self) -> &str;
+    /// The agent whose log it stands in.
+    fn agent(&self) -> Option<&AgentId>;
+    /// What kind of sub-agent that is.
+    fn agent_kind(&self, agent: &AgentId) -> Option<String>;
+    /// The name of the tool that a call was for.
+    fn tool_of(&self, call: &str) -> Option<String>;
+    /// Whether an entry lies on a conversation with such a leaf.
+    fn on_conversation(&self, wanted: &str, entry: Key) -> bool;
+}
+
+/// How much of each term stands in a record, by weight.
+pub(super) type Counts = Box<[f32]>;
+
+/// Conditions on the texts that terms may stand in: those beside the terms, and around them.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    nodes: &'a [Node],
+    outer: Option<&'a Scope<'a>>,
+}
+
+struct Record<'a> {
+    entry: &'a Entry,
+    pieces: Vec<Piece<'a>>,
+    around: &'a dyn Around,
+}
+
+impl Matcher {
+    pub(crate) fn new(wanted: &Wanted) -> Result<Self> {
+        let mut terms = Vec::new();
+        let node = Node::of(wanted, &mut terms);
+        let finders = terms.iter().map(Finder::new).collect::<Result<_>>()?;
+        Ok(Matcher {
+            node,
+            terms,
+            finders,
+        })
+    }
+
+    /// How much of each term stands in an entry, if it is what is wanted.
+    pub(super) fn look(&self, entry: &Entry, around: &dyn Around) -> Option<Counts> {
+        let mut found = Vec::new();
+        pieces(entry, &mut |piece| found.push(piece));
+        let record = Record {
+            entry,
+            pieces: found,
+            around,
+        };
+        let mut counts = vec![0.0; self.terms.len()].into_boxed_slice();
+        let scope = Scope {
+            nodes: &[],
+            outer: None,
+        };
+        // What says nothing and was not asked for by a condition of its own is no hit.
+        let speaks = !record.pieces.is_empty() || matches!(entry.body, Body::Files(_));
+        let is = speaks && self.is(&self.node, scope, &record, &mut counts);
+        is.then_some(counts)
+    }
+
+    fn is(&self, node: &Node, scope: Scope<'_>, record: &Record<'_>, counts: &mut [f32]) -> bool {
+        match node {
+            Node::All(parts) => {
+                let scope = Scope {
+                    nodes: parts,
+                    outer: Some(&scope),
+                };
+                let mut parts = parts.iter();
+                parts.all(|part| self.is(part, scope, record, counts))
+            }
+            // All are looked at, because all that is found counts.
+            Node::Any(parts) => parts.iter().fold(false, |any, part| {
+                self.is(part, scope, record, counts) || any
+            }),
+            Node::Not(part) => {
+                let mut ignored = vec![0.0; counts.len()];
+                !self.is(part, scope, record, &mut ignored)
+            }
+            Node::Term(number) => {
+                let Some(finder) = self.finders.get(*number) else {
+                    return false;
+                };
+                let allowed = record
+                    .pieces
+                    .iter()
+                    .filter(|piece| scope.allows(piece, record.around));
+                let weights = allowed.map(|piece| {
+                    finder.all(&piece.text).take(COUNTED).count() as f32 * piece.weight
+                });
+                let sum: f32 = weights.sum();
+                if let Some(count) = counts.get_mut(*number) {
+                    *count = count.max(sum);
+                }
+                sum > 0.0
+            }
+            Node::Filter(filter) => holds(filter, scope, record),
+        }
+    }
+
+    /// What one of several words that must be in every hit's bytes looks like; `None` if there is no
+    /// such word.
+    pub(super) fn needed(&self) -> Option<Vec<&Term>> {
+        self.node.needed(&self.terms)
+    }
+
+    /// Goes through the conditions that are known of a whole log: `None` if they depend on records.
+    pub(super) fn settled(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
+        self.node.settled(known)
+    }
+
+    /// Combines what some index knows of each term: `None` stands for everything.
+    pub(crate) fn narrow<T>(
+        &self,
+        term: &mut dyn FnMut(&Term) -> Option<T>,
+        both: &mut dyn FnMut(T, T) -> T,
+        either: &mut dyn FnMut(T, T) -> T,
+    ) -> Option<T> {
+        self.node.narrow(&self.terms, term, both, either)
+    }
+}
+
+impl Node {
+    fn of(wanted: &Wanted, terms: &mut Vec<Term>) -> Self {
+        match wanted {
+            Wanted::All(parts) => {
+                let mut nodes: Vec<Node> = parts.iter().map(|part| Node::of(part, terms)).collect();
+                // What takes a look beyond the record comes last.
+                nodes.sort_by_key(Node::cost);
+                Node::All(nodes)
+            }
+            Wanted::Any(parts) => {
+                Node::Any(parts.iter().map(|part| Node::of(part, terms)).collect())
+            }
+            Wanted::Not(part) => Node::Not(Box::new(Node::of(part, terms))),
+            Wanted::Filter(filter) => Node::Filter(filter.clone()),
+            Wanted::Term(term) => {
+                let known = terms.iter().position(|known| known == term);
+                Node::Term(known.unwrap_or_else(|| {
+                    terms.push(term.clone());
+                    terms.len() - 1
+                }))
+            }
+        }
+    }
+
+    fn cost(&self) -> u8 {
+        match self {
+            Node::Filter(Filter::Project(_) | Filter::Branch(_) | Filter::Agent(_)) => 3,
+            Node::Filter(Filter::Tool(_)) => 2,
+            Node::Filter(_) => 0,
+            Node::Term(_) => 1,
+            Node::Not(part) => part.cost(),
+            Node::All(parts) | Node::Any(parts) => {
+                parts.iter().map(Node::cost).max().unwrap_or_default()
+            }
+        }
+    }
+
+    fn needed<'a>(&self, terms: &'a [Term]) -> Option<Vec<&'a Term>> {
+        match self {
+            Node::Term(number) => {
+                let term = terms.get(*number)?;
+                matches!(term.kind, TermKind::Literal { .. }).then(|| vec![term])
+            }
+            // The longest words are the rarest.
+            Node::All(parts) => {
+                let needed = parts.iter().filter_map(|part| part.needed(terms));
+                let shortest = |terms: &Vec<&Term>| terms.iter().map(|term| term.text.len()).min();
+                needed.max_by_key(shortest)
+            }
+            Node::Any(parts) => {
+                let needed: Option<Vec<_>> = parts.iter().map(|part| part.needed(terms)).collect();
+                needed.map(|needed| needed.concat())
+            }
+            Node::Not(_) | Node::Filter(_) => None,
+        }
+    }
+
+    fn settled(&self, known: &dyn Fn(&Filter) -> Option<bool>) -> Option<bool> {
+        match self {
+            Node::Filter(filter) => known(filter),
+            Node::Term(_) => None,
+            Node::Not(part) => part.settled(known).map(|is| !is),
+            Node::All(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| part.settled(known)).collect();
+                match parts.contains(&Some(false)) {
+                    true => Some(false),
+                    false => parts.iter().all(Option::is_some).then_some(true),
+                }
+            }
+            Node::Any(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| part.settled(known)).collect();
+                match parts.contains(&Some(true)) {
+                    true => Some(true),
+                    false => parts.iter().all(Option::is_some).then_some(false),
+                }
+            }
+        }
+    }
+
+    fn narrow<T>(
+        &self,
+        terms: &[Term],
+        term: &mut dyn FnMut(&Term) -> Option<T>,
+        both: &mut dyn FnMut(T, T) -> T,
+        either: &mut dyn FnMut(T, T) -> T,
+    ) -> Option<T> {
+        match self {
+            Node::Term(number) => term(terms.get(*number)?),
+            Node::Not(_) | Node::Filter(_) => None,
+            Node::All(parts) => {
+                let mut all = None;
+                for part in parts {
+                    let one = part.narrow(terms, term, both, either);
+                    all = match (all, one) {
+                        (Some(all), Some(one)) => Some(both(all, one)),
+                        (all, one) => all.or(one),
+                    };
+                }
+                all
+            }
+            Node::Any(parts) => {
+                let mut any = None;
+                for part in parts {
+                    let one = part.narrow(terms, term, both, either)?;
+                    any = Some(match any {
+                        Some(any) => either(any, one),
+                        None => one,
+                    });
+                }
+                any
+            }
+        }
+    }
+}
+
+impl Scope<'_> {
+    fn allows(&self, piece: &Piece<'_>, around: &dyn Around) -> bool {
+        let here = self.nodes.iter().all(|node| match node {
+            Node::Filter(Filter::Kind(part)) => part.covers(piece.part),
+            Node::Filter(Filter::Tool(name)) => is_tool(name, piece, around),
+            _ => true,
+        });
+        here && self.outer.is_none_or(|outer| outer.allows(piece, around))
+    }
+}
+
+fn is_tool(wanted: &str, piece: &Piece<'_>, around: &dyn Around) -> bool {
+    match piece.tool {
+        Tool::None => false,
+        Tool::Named(name) => is_name(wanted, name),
+        Tool::Called(call) => around
+            .tool_of(call)
+            .is_some_and(|name| is_name(wanted, &name)),
+    }
+}
+
+/// A name, letter case aside, or its beginning before a star.
+fn is_name(wanted: &str, name: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(beginning) => starts_with(name, beginning),
+        None => wanted.eq_ignore_ascii_case(name),
+    }
+}
+
+fn starts_with(name: &str, beginning: &str) -> bool {
+    let head = name.get(..beginning.len());
+    head.is_some_and(|head| head.eq_ignore_ascii_case(beginning))
+}
+
+fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
+    let Record {
+        entry,
+        pieces,
+        around,
+    } = record;
+    let message = match &entry.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    };
+    match filter {
+        Filter::Project(wanted) => around.in_project(wanted),
+        Filter::Session(wanted) => around.in_session(wanted),
+        Filter::Layout(wanted) => around.layout() == wanted,
+        Filter::Since(time) => entry.time.is_some_and(|at| at >= *time),
+        Filter::Until(time) => entry.time.is_some_and(|at| at <= *time),
+        Filter::Role(speaker) => match speaker {
+            Speaker::User => message.is_some_and(|message| message.role == Role::User),
+            Speaker::Human => message.is_some_and(|message| message.human),
+            Speaker::Assistant => message.is_some_and(|message| message.role == Role::Assistant),
+            Speaker::System => match &entry.body {
+                Body::Message(message) => message.role == Role::System,
+                body => matches!(
+                    body,
+                    Body::System { .. } | Body::Attachment { .. } | Body::Compaction { .. }
+                ),
+            },
+            Speaker::Tool => pieces.iter().any(|piece| piece.part == Part::Result),
+        },
+        Filter::Kind(_) | Filter::Tool(_) => pieces
+            .iter()
+            .any(|piece| scope_of(filter, piece, *around) && scope.allows(piece, *around)),
+        Filter::Model(wanted) => message
+            .and_then(|message| message.model.as_deref())
+            .is_some_and(|model| contains(model, wanted)),
+        Filter::Agent(wanted) => {
+            let agent = entry.agent.as_ref().or_else(|| around.agent());
+            match (wanted.as_str(), agent) {
+                ("main", agent) => agent.is_none() && !entry.sidechain,
+                ("sub", agent) => agent.is_some() || entry.sidechain,
+                (_, None) => false,
+                (wanted, Some(agent)) => {
+                    agent.as_str().starts_with(wanted)
+                        || around
+                            .agent_kind(agent)
+                            .is_some_and(|kind| is_name(wanted, &kind))
+                }
+            }
+        }
+        Filter::Branch(wanted) => {
+            let git = entry.place.git_branch.as_deref();
+            git.is_some_and(|branch| is_name(wanted, branch))
+                || entry
+                    .id
+                    .as_ref()
+                    .is_some_and(|id| around.on_conversation(wanted, id.key()))
+        }
+        Filter::File(wanted) => {
+            let mut found = false;
+            files(entry, &mut |path| found |= is_file(path, wanted));
+            found
+        }
+    }
+}
+
+fn scope_of(filter: &Filter, piece: &Piece<'_>, around: &dyn Around) -> bool {
+    match filter {
+        Filter::Kind(part) => part.covers(piece.part),
+        Filter::Tool(name) => is_tool(name, piece, around),
+        _ => true,
+    }
+}
+
+fn contains(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// Whether a path is the one that is wanted, or ends in it, or has it as a directory.
+fn is_file(path: &str, wanted: &str) -> bool {
+    let wanted = wanted.trim_start_matches("./").trim_end_matches('/');
+    if wanted.is_empty() {
+        return false;
+    }
+    if let Some((directory, ending)) = wanted.rsplit_once('*') {
+        let (directory, path) = (directory.trim_end_matches('*'), path);
+        return path.ends_with(ending) && (directory.is_empty() || path.contains(directory));
+    }
+    let mut from = 0;
+    while let Some(at) = path.get(from..).and_then(|rest| rest.find(wanted)) {
+        let (start, end) = (from + at, from + at + wanted.len());
+        let before = path.get(..start).unwrap_or_default();
+        let after = path.get(end..).unwrap_or_default();
+        let begins = before.is_empty() || before.ends_with('/') || wanted.starts_with('/');
+        if begins && (after.is_empty() || after.starts_with('/')) {
+            return true;
+        }
+        from = start + wanted.chars().next().map_or(1, char::len_utf8);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_by_the_end_of_its_path() {
+        for (path, wanted, is) in [
+            ("/w/src/x.rs", "src/x.rs", true),
+            ("/w/src/x.rs", "x.rs", true),
+            ("/w/src/x.rs", "/w/src/x.rs", true),
+            ("/w/src/x.rs", "./src/x.rs", true),
+            ("/w/src/x.rs", "src/", true),
+            ("/w/src/x.rs", "*.rs", true),
+            ("/w/src/x.rs", "src/*.rs", true),
+            ("/w/src/xx.rs", "x.rs", false),
+            ("/w/src/x.rs", "src/x", false),
+            ("/w/lib/x.rs", "src/*.rs", false),
+            ("/w/src/x.rs", "", false),
+        ] {
+            assert_eq!(is_file(path, wanted), is, "{path} {wanted}");
+        }
+    }
+}

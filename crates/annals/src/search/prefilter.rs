@@ -1,0 +1,109 @@
+//! Passing over records by their bytes alone, where no escape can hide what is looked for.
+
+use std::collections::BTreeSet;
+
+use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
+use super::query::Term;
+
+/// More of a word is not needed to pass over most records.
+const LONGEST: usize = 24;
+
+/// Says which records may hold one of some words.
+#[derive(Debug)]
+pub(super) struct Prefilter {
+    regex: Regex,
+    /// How many bytes of a match must be there for it to be found.
+    pub(super) longest: usize,
+}
+
+impl Prefilter {
+    /// `None` where bytes cannot tell.
+    pub(super) fn new(terms: &[&Term]) -> Option<Self> {
+        let mut patterns = Vec::new();
+        let mut hidden = BTreeSet::new();
+        let mut longest = 0;
+        for term in terms {
+            let part = plain(&term.text)?;
+            let case = if term.case { "" } else { "i" };
+            patterns.push(format!("(?{case}u:{})", regex::escape(part)));
+            // A letter in another case may take more bytes.
+            longest = longest.max(part.chars().count() * 4);
+            for c in part.chars() {
+                let mut same = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
+                if !term.case {
+                    same.case_fold_simple();
+                }
+                for c in same.iter().flat_map(|range| range.start()..=range.end()) {
+                    let unit = c.encode_utf16(&mut [0; 2]).first().copied()?;
+                    hidden.insert(unit);
+                }
+            }
+        }
+        let hidden: Vec<String> = hidden.iter().map(|unit| format!("{unit:04x}")).collect();
+        patterns.push(format!(r"\\u(?i-u:{})", hidden.join("|")));
+        let regex = RegexBuilder::new(&patterns.join("|"))
+            .unicode(false)
+            .build()
+            .ok()?;
+        Some(Prefilter {
+            regex,
+            longest: longest.max(r"\u0000".len()),
+        })
+    }
+
+    /// Where the first word may stand.
+    pub(super) fn find(&self, bytes: &[u8]) -> Option<usize> {
+        self.regex.find(bytes).map(|found| found.start())
+    }
+}
+
+/// The longest part of a text that JSON spells as it is, or by numbers.
+fn plain(text: &str) -> Option<&str> {
+    let is_escaped = |c: char| {
+        // What is no text in a log is shown as U+FFFD.
+        matches!(c, '"' | '\\' | '/' | '\u{fffd}') || c.is_whitespace() || c.is_control()
+    };
+    let part = text.split(is_escaped).max_by_key(|part| part.len())?;
+    let end = part
+        .char_indices()
+        .nth(LONGEST)
+        .map_or(part.len(), |(at, _)| at);
+    part.get(..end).filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_match_is_passed_over() {
+        for (word, record, may) in [
+            ("panic", r#"{"text":"no"}"#, false),
+            ("panic", r#"{"text":"a PaNiC"}"#, true),
+            ("panic", r#"{"text":"a \u0050anic"}"#, true),
+            ("panic", r#"{"text":"\u001b[0m \u00e9"}"#, false),
+            ("panic", r#"{"text":"pan\nic"}"#, false),
+            ("a/bcd", r#"{"text":"a\/BCD"}"#, true),
+            ("a/bcd", r#"{"text":"a\/bc"}"#, false),
+            ("two words", r#"{"text":"two\nwords"}"#, true),
+            ("kelvin", "{\"text\":\"\u{212a}elvin\"}", true),
+            ("kelvin", r#"{"text":"\u212Aelvin"}"#, true),
+            ("kelvin", r#"{"text":"Celsius"}"#, false),
+            ("été", r#"{"text":"\u00C9t\u00e9"}"#, true),
+            ("été", r#"{"text":"ÉTÉ"}"#, true),
+            ("été", r#"{"text":"ete"}"#, false),
+            ("🎉", r#"{"text":"\ud83c\udf89"}"#, true),
+            ("🎉", r#"{"text":"\ud83d\ude00"}"#, false),
+        ] {
+            let term = Term::literal(word);
+            let filter = Prefilter::new(&[&term]).unwrap();
+            let found = filter.find(record.as_bytes()).is_some();
+            assert_eq!(found, may, "{word} in {record}");
+        }
+        for word in ["\"", "//", "\\"] {
+            assert!(Prefilter::new(&[&Term::literal(word)]).is_none(), "{word}");
+        }
+    }
+}

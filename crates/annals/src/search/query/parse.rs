@@ -1,0 +1,578 @@
+//! How people write queries: words, "phrases", begin*, -not, OR, (groups) and conditions such as
+//! `role:user`.
+
+use std::ops::Range;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{Filter, Part, Speaker, Term, TermKind, Wanted};
+use crate::error::{Error, Result};
+use crate::layout::LAYOUTS;
+use crate::when::Now;
+
+/// No one types more than this.
+const LONGEST: usize = 64 << 10;
+
+/// Nor groups in groups in groups.
+const DEEPEST: usize = 64;
+
+/// How a query is to be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Dialect {
+    /// Letter case counts.
+    pub case: bool,
+    /// The whole query is one regular expression.
+    pub regex: bool,
+    /// What `after:yesterday` depends on.
+    pub now: Now,
+}
+
+impl Default for Dialect {
+    fn default() -> Self {
+        Dialect::at(Now {
+            time: Timestamp::now(),
+            zone: TimeZone::system(),
+        })
+    }
+}
+
+impl Dialect {
+    /// The usual one, at that time.
+    pub fn at(now: Now) -> Self {
+        Dialect {
+            case: false,
+            regex: false,
+            now,
+        }
+    }
+
+    /// Says whether letter case counts.
+    pub fn case(mut self, counts: bool) -> Self {
+        self.case = counts;
+        self
+    }
+
+    /// Says whether the whole query is a regular expression.
+    pub fn regex(mut self, is: bool) -> Self {
+        self.regex = is;
+        self
+    }
+}
+
+pub(super) fn parse(text: &str, dialect: &Dialect) -> Result<Wanted> {
+    if text.len() > LONGEST {
+        let why = format!(
+            "it has {} bytes, and nobody means more than {LONGEST}",
+            text.len()
+        );
+        return Err(fault("", 0..0, why));
+    }
+    if dialect.regex {
+        let term = pattern(text, text, 0, dialect)?;
+        return Ok(Wanted::Term(term));
+    }
+    let pieces = pieces(text)?;
+    let mut reader = Reader {
+        text,
+        pieces: &pieces,
+        dialect,
+        depth: 0,
+    };
+    let wanted = reader.any_of()?;
+    match reader.pieces.first() {
+        None => Ok(wanted),
+        Some(piece) => Err(fault(
+            text,
+            piece.at.clone(),
+            "this `)` closes nothing; quote it if it is meant as it is",
+        )),
+    }
+}
+
+fn fault(text: &str, at: Range<usize>, why: impl Into<String>) -> Error {
+    Error::Query {
+        text: text.to_owned(),
+        at,
+        why: why.into(),
+    }
+}
+
+/// A word of the query with its place.
+#[derive(Debug)]
+struct Piece<'a> {
+    at: Range<usize>,
+    sign: Sign<'a>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Sign<'a> {
+    Open,
+    Close,
+    Minus,
+    Or,
+    And,
+    Not,
+    /// A word, and the name of the condition that it stands after.
+    Word {
+        name: Option<&'a str>,
+        text: &'a str,
+        quoted: bool,
+        /// A star follows the closing quote.
+        open_end: bool,
+    },
+}
+
+/// The conditions that queries know, and what they take.
+const NAMES: [&str; 14] = [
+    "project", "session", "layout", "role", "kind", "tool", "model", "agent", "branch", "file",
+    "after", "before", "since", "until",
+];
+
+/// What introduces a regular expression.
+const PATTERN: &str = "re";
+
+fn pieces(text: &str) -> Result<Vec<Piece<'_>>> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    let mut groups = 0usize;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some(c) = rest.chars().next() else { break };
+        let one = |sign| Piece {
+            at: at..at + 1,
+            sign,
+        };
+        match c {
+            c if c.is_whitespace() => at += c.len_utf8(),
+            '(' => {
+                pieces.push(one(Sign::Open));
+                groups += 1;
+                at += 1;
+            }
+            ')' => {
+                pieces.push(one(Sign::Close));
+                groups = groups.saturating_sub(1);
+                at += 1;
+            }
+            '-' if is_denied(rest) => {
+                pieces.push(one(Sign::Minus));
+                at += 1;
+            }
+            _ => {
+                let piece = word(text, at, groups > 0)?;
+                at = piece.at.end;
+                pieces.push(piece);
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+/// A minus before a word or a group, and not one of several or one by itself.
+fn is_denied(rest: &str) -> bool {
+    let next = rest.chars().nth(1);
+    next.is_some_and(|next| !next.is_whitespace() && !matches!(next, '-' | '>' | ')'))
+}
+
+fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
+    let rest = text.get(at..).unwrap_or_default();
+    let name = rest.split_once(':').map(|(name, _)| name);
+    let name = name.filter(|name| NAMES.contains(name) || *name == PATTERN);
+    let from = at + name.map_or(0, |name| name.len() + 1);
+    let rest = text.get(from..).unwrap_or_default();
+    if let Some(inside) = rest.strip_prefix('"') {
+        let Some(len) = inside.find('"') else {
+            return Err(fault(
+                text,
+                from..text.len(),
+                "this quote is never closed; put another at the end of what belongs together",
+            ));
+        };
+        let end = from + len + 2;
+        let open_end = text.get(end..).is_some_and(|rest| rest.starts_with('*'));
+        return Ok(Piece {
+            at: at..end + usize::from(open_end),
+            sign: Sign::Word {
+                name,
+                text: inside.get(..len).unwrap_or_default(),
+                quoted: true,
+                open_end,
+            },
+        });
+    }
+    // A call such as `main()` is one word. A `)` belongs to the word before it if no group waits for it.
+    let mut len = 0;
+    let mut open = 0usize;
+    for c in rest.chars() {
+        match c {
+            '(' if len > 0 => open += 1,
+            ')' if open > 0 => open -= 1,
+            ')' if in_group => break,
+            '"' => break,
+            c if c.is_whitespace() => break,
+            _ => {}
+        }
+        len += c.len_utf8();
+    }
+    let word = rest.get(..len).unwrap_or_default();
+    let sign = match word {
+        "OR" if name.is_none() => Sign::Or,
+        "AND" if name.is_none() => Sign::And,
+        "NOT" if name.is_none() => Sign::Not,
+        text => Sign::Word {
+            name,
+            text,
+            quoted: false,
+            open_end: false,
+        },
+    };
+    Ok(Piece {
+        at: at..from + len,
+        sign,
+    })
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    pieces: &'a [Piece<'a>],
+    dialect: &'a Dialect,
+    depth: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Option<&'a Piece<'a>> {
+        let (first, rest) = self.pieces.split_first()?;
+        self.pieces = rest;
+        Some(first)
+    }
+
+    fn next_if(&mut self, sign: &Sign<'_>) -> Option<&'a Piece<'a>> {
+        match self.pieces.first() {
+            Some(piece) if piece.sign == *sign => self.next(),
+            _ => None,
+        }
+    }
+
+    fn end(&self) -> Range<usize> {
+        self.text.len()..self.text.len()
+    }
+
+    fn any_of(&mut self) -> Result<Wanted> {
+        let mut parts = vec![self.all_of()?];
+        while let Some(or) = self.next_if(&Sign::Or) {
+            if self.pieces.is_empty() {
+                return Err(fault(self.text, or.at.clone(), NOTHING_AFTER));
+            }
+            parts.push(self.all_of()?);
+        }
+        Ok(match parts.len() {
+            1 => parts.pop().unwrap_or_default(),
+            _ => Wanted::Any(parts),
+        })
+    }
+
+    fn all_of(&mut self) -> Result<Wanted> {
+        let mut parts = Vec::new();
+        loop {
+            match self.pieces.first() {
+                None => break,
+                Some(piece) => match &piece.sign {
+                    Sign::Or if parts.is_empty() => {
+                        let why = "there is nothing before this operator; write \"OR\" in quotes to look for it";
+                        return Err(fault(self.text, piece.at.clone(), why));
+                    }
+                    Sign::Close if parts.is_empty() && self.depth > 0 => {
+                        let why = "there is nothing in this group";
+                        return Err(fault(self.text, piece.at.clone(), why));
+                    }
+                    Sign::Or | Sign::Close => break,
+                    Sign::And => {
+                        let and = self.next();
+                        let at = and.map_or(self.end(), |and| and.at.clone());
+                        if parts.is_empty() || self.pieces.is_empty() {
+                            return Err(fault(self.text, at, NOTHING_AFTER));
+                        }
+                    }
+                    _ => parts.push(self.one()?),
+                },
+            }
+        }
+        Ok(match parts.len() {
+            1 => parts.pop().unwrap_or_default(),
+            _ => Wanted::All(parts),
+        })
+    }
+
+    fn one(&mut self) -> Result<Wanted> {
+        let Some(piece) = self.next() else {
+            return Err(fault(self.text, self.end(), NOTHING_AFTER));
+        };
+        match &piece.sign {
+            Sign::Minus | Sign::Not => {
+                if self.pieces.is_empty() {
+                    return Err(fault(self.text, piece.at.clone(), NOTHING_AFTER));
+                }
+                self.go_down(piece)?;
+                let part = self.one()?;
+                self.depth -= 1;
+                Ok(Wanted::Not(Box::new(part)))
+            }
+            Sign::Open => {
+                self.go_down(piece)?;
+                let inside = self.any_of()?;
+                self.depth -= 1;
+                match self.next_if(&Sign::Close) {
+                    Some(_) => Ok(inside),
+                    None => {
+                        let why = "this `(` is never closed; quote it if it is meant as it is";
+                        Err(fault(self.text, piece.at.clone(), why))
+                    }
+                }
+            }
+            Sign::Word {
+                name,
+                text,
+                quoted,
+                open_end,
+            } => match name {
+                Some(name) if *name == PATTERN => {
+                    let from = piece.at.start + name.len() + 1 + usize::from(*quoted);
+                    pattern(self.text, text, from, self.dialect).map(Wanted::Term)
+                }
+                Some(name) => self.filter(name, text, piece.at.clone()),
+                None => self.literal(text, *quoted, *open_end, piece.at.clone()),
+            },
+            Sign::Or | Sign::And | Sign::Close => {
+                Err(fault(self.text, piece.at.clone(), NOTHING_AFTER))
+            }
+        }
+    }
+
+    fn go_down(&mut self, piece: &Piece<'_>) -> Result<()> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            let why = format!("there are more than {DEEPEST} groups within each other");
+            return Err(fault(self.text, piece.at.clone(), why));
+        }
+        Ok(())
+    }
+
+    fn literal(
+        &self,
+        text: &str,
+        quoted: bool,
+        open_end: bool,
+        at: Range<usize>,
+    ) -> Result<Wanted> {
+        let (mut text, mut open_start, mut open_end) = (text, false, open_end);
+        if !quoted {
+            if let Some(inner) = text.strip_suffix('*') {
+                (text, open_end) = (inner, true);
+            }
+            if let Some(inner) = text.strip_prefix('*') {
+                (text, open_start) = (inner, true);
+            }
+        }
+        if text.trim().is_empty() {
+            let why = match quoted {
+                true => "there is nothing between these quotes",
+                false => "a star stands for the rest of a word, and here there is no word",
+            };
+            return Err(fault(self.text, at, why));
+        }
+        Ok(Wanted::Term(Term {
+            text: text.to_owned(),
+            kind: TermKind::Literal {
+                open_start,
+                open_end,
+            },
+            case: self.dialect.case,
+        }))
+    }
+
+    fn filter(&self, name: &str, value: &str, at: Range<usize>) -> Result<Wanted> {
+        let fault = |why: String| fault(self.text, at.clone(), why);
+        if value.trim().is_empty() {
+            return Err(fault(format!(
+                "`{name}:` says nothing; quote it if it is meant as it is"
+            )));
+        }
+        let text = || value.to_owned();
+        let bad_time = || {
+            let why = "is no time; try 7d, yesterday, 2026-03-01 or 2026-03-01T12:00";
+            fault(format!("`{value}` {why}"))
+        };
+        Ok(Wanted::Filter(match name {
+            "project" => Filter::Project(text()),
+            "session" => Filter::Session(text()),
+            "tool" => Filter::Tool(text()),
+            "model" => Filter::Model(text()),
+            "agent" => Filter::Agent(text()),
+            "branch" => Filter::Branch(text()),
+            "file" => Filter::File(text()),
+            "layout" => {
+                let names: Vec<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
+                if !names.contains(&value) {
+                    return Err(fault(choices("layout", value, &names)));
+                }
+                Filter::Layout(text())
+            }
+            "role" => Filter::Role(named("role", value, &Speaker::NAMES).map_err(fault)?),
+            "kind" => Filter::Kind(named("kind", value, &Part::NAMES).map_err(fault)?),
+            "after" | "since" => {
+                let time = self.dialect.now.since(value);
+                Filter::Since(time.ok_or_else(bad_time)?)
+            }
+            _ => Filter::Until(self.dialect.now.until(value).ok_or_else(bad_time)?),
+        }))
+    }
+}
+
+const NOTHING_AFTER: &str =
+    "this operator joins nothing; quote it if it is meant as it is, or give it words";
+
+fn named<T: Copy>(what: &str, value: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == value);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        choices(what, value, &names)
+    })
+}
+
+fn choices(what: &str, value: &str, names: &[&str]) -> String {
+    format!(
+        "there is no {what} `{value}`; there are {}",
+        names.join(", ")
+    )
+}
+
+/// Checks a pattern, so that what is wrong with it can be pointed at.
+fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Term> {
+    if text.is_empty() {
+        return Err(fault(query, from..from, "there is no pattern"));
+    }
+    if let Err(error) = regex_syntax::Parser::new().parse(text) {
+        let (span, why) = match &error {
+            regex_syntax::Error::Parse(error) => (*error.span(), error.kind().to_string()),
+            regex_syntax::Error::Translate(error) => (*error.span(), error.kind().to_string()),
+            _ => return Err(fault(query, from..query.len(), error.to_string())),
+        };
+        let at = from + span.start.offset..from + span.end.offset;
+        return Err(fault(query, at, format!("no regular expression: {why}")));
+    }
+    Ok(Term {
+        text: text.to_owned(),
+        kind: TermKind::Pattern,
+        case: dialect.case,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect() -> Dialect {
+        Dialect::at(Now {
+            time: "2026-03-12T12:00:00Z".parse().unwrap(),
+            zone: TimeZone::UTC,
+        })
+    }
+
+    /// A query as it was understood.
+    fn read(text: &str) -> String {
+        fn spell(wanted: &Wanted) -> String {
+            let all = |parts: &[Wanted]| parts.iter().map(spell).collect::<Vec<_>>().join(" ");
+            match wanted {
+                Wanted::All(parts) => format!("all({})", all(parts)),
+                Wanted::Any(parts) => format!("any({})", all(parts)),
+                Wanted::Not(part) => format!("not({})", spell(part)),
+                Wanted::Filter(filter) => format!("{filter:?}"),
+                Wanted::Term(term) => match term.kind {
+                    TermKind::Pattern => format!("/{}/", term.text),
+                    TermKind::Literal {
+                        open_start,
+                        open_end,
+                    } => {
+                        let star = |open: bool| if open { "*" } else { "" };
+                        format!("{}[{}]{}", star(open_start), term.text, star(open_end))
+                    }
+                },
+            }
+        }
+        match parse(text, &dialect()) {
+            Ok(wanted) => spell(&wanted),
+            Err(Error::Query { at, why, .. }) => format!("{}..{} {why}", at.start, at.end),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn queries_are_read_as_people_mean_them() {
+        for (text, meaning) in [
+            ("panic", "[panic]"),
+            ("two words", "all([two] [words])"),
+            (r#""a phrase" word"#, "all([a phrase] [word])"),
+            ("pre* *fix *mid*", "all([pre]* *[fix] *[mid]*)"),
+            (r#""begin of"*"#, "[begin of]*"),
+            ("a OR b c", "any([a] all([b] [c]))"),
+            ("(a OR b) c", "all(any([a] [b]) [c])"),
+            ("a AND b", "all([a] [b])"),
+            ("a -b NOT c", "all([a] not([b]) not([c]))"),
+            ("-(a b)", "not(all([a] [b]))"),
+            ("a - b", "all([a] [-] [b])"),
+            ("--flag -> x", "all([--flag] [->] [x])"),
+            ("role:user kind:tool", "all(Role(User) Kind(Tool))"),
+            ("-tool:Bash", "not(Tool(\"Bash\"))"),
+            (r#"project:"my app" x"#, "all(Project(\"my app\") [x])"),
+            ("after:2026-03-01", "Since(2026-03-01T00:00:00Z)"),
+            ("before:2026-03-01", "Until(2026-03-01T23:59:59.999999999Z)"),
+            ("std::fs http://x.y", "all([std::fs] [http://x.y])"),
+            ("main() f(x, y)", "all([main()] [f(x,] [y)])"),
+            ("(f(x) OR y)", "any([f(x)] [y])"),
+            ("say\"hi\"", "all([say] [hi])"),
+            (r#"re:"fn \w+" x"#, r"all(/fn \w+/ [x])"),
+            ("or and not", "all([or] [and] [not])"),
+            ("", "all()"),
+            (
+                "'; DROP TABLE word; NEAR(a b) c:d ^e",
+                "all([';] [DROP] [TABLE] [word;] [NEAR(a] [b)] [c:d] [^e])",
+            ),
+        ] {
+            assert_eq!(read(text), meaning, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        insta::assert_snapshot!(
+            [
+                "a \"b c",
+                "OR",
+                "a OR",
+                "OR a",
+                "AND",
+                "-",
+                "NOT",
+                "a AND",
+                "()",
+                "(a",
+                "a )",
+                "*",
+                "\"\"",
+                "role:boss",
+                "kind:",
+                "layout:x",
+                "after:someday",
+                "re:\"(a\"",
+                "x re:[z-a]",
+            ]
+            .map(|text| format!("{text:14} → {}", read(text)))
+            .join("\n")
+        );
+        let deep = "(".repeat(1_000);
+        assert!(read(&deep).contains("more than 64 groups"));
+        let long = "x".repeat(1 << 20);
+        assert!(read(&long).contains("1048576 bytes"));
+    }
+}

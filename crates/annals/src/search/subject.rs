@@ -1,0 +1,191 @@
+//! What a record says, taken apart into the texts that words are looked for in.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::query::Part;
+use crate::model::{Block, Body, Entry, Message, Role};
+
+/// One text of a record.
+#[derive(Debug)]
+pub(crate) struct Piece<'a> {
+    /// What it is part of.
+    pub(crate) part: Part,
+    /// The tool that it is about.
+    pub(crate) tool: Tool<'a>,
+    /// The text as people read it, without escapes.
+    pub(crate) text: Cow<'a, str>,
+    /// A hit here is worth so much.
+    pub(crate) weight: f32,
+}
+
+/// The tool that a text is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tool<'a> {
+    None,
+    /// It was called by this name.
+    Named(&'a str),
+    /// It answered this call.
+    Called(&'a str),
+}
+
+/// What hits are worth, by where they stand: what people wrote and read more than what went by.
+const TITLE: f32 = 4.0;
+const PROMPT: f32 = 3.0;
+const REPLY: f32 = 2.0;
+const THOUGHT: f32 = 1.5;
+const CALL: f32 = 1.0;
+const RESULT: f32 = 0.7;
+const SYSTEM: f32 = 0.5;
+
+/// Hands over every text of an entry.
+pub(crate) fn pieces<'a>(entry: &'a Entry, give: &mut dyn FnMut(Piece<'a>)) {
+    let mut plain = |part: Part, text: &'a str, weight: f32| {
+        give(Piece {
+            part,
+            tool: Tool::None,
+            text: Cow::Borrowed(text),
+            weight,
+        });
+    };
+    match &entry.body {
+        Body::Message(message) => {
+            for block in &message.blocks {
+                of_block(message, block, Tool::None, give);
+            }
+        }
+        Body::Summary { text, .. } | Body::Title { text, .. } | Body::Tag { text } => {
+            plain(Part::Title, text, TITLE);
+        }
+        Body::Note { text, .. } => plain(Part::Note, text, PROMPT),
+        Body::Compaction { text } | Body::System { text, .. } | Body::Attachment { text, .. } => {
+            plain(Part::System, text, SYSTEM);
+        }
+        Body::Resume { .. }
+        | Body::Todos(_)
+        | Body::Files(_)
+        | Body::Typed { .. }
+        | Body::Settings { .. }
+        | Body::Agent { .. }
+        | Body::Register(_)
+        | Body::Opaque { .. } => {}
+    }
+}
+
+fn of_block<'a>(
+    message: &Message,
+    block: &'a Block,
+    within: Tool<'a>,
+    give: &mut dyn FnMut(Piece<'a>),
+) {
+    let said = match message.role {
+        Role::User if message.human => PROMPT,
+        Role::Assistant => REPLY,
+        Role::User | Role::System => SYSTEM,
+    };
+    let (part, weight) = match within {
+        Tool::None => (Part::Text, said),
+        _ => (Part::Result, RESULT),
+    };
+    let mut one = |part: Part, tool: Tool<'a>, text: Cow<'a, str>, weight: f32| {
+        give(Piece {
+            part,
+            tool,
+            text,
+            weight,
+        });
+    };
+    match block {
+        Block::Text(text) => one(part, within, Cow::Borrowed(text), weight),
+        Block::Thinking { text, .. } => {
+            one(Part::Thinking, within, Cow::Borrowed(text), THOUGHT);
+        }
+        Block::ToolUse { name, input, .. } => {
+            let tool = Tool::Named(name);
+            one(Part::Call, tool, Cow::Borrowed(name), CALL);
+            strings(input, &mut |text| one(Part::Call, tool, text, CALL));
+        }
+        Block::ToolResult { call, output, .. } => {
+            // Results hold only flat blocks, so this goes one level deep.
+            let flat = output
+                .iter()
+                .filter(|block| !matches!(block, Block::ToolResult { .. }));
+            let mut any = false;
+            for block in flat {
+                any = true;
+                of_block(message, block, Tool::Called(call), give);
+            }
+            if !any {
+                // An empty result is a result all the same.
+                give(Piece {
+                    part: Part::Result,
+                    tool: Tool::Called(call),
+                    text: Cow::Borrowed(""),
+                    weight: RESULT,
+                });
+            }
+        }
+        Block::Image { .. } => {}
+        Block::Opaque { json, .. } => strings(json, &mut |text| one(part, within, text, weight)),
+    }
+}
+
+/// The strings and numbers within a JSON text, as they read without escapes.
+fn strings<'a>(json: &'a str, give: &mut dyn FnMut(Cow<'a, str>)) {
+    let value: Value = match serde_json::from_str(json) {
+        Ok(value) => value,
+        // Too deep, or otherwise beyond the parser: as it stands.
+        Err(_) => return give(Cow::Borrowed(json)),
+    };
+    let mut pending = vec![value];
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::String(text) => give(Cow::Owned(text)),
+            Value::Number(number) => give(Cow::Owned(number.to_string())),
+            Value::Array(items) => pending.extend(items.into_iter().rev()),
+            Value::Object(members) => {
+                let members: Vec<Value> = members.into_iter().map(|(_, value)| value).collect();
+                pending.extend(members.into_iter().rev());
+            }
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+}
+
+/// The members of a tool's input that name a file.
+const FILES: [&str; 7] = [
+    "file_path",
+    "path",
+    "notebook_path",
+    "filePath",
+    "filename",
+    "file",
+    "paths",
+];
+
+/// Hands over the files that an entry tells a tool to work on, or that it saved.
+pub(super) fn files(entry: &Entry, give: &mut dyn FnMut(&str)) {
+    let blocks = match &entry.body {
+        Body::Message(message) => &message.blocks,
+        Body::Files(change) => {
+            return change.backups.iter().for_each(|file| give(&file.path));
+        }
+        _ => return,
+    };
+    for block in blocks {
+        let Block::ToolUse { input, .. } = block else {
+            continue;
+        };
+        let Ok(Value::Object(members)) = serde_json::from_str(input) else {
+            continue;
+        };
+        for value in FILES.iter().filter_map(|name| members.get(*name)) {
+            match value {
+                Value::String(path) => give(path),
+                Value::Array(paths) => paths.iter().filter_map(Value::as_str).for_each(&mut *give),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Times as people type them: `7d`, `yesterday`, `2026-03-01`, `2026-03-01T12:00`.
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, ToSpan as _, Zoned};
+
+/// What time it is, and where: what a typed time depends on.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// The time it is.
+    pub time: Timestamp,
+    /// Whose days and hours count.
+    pub zone: TimeZone,
+}
+
+/// The end of a bare day that is meant.
+#[derive(Clone, Copy)]
+enum Edge {
+    Start,
+    End,
+}
+
+impl Now {
+    /// A time from which on something is wanted. A bare day means its first instant.
+    pub fn since(&self, text: &str) -> Option<Timestamp> {
+        self.parse(text, Edge::Start)
+    }
+
+    /// A time up to which something is wanted. A bare day means its last instant.
+    pub fn until(&self, text: &str) -> Option<Timestamp> {
+        self.parse(text, Edge::End)
+    }
+
+    fn parse(&self, text: &str, edge: Edge) -> Option<Timestamp> {
+        let text = text.trim();
+        let today = self.zoned().date();
+        match text {
+            "now" => Some(self.time),
+            "today" => self.edge_of(today, edge),
+            "yesterday" => self.edge_of(today.yesterday().ok()?, edge),
+            _ => self.span(text).or_else(|| self.date(text, edge)),
+        }
+    }
+
+    fn zoned(&self) -> Zoned {
+        self.time.to_zoned(self.zone.clone())
+    }
+
+    fn span(&self, text: &str) -> Option<Timestamp> {
+        let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+        let (digits, unit) = text.split_at_checked(unit_at)?;
+        let n: i64 = digits.parse().ok()?;
+        let span = match unit.trim_start() {
+            "s" | "sec" => Span::new().try_seconds(n),
+            "m" | "min" => Span::new().try_minutes(n),
+            "h" => Span::new().try_hours(n),
+            "d" => Span::new().try_days(n),
+            "w" => Span::new().try_weeks(n),
+            _ => return None,
+        };
+        let then = self.zoned().checked_sub(span.ok()?).ok()?;
+        Some(then.timestamp())
+    }
+
+    fn date(&self, text: &str, edge: Edge) -> Option<Timestamp> {
+        // The date comes first: jiff would read a bare day as a date and time at midnight.
+        if text.len() == "2026-03-01".len() {
+            return self.edge_of(text.parse().ok()?, edge);
+        }
+        if let Ok(exact) = text.parse::<Timestamp>() {
+            return Some(exact);
+        }
+        let local: DateTime = text.parse().ok()?;
+        Some(local.to_zoned(self.zone.clone()).ok()?.timestamp())
+    }
+
+    fn edge_of(&self, day: Date, edge: Edge) -> Option<Timestamp> {
+        let start_of = |day: Date| {
+            let midnight = day.to_datetime(Time::midnight());
+            Some(midnight.to_zoned(self.zone.clone()).ok()?.timestamp())
+        };
+        match edge {
+            Edge::Start => start_of(day),
+            Edge::End => {
+                let next = start_of(day.tomorrow().ok()?)?;
+                next.checked_sub(1.nanosecond()).ok()
+            }
+        }
+    }
+}
