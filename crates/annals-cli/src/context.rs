@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use annals::cost::{Ledger, Prices};
 use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
+use annals::search::{Found, Query};
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store, Target, WriteOptions,
 };
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
     warnings: usize,
+    /// What was searched, and may hold words that the catalogue does not know yet.
+    searched: Option<Inventory>,
 }
 
 impl Context {
@@ -77,6 +80,7 @@ impl Context {
             named_prices: global.prices.clone(),
             config_dir: config_dir(&env),
             warnings: 0,
+            searched: None,
         })
     }
 
@@ -113,6 +117,38 @@ impl Context {
         }
         sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         sessions
+    }
+
+    /// Looks for something in all sessions.
+    pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<Found> {
+        let found = match self.catalogue() {
+            Some(mut catalogue) => {
+                let found = catalogue.search(inventory, query)?;
+                self.tell(&mut catalogue);
+                found
+            }
+            None => self.store.search(inventory, query)?,
+        };
+        for trouble in &found.troubles {
+            self.warn(trouble);
+        }
+        Ok(found)
+    }
+
+    /// Learns the words of all sessions once everything is answered.
+    pub(crate) fn learn_later(&mut self, inventory: Inventory) {
+        self.searched = Some(inventory);
+    }
+
+    fn learn(&mut self, inventory: &Inventory) {
+        if let Some(mut catalogue) = self.catalogue() {
+            let progress = Progress::new("indexing for the next search (it is safe to stop)");
+            let told = |done, total| progress.set(done, total);
+            // What could not be read was told by the search.
+            catalogue.learn(inventory, &told, &|| false);
+            drop(progress);
+            self.tell(&mut catalogue);
+        }
     }
 
     /// Every response once, with the session that pays for it.
@@ -325,8 +361,18 @@ impl Context {
         self.warnings > 0
     }
 
-    pub(crate) fn finish(self) -> Result<()> {
-        Ok(self.out.finish()?)
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let searched = self.searched.take();
+        self.out.finish()?;
+        if let Some(inventory) = searched {
+            // Whoever reads the answer need not wait.
+            let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
+            if let Ok(nowhere) = nowhere {
+                let _ = rustix::stdio::dup2_stdout(nowhere);
+            }
+            self.learn(&inventory);
+        }
+        Ok(())
     }
 }
 

@@ -90,10 +90,7 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(wanted) = &args.session {
         narrow(&mut inventory, wanted, context)?;
     }
-    let found = context.store.search(&inventory, &query)?;
-    for trouble in &found.troubles {
-        context.warn(trouble);
-    }
+    let found = context.search(&inventory, &query)?;
     if context.json {
         context.out.json(&Document {
             hits: found.hits.iter().map(Row::of).collect(),
@@ -102,6 +99,9 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
         })?;
     } else {
         print(&inventory, &found, context)?;
+    }
+    if args.session.is_none() {
+        context.learn_later(inventory);
     }
     Ok(if found.total == 0 {
         Outcome::Nothing

@@ -111,7 +111,7 @@ impl Out {
     }
 
     /// Writes what is held back and waits for the pager.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.sink.finish()
     }
 }

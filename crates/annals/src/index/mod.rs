@@ -8,8 +8,11 @@
 mod catalogue;
 mod database;
 mod ledger;
+mod search;
+mod segment;
 mod spending;
 mod tab;
+mod words;
 
 pub use catalogue::{Catalogue, Notice};
 pub use ledger::Recent;

@@ -130,6 +130,12 @@ pub trait Decoder: Send {
 
     /// The record's entries with everything they say.
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);
+
+    /// What a record holds besides, that nobody said and somebody may look for: JSON texts such as
+    /// what a tool did to a file, of which the model saw only a word.
+    fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+        let _ = (record, give);
+    }
 }
 
 /// Finds something in bytes that may be cut anywhere.

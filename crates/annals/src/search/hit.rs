@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::hunt::{Finding, Hunt, Source};
 use super::query::{Order, Part};
+use super::subject;
 use crate::error::{Error, Result};
 use crate::jsonl::{Ending, Scanner, TailReader, read_span};
 use crate::layout::{Record, Sink};
@@ -160,12 +161,19 @@ fn hit(hunt: &Hunt<'_>, finding: &Finding, score: f64) -> Result<Option<Hit>> {
         terminated: true,
         oversize: false,
     };
-    let Some(entry) = decode(source, &record).into_iter().nth(finding.entry) else {
+    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    let mut sink = Sink::default();
+    decoder.decode(&record, &mut sink);
+    let beside = match sink.found.len() {
+        1 => subject::beside(decoder.as_mut(), &record),
+        _ => Vec::new(),
+    };
+    let Some(entry) = sink.found.into_iter().nth(finding.entry) else {
         return Err(Error::Changed {
             path: source.file.path.clone(),
         });
     };
-    let snippet = hunt.matcher.snippet(&entry);
+    let snippet = hunt.matcher.snippet(&entry, &beside);
     let message = match &entry.body {
         Body::Message(message) => Some(message),
         _ => None,

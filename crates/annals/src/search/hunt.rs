@@ -1,7 +1,6 @@
 //! Going through logs for what a query wants.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -15,6 +14,7 @@ use super::hit::{self, Found};
 use super::matcher::{Around, Counts, Matcher};
 use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
+use super::subject;
 use crate::error::{Error, Result};
 use crate::jsonl::{Ending, read_span};
 use crate::layout::{Decoder, Record, Sink};
@@ -215,6 +215,15 @@ impl<'a> Hunt<'a> {
 }
 
 impl Source<'_> {
+    /// Whether a record is the session's, where several share the file.
+    pub(crate) fn owns(&self, offset: u64) -> bool {
+        let share = self.file.share.as_ref();
+        share.is_none_or(|share| {
+            let mut stretches = share.stretches.iter();
+            stretches.any(|stretch| stretch.bytes.contains(&offset))
+        })
+    }
+
     pub(super) fn root(&self) -> &Root {
         &self.files.root
     }
@@ -240,6 +249,11 @@ impl Gaze<'_> {
     fn at(&mut self, record: &Record<'_>) {
         self.decoder.decode(record, &mut self.sink);
         self.sink.flaws.clear();
+        let beside = match self.sink.found.len() {
+            1 => subject::beside(self.decoder.as_mut(), record),
+            // What is left of a damaged record is all there is.
+            _ => Vec::new(),
+        };
         let here = Here {
             hunt: self.hunt,
             source: self.source,
@@ -247,7 +261,7 @@ impl Gaze<'_> {
             offset: record.span.offset,
         };
         for (number, entry) in self.sink.found.drain(..).enumerate() {
-            if let Some(counts) = self.hunt.matcher.look(&entry, &here) {
+            if let Some(counts) = self.hunt.matcher.look(&entry, &beside, &here) {
                 self.found.push(Finding {
                     source: self.number,
                     record: record.span,
@@ -362,13 +376,4 @@ fn call_in(source: &Source<'_>, offset: u64, bytes: &[u8], wanted: &str) -> Opti
         Block::ToolUse { id, name, .. } if id == wanted => Some(name),
         _ => None,
     })
-}
-
-/// The sources of each file, by its path.
-pub(crate) fn by_path<'a>(sources: &'a [Source<'_>]) -> HashMap<&'a std::path::Path, Vec<usize>> {
-    let mut found: HashMap<&std::path::Path, Vec<usize>> = HashMap::new();
-    for (number, source) in sources.iter().enumerate() {
-        found.entry(&source.file.path).or_default().push(number);
-    }
-    found
 }

@@ -74,9 +74,16 @@ impl Matcher {
     }
 
     /// How much of each term stands in an entry, if it is what is wanted.
-    pub(super) fn look(&self, entry: &Entry, around: &dyn Around) -> Option<Counts> {
+    ///
+    /// `beside` is what its record holds besides.
+    pub(super) fn look(
+        &self,
+        entry: &Entry,
+        beside: &[String],
+        around: &dyn Around,
+    ) -> Option<Counts> {
         let mut found = Vec::new();
-        pieces(entry, &mut |piece| found.push(piece));
+        pieces(entry, beside, &mut |piece| found.push(piece));
         let record = Record {
             entry,
             pieces: found,
@@ -104,9 +111,13 @@ impl Matcher {
                 parts.all(|part| self.is(part, scope, record, counts))
             }
             // All are looked at, because all that is found counts.
-            Node::Any(parts) => parts.iter().fold(false, |any, part| {
-                self.is(part, scope, record, counts) || any
-            }),
+            Node::Any(parts) => {
+                let mut any = false;
+                for part in parts {
+                    any |= self.is(part, scope, record, counts);
+                }
+                any
+            }
             Node::Not(part) => {
                 let mut ignored = vec![0.0; counts.len()];
                 !self.is(part, scope, record, &mut ignored)

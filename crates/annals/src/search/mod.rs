@@ -33,9 +33,9 @@ use crate::error::Result;
 use crate::store::{Inventory, Store};
 
 pub use hit::{Found, Hit};
-pub(crate) use hunt::{Hunt, Plan, by_path};
+pub(crate) use hunt::{Hunt, Plan};
 pub use query::{Dialect, Filter, Order, Part, Query, Speaker, Term, TermKind, Wanted};
-pub(crate) use subject::pieces;
+pub(crate) use subject::{beside, pieces};
 
 impl Store {
     /// Looks for something in all sessions of an inventory.

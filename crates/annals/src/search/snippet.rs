@@ -23,9 +23,9 @@ pub(super) struct Snippet {
 
 impl Matcher {
     /// The most telling part of an entry.
-    pub(super) fn snippet(&self, entry: &Entry) -> Snippet {
+    pub(super) fn snippet(&self, entry: &Entry, beside: &[String]) -> Snippet {
         let mut best: Option<(f32, Snippet)> = None;
-        pieces(entry, &mut |piece| {
+        pieces(entry, beside, &mut |piece| {
             let mut found: Vec<(Range<usize>, usize)> = Vec::new();
             for (number, finder) in self.finders.iter().enumerate() {
                 let places = finder.all(&piece.text).filter(|at| !at.is_empty());
@@ -127,6 +127,10 @@ fn cut(text: &str, places: &[Range<usize>]) -> (String, Vec<Range<usize>>) {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "one place is a list of places too"
+)]
 mod tests {
     use super::*;
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::query::Part;
+use crate::layout::{Decoder, Record};
 use crate::model::{Block, Body, Entry, Message, Role};
 
 /// One text of a record.
@@ -38,9 +39,40 @@ const THOUGHT: f32 = 1.5;
 const CALL: f32 = 1.0;
 const RESULT: f32 = 0.7;
 const SYSTEM: f32 = 0.5;
+/// It is mostly told by the result too.
+const BESIDE: f32 = 0.1;
 
-/// Hands over every text of an entry.
-pub(crate) fn pieces<'a>(entry: &'a Entry, give: &mut dyn FnMut(Piece<'a>)) {
+/// Hands over every text of an entry, and those that its record holds besides.
+pub(crate) fn pieces<'a>(entry: &'a Entry, beside: &'a [String], give: &mut dyn FnMut(Piece<'a>)) {
+    said(entry, give);
+    let results = match &entry.body {
+        Body::Message(message) => message.blocks.as_slice(),
+        _ => &[],
+    };
+    let tool = results.iter().find_map(|block| match block {
+        Block::ToolResult { call, .. } => Some(Tool::Called(call)),
+        _ => None,
+    });
+    for json in beside {
+        strings(json, &mut |text| {
+            give(Piece {
+                part: Part::Result,
+                tool: tool.unwrap_or(Tool::None),
+                text,
+                weight: BESIDE,
+            });
+        });
+    }
+}
+
+/// What a record holds besides its entries, as JSON texts.
+pub(crate) fn beside(decoder: &mut dyn Decoder, record: &Record<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    decoder.beside(record, &mut |json| found.push(json.to_owned()));
+    found
+}
+
+fn said<'a>(entry: &'a Entry, give: &mut dyn FnMut(Piece<'a>)) {
     let mut plain = |part: Part, text: &'a str, weight: f32| {
         give(Piece {
             part,

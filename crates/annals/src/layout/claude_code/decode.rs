@@ -17,6 +17,9 @@ object! {
     struct WholeMessage<'a> { "content" => content: Raw<'a>, }
 }
 object! {
+    struct Beside<'a> { "toolUseResult" => result: Raw<'a>, }
+}
+object! {
     struct Attached<'a> {
         "type" => kind: Text<'a>,
         "text" => text: Text<'a>,
@@ -41,6 +44,16 @@ object! {
         "backupTime" => time: Raw<'a>,
         "realParentDir" => base: Text<'a>,
     }
+}
+
+/// What the client keeps of a tool's result for itself.
+pub(super) fn beside(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+    if memchr::memmem::find(record.bytes, b"\"toolUseResult\"").is_none() {
+        return;
+    }
+    let text = std::str::from_utf8(record.bytes).unwrap_or_default();
+    let line: Beside<'_> = serde_json::from_str(text).unwrap_or_default();
+    line.result.0.into_iter().for_each(give);
 }
 
 pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {

@@ -43,6 +43,10 @@ impl Decoder for Lines {
         bill::outline(self, record, out);
     }
 
+    fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
+        decode::beside(record, give);
+    }
+
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         decode::entry(self, record, out);
     }

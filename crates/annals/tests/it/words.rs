@@ -1,0 +1,326 @@
+//! The words that the catalogue knows: every answer is the same with and without it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use annals::index::Catalogue;
+use annals::search::{Dialect, Found, Query};
+use annals::store::{Inventory, Root, Store};
+use proptest::prelude::*;
+
+use crate::support::cases;
+
+fn parse(text: &str) -> Query {
+    Query::parse(text, &Dialect::default())
+        .unwrap()
+        .limit(10_000)
+}
+
+fn told(found: &Found) -> String {
+    let hits = found.hits.iter();
+    let hits: Vec<String> = hits.map(|hit| format!("{hit:?}")).collect();
+    assert!(found.troubles.is_empty(), "{:?}", found.troubles);
+    format!("{} {}\n{}", found.total, found.sessions, hits.join("\n"))
+}
+
+fn learn(catalogue: &mut Catalogue, inventory: &Inventory) {
+    let troubles = catalogue.learn(inventory, &|_, _| {}, &|| false);
+    assert!(troubles.is_empty(), "{troubles:?}");
+}
+
+#[test]
+fn every_word_of_every_fixture_is_found_with_and_without_the_catalogue() {
+    let mut asked = 0;
+    for case in cases() {
+        let copy = case.copy();
+        let store = copy.store();
+        let inventory = store.inventory();
+        let state = tempfile::tempdir().unwrap();
+        let mut catalogue = Catalogue::open(state.path()).unwrap();
+        let mut words: BTreeSet<String> = BTreeSet::new();
+        for hit in store.search(&inventory, &parse("")).unwrap().hits {
+            let parts = hit
+                .snippet
+                .split(|c: char| c.is_whitespace() || "\"()".contains(c));
+            let parts = parts.filter(|part| !part.contains(['*', ':', '…', '-']));
+            words.extend(parts.filter(|part| !part.is_empty()).map(ToOwned::to_owned));
+        }
+        words.retain(|word| !["OR", "AND", "NOT"].contains(&word.as_str()));
+        let name = format!("{} {}", case.layout.name(), case.name);
+        for learnt in [false, true] {
+            for word in words.iter().step_by(words.len().div_ceil(12).max(1)) {
+                for query in [
+                    word.clone(),
+                    format!("{word}*"),
+                    format!("{word} OR nothing"),
+                    format!("{word} -the"),
+                    format!("{word} role:user"),
+                ] {
+                    let query = parse(&query);
+                    let without = told(&store.search(&inventory, &query).unwrap());
+                    let with = told(&catalogue.search(&inventory, &query).unwrap());
+                    assert_eq!(with, without, "{name}: {word}, learnt: {learnt}");
+                    asked += 1;
+                }
+            }
+            learn(&mut catalogue, &inventory);
+        }
+        assert!(catalogue.notices().is_empty(), "{name}");
+    }
+    assert!(asked > 1_000, "{asked}");
+}
+
+const FILES: [&str; 4] = [
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb.jsonl",
+    "projects/-v/cccccccc-cccc-4ccc-8ccc-cccccccccccc.jsonl",
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/subagents/agent-a1.jsonl",
+];
+
+/// What may be said: words, escapes, scripts without spaces, names of code.
+const WORDS: [&str; 12] = [
+    "alpha",
+    "Alphabet",
+    "alpha_beta",
+    "alphaBeta",
+    "\\u0061lpha",
+    "caf\\u00e9",
+    "日本語",
+    "path\\/to/alpha.rs",
+    "\\ud83c\\udf89",
+    "alpha\\nbeta",
+    "\\\"beta\\\"",
+    "beta",
+];
+
+const QUERIES: [&str; 14] = [
+    "alpha",
+    "alpha*",
+    "*lpha",
+    "alphabeta",
+    "beta",
+    "\"alpha beta\"",
+    "alpha beta",
+    "alpha OR 日",
+    "本語",
+    "café -beta",
+    "to/alpha.rs",
+    "🎉",
+    "beta role:assistant",
+    "re:alph.?b",
+];
+
+struct History {
+    dir: tempfile::TempDir,
+    state: tempfile::TempDir,
+    lines: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Say(usize, Vec<usize>),
+    Tear(usize),
+    Cut(usize, usize),
+    Replace(usize, Vec<usize>),
+    Remove(usize),
+    Rename(usize, usize),
+    Learn,
+    Forget,
+}
+
+impl History {
+    fn new() -> Self {
+        History {
+            dir: tempfile::tempdir().unwrap(),
+            state: tempfile::tempdir().unwrap(),
+            lines: 0,
+        }
+    }
+
+    fn store(&self) -> Store {
+        let root = Root::new("claude-code", self.dir.path()).unwrap();
+        Store::new(vec![root])
+    }
+
+    fn path(&self, file: usize) -> PathBuf {
+        let path = self.dir.path().join(FILES[file]);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    }
+
+    fn line(&mut self, words: &[usize]) -> String {
+        self.lines += 1;
+        let words: Vec<&str> = words.iter().map(|word| WORDS[*word]).collect();
+        let role = if self.lines.is_multiple_of(3) {
+            "assistant"
+        } else {
+            "user"
+        };
+        format!(
+            r#"{{"type":"{role}","uuid":"{:08x}-0000-4000-8000-000000000000","parentUuid":null,"cwd":"/w","timestamp":"2026-03-01T10:00:00.000Z","message":{{"role":"{role}","content":"{}"}}}}"#,
+            self.lines,
+            words.join(" ")
+        )
+    }
+
+    fn append(&self, file: usize, text: &str) {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.path(file))
+            .unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Say(file, words) => {
+                let line = self.line(words) + "\n";
+                self.append(*file, &line);
+            }
+            Step::Tear(file) => {
+                let line = self.line(&[0, 11]);
+                self.append(*file, &line[..line.len() - 9]);
+            }
+            Step::Cut(file, percent) => {
+                if let Ok(bytes) = fs::read(self.path(*file)) {
+                    fs::write(self.path(*file), &bytes[..bytes.len() * percent / 100]).unwrap();
+                }
+            }
+            Step::Replace(file, words) => {
+                let line = self.line(words) + "\n";
+                let fresh = self.dir.path().join("fresh");
+                fs::write(&fresh, line).unwrap();
+                fs::rename(fresh, self.path(*file)).unwrap();
+            }
+            Step::Remove(file) => drop(fs::remove_file(self.path(*file))),
+            Step::Rename(from, to) => drop(fs::rename(self.path(*from), self.path(*to))),
+            Step::Learn => learn(&mut self.catalogue(), &self.store().inventory()),
+            Step::Forget => {
+                for entry in fs::read_dir(self.state.path()).unwrap() {
+                    fs::remove_file(entry.unwrap().path()).unwrap();
+                }
+            }
+        }
+    }
+
+    fn catalogue(&self) -> Catalogue {
+        Catalogue::open(self.state.path()).unwrap()
+    }
+
+    fn compare(&self) {
+        let store = self.store();
+        let inventory = store.inventory();
+        let mut catalogue = self.catalogue();
+        for query in QUERIES {
+            let asked = parse(query);
+            let without = told(&store.search(&inventory, &asked).unwrap());
+            let with = told(&catalogue.search(&inventory, &asked).unwrap());
+            assert_eq!(with, without, "{query}");
+        }
+        assert!(catalogue.notices().is_empty());
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let words = || prop::collection::vec(0..WORDS.len(), 1..6);
+    let file = || 0..FILES.len();
+    prop_oneof![
+        6 => (file(), words()).prop_map(|(file, words)| Step::Say(file, words)),
+        1 => file().prop_map(Step::Tear),
+        1 => (file(), 0..100usize).prop_map(|(file, percent)| Step::Cut(file, percent)),
+        1 => (file(), words()).prop_map(|(file, words)| Step::Replace(file, words)),
+        1 => file().prop_map(Step::Remove),
+        1 => (file(), file()).prop_map(|(from, to)| Step::Rename(from, to)),
+        4 => Just(Step::Learn),
+        1 => Just(Step::Forget),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_happens_to_logs_both_ways_give_one_answer(
+        steps in prop::collection::vec(step(), 1..40)
+    ) {
+        let mut history = History::new();
+        for (number, step) in steps.iter().enumerate() {
+            history.step(step);
+            if matches!(step, Step::Learn) || number % 7 == 0 {
+                history.compare();
+            }
+        }
+        history.compare();
+    }
+}
+
+/// Many small additions are merged, and nothing is lost on the way.
+#[test]
+fn a_thousand_additions_are_found_again() {
+    let mut history = History::new();
+    for number in 0..300 {
+        history.step(&Step::Say(number % 3, vec![number % WORDS.len()]));
+        history.step(&Step::Learn);
+    }
+    history.compare();
+    history.step(&Step::Remove(1));
+    history.step(&Step::Learn);
+    history.compare();
+}
+
+/// Processes that learn the same at the same time learn it once.
+#[test]
+fn several_learn_at_once() {
+    let mut history = History::new();
+    for number in 0..200 {
+        history.step(&Step::Say(number % 4, vec![number % WORDS.len()]));
+    }
+    let (store, state) = (history.store(), history.state.path());
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let mut catalogue = Catalogue::open(state).unwrap();
+                learn(&mut catalogue, &store.inventory());
+                assert!(catalogue.notices().is_empty());
+            });
+        }
+    });
+    history.compare();
+}
+
+/// Whatever stands in the database, the answer is that of the logs.
+#[test]
+fn a_damaged_catalogue_hides_nothing() {
+    let mut history = History::new();
+    for number in 0..150 {
+        history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
+    }
+    history.step(&Step::Learn);
+    let path = history.state.path().join("catalogue-2.db");
+    let whole = fs::read(&path).unwrap();
+    let store = history.store();
+    let inventory = store.inventory();
+    let asked = parse("alpha");
+    let expected = told(&store.search(&inventory, &asked).unwrap());
+    let mut noticed = 0;
+    for at in (100..whole.len()).step_by(whole.len() / 150) {
+        let mut damaged = whole.clone();
+        damaged[at..]
+            .iter_mut()
+            .take(40)
+            .for_each(|byte| *byte ^= 0xa5);
+        fs::write(&path, damaged).unwrap();
+        let mut catalogue = history.catalogue();
+        let found = catalogue.search(&inventory, &asked).unwrap();
+        assert_eq!(told(&found), expected, "damaged at {at}");
+        noticed += usize::from(!catalogue.notices().is_empty());
+        drop(catalogue);
+        for entry in fs::read_dir(history.state.path()).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
+    assert!(noticed > 0);
+}
