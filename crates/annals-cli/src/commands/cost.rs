@@ -5,6 +5,7 @@ mod branch;
 pub(crate) mod budget;
 mod csv;
 mod document;
+mod fonts;
 mod keys;
 mod plot;
 mod table;
