@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::cost::{Dimension, Mode, ModelTally, Report, Tally};
+use annals::cost::{Dimension, Mode, ModelTally, Report, Tally, Unpriced};
 use annals::model::Money;
 use anstyle::Style;
 use jiff::ToSpan as _;
@@ -231,7 +231,7 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
         return None;
     }
     // A name is whatever a log says, and may be as long as a page.
-    let name = |one: &ModelTally| {
+    let name = |one: &Unpriced| {
         let name = one.model.as_deref().unwrap_or("unknown");
         truncate_middle(name, LONGEST_NAME)
     };
