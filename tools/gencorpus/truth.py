@@ -10,6 +10,8 @@ The rule
   * Of the lines that tell of a response, in whatever file, the one with the most output tokens counts, whole.
   * It is dated by the earliest of its lines.
   * It is paid once, by one session (`payer`, below). Sub-agents' responses are paid by their session.
+  * Its git branch is the one that the payer's line names; a line that names none is on the branch of the model's line
+    before it, and an empty name is no branch.
   * The model <synthetic> is the client itself and costs nothing.
   * Cache writes are those of usage.cache_creation where it has any, else all of them live for five minutes.
   * A count that is negative, broken, no number or beyond all reason is left out, not added.
@@ -27,7 +29,7 @@ COUNTS = ("input", "output", "cache_5m", "cache_1h", "cache_read")
 ABSURD = 10**12
 LATE = dt.datetime.max.replace(tzinfo=dt.timezone.utc)      # for lines without a time
 SUMS = ("responses", "requests", "tokens_last", "tokens_first", "tokens_naive", "web_searches",
-        "by_day", "by_session", "by_agent", "sidechain")
+        "by_day", "by_session", "by_agent", "by_git_branch", "sidechain")
 
 
 def logs(root):
@@ -97,6 +99,7 @@ def moment(said):
 def lines(root):
     """Every assistant line with counts or a price, as a dictionary of what matters, in the order of the paths."""
     for path, session, agent in sorted(logs(root)):
+        branch = None
         with open(path, "rb") as file:
             for at, raw in enumerate(file):
                 line = read(raw)
@@ -106,7 +109,11 @@ def lines(root):
                 if session is None and isinstance(named, str) and named:
                     session = named
                 message = line.get("message")
-                if line.get("type") != "assistant" or not isinstance(message, dict):
+                if line.get("type") != "assistant":
+                    continue
+                if isinstance(line.get("gitBranch"), str):
+                    branch = line["gitBranch"] or None
+                if not isinstance(message, dict):
                     continue
                 counts, price = usage(message.get("usage")), line.get("costUSD")
                 price = price if number(price) and price >= 0 else None
@@ -114,7 +121,7 @@ def lines(root):
                 if message.get("model") == "<synthetic>" or (counts is None and price is None):
                     continue
                 yield {
-                    "path": path, "at": at, "session": session, "agent": agent or aside or None,
+                    "path": path, "at": at, "session": session, "agent": agent or aside or None, "git_branch": branch,
                     "id": message.get("id") or None, "request": line.get("requestId") or None,
                     "model": message.get("model"), "time": moment(line.get("timestamp")),
                     "terms": terms(message.get("usage")),
@@ -201,15 +208,16 @@ def payer(group, own, started):
 
 
 def truth(root):
-    """The sums for the manifest: right by model, day, session and agent, and in two wrong ways by model."""
+    """The sums for the manifest: right by model, day, session, agent and git branch, and in two wrong ways by model."""
     found = responses(root)
-    models, firsts, naive, days, sessions, agents, sides = ({} for _ in range(7))
+    models, firsts, naive, days, sessions, agents, branches, sides = ({} for _ in range(8))
     for response in found:
         model, counts = response["model"] or "unknown", response["counts"]
         add(models, model, counts)
         add(days.setdefault(day(response), {}), model, counts)
         add(sessions, response["session"] or "unknown", counts)
         add(agents, response["agent"] or "main", counts)
+        add(branches, response["git_branch"] or "unknown", counts)
         if response["agent"]:
             add(sides, model, counts)
         add(firsts, model, min(response["lines"], key=lambda line: line["time"] or LATE)["counts"])
@@ -222,7 +230,7 @@ def truth(root):
     requests = {model: row["requests"] for model, row in models.items()}
     searches = sum(response["counts"]["web_searches"] for response in found)
     return dict(zip(SUMS, (len(found), requests, tokens(models), tokens(firsts), tokens(naive), searches,
-                           days, sessions, agents, sides)))
+                           days, sessions, agents, branches, sides)))
 
 
 def day(response):

@@ -137,6 +137,12 @@ class Truth(unittest.TestCase):
         self.assertEqual(self.output(found["by_agent"]), {"main": 5, "x": 7, "y": 11})
         self.assertEqual(self.output(found["sidechain"]), {"m": 18})
 
+    def test_a_response_is_of_the_branch_that_its_payer_names(self):
+        self.write("s", (1, "a", "r", out(5), {"gitBranch": "main"}), (2, "b", "r", out(7)), (3, "c", "r", out(11), {"gitBranch": ""}),
+                   (4, "d", "r", out(13)), (5, "e", "r", out(17), {"gitBranch": "fix"}))
+        self.write("t", (6, "a", "r", out(5), {"gitBranch": "other"}), (7, "f", "r", out(19), {"gitBranch": None}))
+        self.assertEqual(self.output(self.sums()["by_git_branch"]), {"main": 12, "unknown": 24, "fix": 17, "other": 19})
+
     def test_cache_writes_are_split_and_bad_counts_left_out(self):
         split = {"cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 5}}
         self.write("s", (1, "a", "r", split), (2, "b", "r", {"cache_creation_input_tokens": 100}),
@@ -211,7 +217,9 @@ cat "${0%/*}/$2.json"
 
             both = [2, 1, 7, "0.0037521"]
             says = {by: {"rows": [row(key, *both)], "total": row("total", *both)}
-                    for by, key in (("model", "claude-sonnet-4-5"), ("day", "2026-11-15"), ("session", "s"), ("agent", ""))}
+                    for by, key in (("model", "claude-sonnet-4-5"), ("day", "2026-11-15"), ("session", "s"), ("agent", ""),
+                                    ("git-branch", "no branch"))}
+            says["git-branch"]["rows"][0]["git_branch"] = None
             says["agent"]["rows"] = [row("main", 1, 1, 0, "0.00375"), row("x", 1, 0, 7, "0.0000021")]
 
             def verify():
@@ -222,9 +230,9 @@ cat "${0%/*}/$2.json"
                 done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
                 return done.returncode, done.stdout
 
-            self.assertEqual(verify(), (0, "all 243 figures equal\n"))
+            self.assertEqual(verify(), (0, "all 297 figures equal\n"))
             for by, name, wrong in (("day", "cost_usd", "0.003752100001"), ("agent", "output", 51), ("session", "key", "t"),
-                                    ("model", "requests", 3), ("model", "unpriced", 1)):
+                                    ("model", "requests", 3), ("model", "unpriced", 1), ("git-branch", "git_branch", "main")):
                 right = says[by]["rows"][0][name]
                 says[by]["rows"][0][name] = wrong
                 code, text = verify()

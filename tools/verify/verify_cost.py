@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares every figure of `annals cost` with a slow ledger and exact decimal arithmetic.
 
-    verify_cost.py DIR…              claude-code histories: tokens, requests and dollars by model, day, session and agent
+    verify_cost.py DIR…              claude-code histories: tokens, requests and dollars by model, day, session, agent and
+                                     git branch
     verify_cost.py --grow 5 DIR      and again after five sessions of a copy went on, with what annals knew before
 
 The ledger is tools/gencorpus/truth.py, which reads the files alone; the prices are read from the list by this script.
@@ -31,7 +32,7 @@ from annals_cli import REPOSITORY, Annals, AnnalsError, find_annals  # noqa: E40
 PRICES = REPOSITORY / "crates" / "annals" / "data" / "prices.csv"
 # How a count is called in JSON, and in truth.py.
 COUNTS = {"input": "input", "output": "output", "cache_write_5m": "cache_5m", "cache_write_1h": "cache_1h", "cache_read": "cache_read"}
-DIMENSIONS = ("model", "day", "session", "agent")
+DIMENSIONS = ("model", "day", "session", "agent", "git-branch")
 PICO = Decimal("1e-12")
 SHOWN = 20
 
@@ -133,7 +134,8 @@ def expected(root, prices):
     tables, total = {dimension: {} for dimension in DIMENSIONS}, Sums()
     for response in truth.responses(root):
         cost = prices.cost(response)
-        keys = (response["model"] or "unknown", truth.day(response), response["session"], response["agent"] or "main")
+        keys = (response["model"] or "unknown", truth.day(response), response["session"], response["agent"] or "main",
+                response["git_branch"] or "unknown")
         for dimension, key in zip(DIMENSIONS, keys):
             tables[dimension].setdefault(key, Sums()).add(response, cost)
         total.add(response, cost)
@@ -158,7 +160,7 @@ def by_key(dimension, rows):
     """Rows by what they are about; those of a session that lies in two places together."""
     found = {}
     for row in rows:
-        key = row.get(dimension, row["key"]) or "unknown"
+        key = row.get(dimension.replace("-", "_"), row["key"]) or "unknown"
         known = found.setdefault(key, row)
         if known is not row:
             found[key] = {name: together(known.get(name), row.get(name)) for name in (*COUNTS, "requests", "web_searches", "unpriced", "cost_usd")}

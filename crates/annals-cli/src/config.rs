@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use annals::cost::{Budget, Unit};
 use annals::model::Money;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -59,7 +59,14 @@ impl Config {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Config::default()),
             Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
         };
-        let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is not UTF-8"))?;
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+                let (line, column) = place(&String::from_utf8_lossy(before), before.len());
+                bail!("{name}:{line}:{column}: this is no UTF-8; save the settings as UTF-8");
+            }
+        };
         let told = |fault: Fault| {
             let (line, column) = place(text, fault.span.start);
             anyhow::anyhow!("{name}:{line}:{column}: {}", fault.text)

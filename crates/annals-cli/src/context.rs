@@ -231,15 +231,15 @@ impl Context {
     /// The built-in prices with the user's own over them.
     pub(crate) fn prices(&mut self) -> Result<Prices> {
         let path = self.prices_file();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
             // Nobody needs prices of their own; a list that was named must be there.
             Err(error) if is_absent(&error) && self.named_prices.is_none() => {
                 return Ok(Prices::built_in());
             }
             Err(error) => return Err(annals::Error::io("read", &path, error).into()),
         };
-        Ok(Prices::built_in().with(&text, &path.display().to_string())?)
+        Ok(Prices::built_in().with_bytes(&bytes, &path.display().to_string())?)
     }
 
     /// The prices for those who do not ask about money; what is wrong with the user's own is told. A list that was

@@ -19,6 +19,7 @@ use crate::cli::Cli;
 use crate::context::Context;
 
 fn main() -> ExitCode {
+    outlive_limits();
     let cli = Cli::parse();
     let color = cli.global.color;
     let outcome = Context::new(&cli.global).and_then(|mut context| {
@@ -40,5 +41,16 @@ fn main() -> ExitCode {
             failure::report(&error, color);
             ExitCode::from(2)
         }
+    }
+}
+
+/// Who limits the size of files (`ulimit -f`) should hear which write failed, as with a full disk; by default the
+/// system ends the process in the middle of it. A handler that does nothing makes the write fail instead.
+fn outlive_limits() {
+    #[cfg(unix)]
+    {
+        let seen = std::sync::Arc::default();
+        // If that fails, the system does what it did before.
+        _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen);
     }
 }

@@ -5,6 +5,7 @@ mod branch;
 pub(crate) mod budget;
 mod csv;
 mod document;
+mod fonts;
 mod keys;
 mod plot;
 mod table;
@@ -16,7 +17,7 @@ use annals::cost::{
 };
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
-use clap::builder::{PossibleValue, RangedU64ValueParser};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -26,7 +27,7 @@ use super::filter::{Period, resolve_dir};
 use crate::context::Context;
 use crate::render::near::near;
 use crate::render::size::{self, plural};
-use crate::render::style::{WARNING, paint};
+use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::width::{Span, push_spans, wrap};
 
 /// Says what it all cost.
@@ -97,8 +98,8 @@ pub(crate) struct Look {
     /// The other way round
     #[arg(long)]
     reverse: bool,
-    /// Only the N largest rows; the rest is one line
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    /// Only the N largest rows; the rest is one line [0: all rows, however many]
+    #[arg(long, value_name = "N")]
     top: Option<usize>,
     /// All digits of tokens and money
     #[arg(long)]
@@ -191,6 +192,9 @@ impl SortArg {
     }
 }
 
+/// Rows that a table has at most if nobody says how many.
+const MOST: usize = 1000;
+
 /// A report and what is told around it.
 struct Told<'a> {
     report: &'a Report,
@@ -201,6 +205,8 @@ struct Told<'a> {
     budgets: Vec<Spending>,
     /// Records that could not be read whole.
     uncounted: u64,
+    /// Rows are left out that nobody asked to leave out.
+    capped: bool,
 }
 
 pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
@@ -230,7 +236,9 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     options.keep = Some(&keep);
     options.sort = args.look.sort.map(SortArg::sort);
     options.reverse = args.look.reverse;
-    options.top = args.look.top;
+    let table = plot.is_none() && !context.json && !args.look.csv;
+    let (top, capped) = args.top(&by, table);
+    options.top = top;
     let payers = match by.contains(&Dimension::Branch) {
         true => branch::read(context, &ledger, &options),
         false => branch::Payers::default(),
@@ -249,6 +257,7 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
         until,
         budgets: spent.collect(),
         uncounted: ledger.uncounted,
+        capped,
     };
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
@@ -275,15 +284,24 @@ impl CostArgs {
     fn dimensions(&self) -> Vec<Dimension> {
         let mut by: Vec<Dimension> = Vec::new();
         let agents = self.agents.then_some(Dimension::Agent);
-        // Values of CSV are told apart by their columns alone.
-        let models = (self.look.csv && self.look.breakdown).then_some(Dimension::Model);
         let asked = self.by.iter().map(|by| by.0);
-        for dimension in asked.chain(agents).chain(models) {
+        for dimension in asked.chain(agents) {
             if !by.contains(&dimension) {
                 by.push(dimension);
             }
         }
         by
+    }
+
+    /// How many rows are asked for, and whether that is because nobody reads more in a table. Days and hours are as
+    /// many as they are.
+    fn top(&self, by: &[Dimension], table: bool) -> (Option<usize>, bool) {
+        match self.look.top {
+            Some(0) => (None, false),
+            Some(top) => (Some(top), false),
+            None if table && !by.iter().all(|by| by.is_time()) => (Some(MOST), true),
+            None => (None, false),
+        }
     }
 
     fn wanted(&self, ledger: &Ledger, context: &mut Context) -> Result<Wanted> {
@@ -423,6 +441,14 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
         [Dimension::Day] => notes.extend(table::spark(report, clock)),
         [Dimension::Block] => notes.extend(blocks::active(report, clock)),
         _ => {}
+    }
+    if let Some((rows, _)) = report.left_out.filter(|_| told.capped) {
+        let text = format!(
+            "These are the {} largest of {} rows; --top 0 shows all, as --csv and --json do",
+            size::count(report.rows.len() as u64),
+            size::count((report.rows.len() + rows) as u64)
+        );
+        notes.push(Span::new(&text, PLAIN));
     }
     notes.extend(table::unpriced(told, &context.prices_file()));
     if report.total.overflowed > 0 {

@@ -155,6 +155,9 @@ struct MatchJson<'a> {
     asked: &'a str,
     model: Option<&'a str>,
     provider: Option<&'a str>,
+    /// It stands for no model, and costs nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    free: bool,
     steps: Vec<&'a str>,
     context: Option<u64>,
     /// What holds on the day, at the standard pace for a short context.
@@ -208,6 +211,7 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
         } else if !rows.is_empty() {
             let table = full_table(&rows, context);
             context.out.text(table)?;
+            tell_derived(&rows, context)?;
         }
     } else {
         let models: Vec<Match> = rows
@@ -227,6 +231,7 @@ fn list(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) -> 
         } else if !listed.is_empty() {
             let table = short_table(&listed, on, context);
             context.out.text(table)?;
+            tell_derived(listed.iter().map(|(row, _)| row), context)?;
         }
     }
     if rows.is_empty() {
@@ -254,15 +259,16 @@ fn short_table(listed: &[(Row, &Match)], on: Date, context: &Context) -> String 
         Column::new("NOTE").min(16).style(DIM).priority(40),
     ]);
     for (row, found) in listed {
+        let cache = cache_cells(row);
         table.row([
             Cell::new(&row.provider),
             Cell::new(&row.model),
             Cell::new(row.field(Field::From)),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
-            Cell::new(row.field(Field::CacheWrite5m)),
-            Cell::new(row.field(Field::CacheWrite1h)),
-            Cell::new(row.field(Field::CacheRead)),
+            cache(Field::CacheWrite5m),
+            cache(Field::CacheWrite1h),
+            cache(Field::CacheRead),
             Cell::new(note(found, row, on)),
         ]);
     }
@@ -319,6 +325,7 @@ fn full_table(rows: &[Row], context: &Context) -> String {
             Some(model) => format!("{} = {model}", row.model),
             None => row.model.clone(),
         };
+        let cache = cache_cells(row);
         table.row([
             Cell::new(&row.provider),
             Cell::new(name),
@@ -327,9 +334,9 @@ fn full_table(rows: &[Row], context: &Context) -> String {
             Cell::new(row.field(Field::Pace)),
             Cell::new(row.field(Field::Input)),
             Cell::new(row.field(Field::Output)),
-            Cell::new(row.field(Field::CacheWrite5m)),
-            Cell::new(row.field(Field::CacheWrite1h)),
-            Cell::new(row.field(Field::CacheRead)),
+            cache(Field::CacheWrite5m),
+            cache(Field::CacheWrite1h),
+            cache(Field::CacheRead),
             Cell::new(place(row)),
         ]);
     }
@@ -364,7 +371,8 @@ fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) 
         .iter()
         .map(|name| (name, prices.find(name)))
         .collect();
-    let outcome = match found.iter().all(|(_, found)| found.is_some()) {
+    let known = |(name, found): &(&String, Option<Match>)| found.is_some() || Prices::is_free(name);
+    let outcome = match found.iter().all(known) {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     };
@@ -389,6 +397,7 @@ fn explain(args: &PricesArgs, prices: &Prices, on: Date, context: &mut Context) 
             }
             match found {
                 Some(found) => tell(found, on, context)?,
+                None if Prices::is_free(name) => tell_free(name, context)?,
                 None => tell_unknown(name, prices, context)?,
             }
         }
@@ -403,15 +412,20 @@ fn match_json<'a>(
     on: Date,
 ) -> MatchJson<'a> {
     let Some(found) = found else {
+        let free = Prices::is_free(asked);
         return MatchJson {
             asked,
             model: None,
             provider: None,
+            free,
             steps: Vec::new(),
             context: None,
             holds: None,
             rows: Vec::new(),
-            nearest: prices.nearest(asked),
+            nearest: match free {
+                true => Vec::new(),
+                false => prices.nearest(asked),
+            },
         };
     };
     let held = found.row(Some(on), Pace::Standard, 0);
@@ -419,6 +433,7 @@ fn match_json<'a>(
         asked,
         model: Some(&found.model),
         provider: Some(&found.provider),
+        free: false,
         steps: found.steps.iter().map(String::as_str).collect(),
         context: found.context(),
         holds: held.map(RowJson::of),
@@ -466,11 +481,7 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
         Column::new("SOURCE").min(10).style(DIM).priority(60),
     ]);
     for row in &found.rows {
-        let billed = row.billed();
-        let cache = |column: Field| match row.field(column) {
-            said if said.is_empty() => derived(&billed.field(column)),
-            said => Cell::new(said),
-        };
+        let cache = cache_cells(row);
         let us = row.us_percent.map(|percent| format!("{percent}%"));
         table.row([
             Cell::new(if holds(found, row, on) { "*" } else { "" }),
@@ -491,7 +502,25 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
     context.out.text(table)?;
     let legend = format!("* holds on {on}; dollars for a million tokens, for a thousand searches");
     context.out.line(paint(DIM, &legend))?;
-    if !found.rows.iter().all(|row| DerivedJson::of(row).is_empty()) {
+    tell_derived(&found.rows, context)?;
+    Ok(())
+}
+
+/// Makes the cells of prices for what is cached; those that follow from others are marked.
+fn cache_cells(row: &Row) -> impl Fn(Field) -> Cell {
+    let billed = row.billed();
+    move |column| match (row.field(column), billed.field(column)) {
+        (said, billed) if said.is_empty() && !billed.is_empty() => {
+            Cell::styled(format!("~{billed}"), DIM)
+        }
+        (said, _) => Cell::new(said),
+    }
+}
+
+/// Says what the mark means, where there is one.
+fn tell_derived<'a>(rows: impl IntoIterator<Item = &'a Row>, context: &mut Context) -> Result<()> {
+    let mut rows = rows.into_iter();
+    if rows.any(|row| !DerivedJson::of(row).is_empty()) {
         let rule =
             "~ not in the list: follows from its other prices, as `annals prices --help` says";
         context.out.line(paint(DIM, rule))?;
@@ -499,12 +528,19 @@ fn tell(found: &Match, on: Date, context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// A price that follows from another.
-fn derived(price: &str) -> Cell {
-    match price {
-        "" => Cell::new(""),
-        price => Cell::styled(format!("~{price}"), DIM),
-    }
+/// What it means that a name costs nothing.
+fn tell_free(name: &str, context: &mut Context) -> Result<()> {
+    let out = &mut context.out;
+    out.line(paint(BOLD, name))?;
+    out.line(format_args!(
+        "  {} {}",
+        paint(SUCCESS, "is free"),
+        paint(
+            PLAIN,
+            "of charge: the client wrote it itself, no model was asked"
+        )
+    ))?;
+    Ok(())
 }
 
 /// What to do about a name that no list has.

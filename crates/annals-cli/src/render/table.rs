@@ -1,7 +1,8 @@
 //! Tables without borders that fit the terminal.
 //!
 //! Owns the widths: a table that is too wide first shrinks its least important columns to their minimum, then
-//! leaves the least important ones out. Without a width (a pipe) nothing is cut. Every cell is sanitised here.
+//! leaves the least important ones out, and keys only when even those cut short do not fit. Without a width (a pipe)
+//! nothing is cut. Every cell is sanitised here.
 
 use super::style::{HEADER, paint_safe};
 use super::text::safe;
@@ -104,8 +105,12 @@ impl Table {
                     .max(self.columns[n].min.unwrap_or(width).min(width))
             });
         }
-        for (left, &n) in order.iter().enumerate() {
-            if total(&widths) <= max || left + 1 == order.len() {
+        // The most important one stays, and the keys as long as they can.
+        let most = order.len().saturating_sub(1);
+        let (keys, others): (Vec<usize>, Vec<usize>) =
+            order[..most].iter().partition(|&&n| self.columns[n].key);
+        for &n in &others {
+            if total(&widths) <= max {
                 break;
             }
             widths[n] = None;
@@ -115,10 +120,32 @@ impl Table {
                 widths[m] = widths[m].map(|width| (width + spare).min(naturals[m]));
             }
         }
+        self.squeeze(&mut widths, max);
+        for &n in &keys {
+            if total(&widths) > max {
+                widths[n] = None;
+            }
+        }
         if let Some(&last) = order.last() {
             widths[last] = widths[last].map(|width| width.min(max));
         }
         widths
+    }
+
+    /// Cuts keys below their minimum: those that have one first, for they are meant to be cut, and the widest first.
+    fn squeeze(&self, widths: &mut [Option<usize>], max: usize) {
+        for (any, least) in [(false, 6), (true, 3)] {
+            while total(widths) > max {
+                let columns = self.columns.iter().zip(widths.iter_mut());
+                let columns =
+                    columns.filter(|(column, _)| column.key && (any || column.min.is_some()));
+                let widths = columns.filter_map(|(_, width)| width.as_mut());
+                match widths.max_by_key(|width| **width) {
+                    Some(width) if *width > least => *width -= 1,
+                    _ => break,
+                }
+            }
+        }
     }
 
     fn natural(&self, n: usize, limited: bool) -> usize {
@@ -145,6 +172,7 @@ pub(crate) struct Column {
     min: Option<usize>,
     max: usize,
     priority: u8,
+    key: bool,
     shrink: Shrink,
     style: Style,
 }
@@ -158,6 +186,7 @@ impl Column {
             min: None,
             max: usize::MAX,
             priority: 100,
+            key: false,
             shrink: Shrink::End,
             style: Style::new(),
         }
@@ -187,6 +216,11 @@ impl Column {
     /// Sets the importance; the lowest gives way first. The default is 100.
     pub(crate) fn priority(self, priority: u8) -> Column {
         Column { priority, ..self }
+    }
+
+    /// Says what rows are about: left out only when nothing else is left to give way.
+    pub(crate) fn key(self) -> Column {
+        Column { key: true, ..self }
     }
 
     /// Cuts cells in the middle (paths), not at the end.
@@ -327,6 +361,34 @@ mod tests {
             9d01b7  日本語のセッシ…  yesterday 14:02
             77
         "#);
+    }
+
+    #[test]
+    fn keys_are_cut_before_they_are_left_out() {
+        let mut table = Table::new([
+            Column::new("PROJECT").priority(250).min(14).middle().key(),
+            Column::new("DAY").priority(250).key(),
+            Column::new("TOKENS").right(),
+            Column::new("COST").right().priority(255),
+        ]);
+        table.row(["analytical-engine", "2026-11-15", "1,234", "$1,234.56"].map(Cell::new));
+        let tables = [60, 30, 24, 12, 4].map(|max| plain(&table, Some(max)));
+        assert_snapshot!(tables.join("\n"), @r"
+        PROJECT            DAY         TOKENS       COST
+        analytical-engine  2026-11-15   1,234  $1,234.56
+
+        PROJECT  DAY              COST
+        ana…ine  2026-11-15  $1,234.56
+
+        PRO…CT  DAY         COST
+        ana…ne  2026…  $1,234.56
+
+             COST
+        $1,234.56
+
+        COST
+        $1,…
+        ");
     }
 
     #[test]

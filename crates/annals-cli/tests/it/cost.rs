@@ -208,6 +208,29 @@ fn csv_is_exact_and_safe() {
         "cost_csv_breakdown",
         cost(&stage, "--by day --breakdown --csv").fine()
     );
+    // The largest days with all their models, and one line for the rest: everything is there.
+    for (name, args) in [
+        ("cost_csv_top", "--by day --top 2 --csv"),
+        (
+            "cost_csv_breakdown_top",
+            "--by day --top 2 --breakdown --csv",
+        ),
+    ] {
+        let run = cost(&stage, args).fine();
+        let total = &cost(&stage, "--json").json()["total"];
+        let head: Vec<&str> = run.out.lines().next().unwrap().split(',').collect();
+        for key in ["requests", "output", "cache_read", "unpriced"] {
+            let at = head.iter().position(|name| *name == key).unwrap();
+            let lines = run
+                .out
+                .lines()
+                .skip(1)
+                .map(|line| line.split(',').nth(at).unwrap());
+            let sum: u64 = lines.map(|count| count.parse::<u64>().unwrap()).sum();
+            assert_eq!(Some(sum), total[key].as_u64(), "{name} {key}");
+        }
+        assert_snapshot!(name, run);
+    }
     assert_snapshot!(
         "cost_csv_json",
         stage.refused(&["cost", "--csv", "--json"], "")
@@ -370,7 +393,8 @@ fn nothing_is_said_with_what_there_is() {
     let run = stage.refused(&["cost", "--since", "1d", "--until", "2d"], "");
     assert!(run.err.contains("--since is later than --until"), "{run}");
     stage.refused(&["cost", "--session", "nobody"], "");
-    assert_eq!(cost(&stage, "--top 0").code, 2);
+    let all = cost(&stage, "--by model --top 0").fine();
+    assert_eq!(all.out, cost(&stage, "--by model").fine().out);
 }
 
 #[test]
@@ -405,6 +429,8 @@ fn budgets_are_told_when_they_run_out() {
     assert_snapshot!(
         serde_json::to_string_pretty(&json!([report["budgets"], report["zone"]])).unwrap()
     );
+    fs::write(&config, b"# f\xfcnf\nmonthly = 5\n").unwrap();
+    assert_snapshot!("cost_config_not_utf8", stage.refused(&["cost"], ""));
     fs::write(&config, "[budget]\nmonthly = 200\nyearly = 1\n").unwrap();
     assert_snapshot!("cost_config_unknown", stage.refused(&["cost"], ""));
     fs::write(&config, "monthly = 20O\n").unwrap();
@@ -435,6 +461,34 @@ fn a_thousand_unpriced_models_are_counted_and_few_are_named() {
     );
     stage.settle();
     assert_snapshot!("cost_unpriced_many", cost(&stage, "").fine());
+    // A table is for reading; what is left out of it is counted, and can be had.
+    let rows = |args: &str| -> Vec<String> {
+        let lines = cost(&stage, args).fine().out;
+        lines.lines().map(str::to_owned).collect()
+    };
+    let models = rows("--by model");
+    let lines = |lines: &[String]| lines.join("\n");
+    assert_snapshot!(lines(&models[999..1005]), @r"
+    model-0998         1      1                                   unpriced
+    model-0999         1      1                                   unpriced
+    … 200 more       200    200                                   unpriced
+    TOTAL          1,200   1.2k                                   unpriced
+
+    These are the 1,000 largest of 1,200 rows; --top 0 shows all, as --csv and --json do
+    ");
+    assert_eq!(rows("--by model --top 0").len(), 1 + 1200 + 1 + 2);
+    assert_eq!(rows("--by model --csv").len(), 1 + 1200);
+    let breakdown = rows("--by month --breakdown");
+    assert_snapshot!(lines(&breakdown[50..54]), @r"
+      model-0048                          1      1                                   unpriced
+      model-0049                          1      1                                   unpriced
+      … 1,150 more (--top 0: all)     1,150   1.2k                                   unpriced
+    TOTAL                             1,200   1.2k                                   unpriced
+    ");
+    assert_eq!(
+        rows("--by month --breakdown --top 0").len(),
+        2 + 1200 + 1 + 2
+    );
     let report = cost(&stage, "--json").json();
     assert_eq!(report["unpriced_models"].as_array().unwrap().len(), 1000);
     assert_eq!(report["unpriced_model_count"], 1200);
@@ -460,6 +514,13 @@ fn costs_come_from_where_they_are_asked_for() {
     fs::write(config.join("config.toml"), "mode = \"recorded\"\n").unwrap();
     assert_eq!(total(""), total("--mode recorded"));
     assert_ne!(total("--mode tokens"), total(""));
+    // What only a cost was recorded of has no price by its tokens.
+    let log = stage.tree().into_keys();
+    let mut logs = log.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let log = logs.next().unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, text.replace("\"usage\":", "\"used\":")).unwrap();
+    assert_snapshot!("cost_mode_tokens", cost(&stage, "--mode tokens").fine());
     // A log of today records no costs.
     let stage = Stage::of("usage-cache-split");
     assert_snapshot!("cost_mode_recorded", cost(&stage, "--mode recorded").fine());
@@ -478,6 +539,25 @@ fn prices_of_ones_own_count() {
     let report = cost(&stage, "--by model --model mystery --json").json();
     assert_eq!(report["unpriced_models"], json!([]));
     assert_eq!(report["total"]["cost_usd"], "0.0035");
+}
+
+#[test]
+fn what_has_no_price_is_never_nothing() {
+    let stage = Stage::empty();
+    let replies = ["2026-11-11", "2026-11-12", "2026-11-14", "2026-11-15"].map(|day| {
+        let time = format!("{day}T08:00:00Z").leak();
+        Reply(time, "mystery-9", [1_000, 500, 0, 0, 0])
+    });
+    let path = format!("-home-mira-app/{APP}.jsonl");
+    log(&stage, &path, APP, "/home/mira/app", &replies);
+    stage.settle();
+    let config = stage.root.with_file_name("home").join(".config/annals");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("config.toml"), "monthly = 200\n").unwrap();
+    assert_snapshot!("cost_all_unpriced", cost(&stage, "").fine());
+    let overview = stage.annals(&[]).fine();
+    assert!(!overview.out.contains("$0"), "{overview}");
+    assert_snapshot!("overview_all_unpriced", overview);
 }
 
 #[test]

@@ -116,6 +116,10 @@ fn an_unknown_name_is_told_with_what_to_do() {
         "price_unknown_json",
         stage.bare(&["prices", "--json", "gpt-51"])
     );
+    // The client's own words are no model's.
+    assert_snapshot!("price_free", stage.bare(&["prices", "<synthetic>"]).fine());
+    let free = stage.bare(&["prices", "--json", "<synthetic>"]).json();
+    assert_eq!(free["matches"][0]["free"], true);
 }
 
 #[test]
@@ -169,6 +173,35 @@ fn the_users_own_list_is_found() {
     // The named one alone counts.
     let file = own(&stage, "model,from,input,output\no3,2025-06-10,14,1\n");
     assert_eq!(price(stage.command().args(["--prices", &file])), "14");
+}
+
+#[test]
+fn lists_that_other_programs_save_are_read_or_refused() {
+    let stage = Stage::empty();
+    let file = stage.work().join("own.csv");
+    let price = |bytes: &[u8]| {
+        fs::write(&file, bytes).unwrap();
+        let args = ["prices", "--prices", file.to_str().unwrap(), "o3", "--json"];
+        stage.bare(&args).json()["matches"][0]["holds"]["input"].clone()
+    };
+    assert_eq!(price(b""), "2");
+    assert_eq!(
+        price("\u{feff}model,input,output\r\no3,5,6\r\n".as_bytes()),
+        "5"
+    );
+    let refused = |bytes: &[u8]| {
+        fs::write(&file, bytes).unwrap();
+        stage.refused(&["prices", "--prices", file.to_str().unwrap()], "")
+    };
+    assert_snapshot!(
+        "prices_not_utf8",
+        refused(b"model,input,output\r\nm\xfcller,1,2\r\n")
+    );
+    assert_snapshot!("prices_utf16", refused(b"\xff\xfem\0o\0d\0e\0l\0"));
+    assert_snapshot!(
+        "prices_semicolons",
+        refused(b"model;input;output\no3;1;2\n")
+    );
 }
 
 #[test]

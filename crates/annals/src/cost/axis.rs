@@ -74,6 +74,10 @@ impl<'a> Axis<'a> {
         Axis { dimension, kind }
     }
 
+    pub(super) fn dimension(&self) -> Dimension {
+        self.dimension
+    }
+
     pub(super) fn number(&mut self, charge: &Charge) -> u32 {
         match &mut self.kind {
             Kind::Calendar(calendar) => charge.time.map_or(ABSENT, |time| calendar.number(time)),

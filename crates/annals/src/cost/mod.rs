@@ -39,7 +39,9 @@ pub use dimension::Dimension;
 pub use fill::Fill;
 pub use ledger::{Account, Charge, Ledger};
 pub use prices::{Mode, Prices};
-pub use report::{BranchName, Branching, ModelTally, Options, Part, Pricing, Report, Row, Sort};
+pub use report::{
+    BranchName, Branching, ModelTally, Options, Part, Pricing, Report, Row, Sort, Unpriced,
+};
 pub use sheet::Sheet;
 pub(crate) use sheet::{Opening, Owner};
 pub use tally::Tally;

@@ -4,6 +4,7 @@ use annals::cost::{Spending, Unit};
 use annals::model::Money;
 use jiff::{Timestamp, ToSpan as _};
 
+use crate::commands::price;
 use crate::config::BUDGETS;
 use crate::render::money;
 use crate::render::size::plural;
@@ -18,31 +19,41 @@ pub(crate) fn name(spending: &Spending) -> &'static str {
     found.map_or("", |(name, _)| name)
 }
 
-/// A line for people, if there is something to worry about.
+/// A line for people, if there is something to worry about: little is left, or nobody knows how much.
 pub(crate) fn line(spending: &Spending, clock: &Clock) -> Option<Span> {
-    if !spending.near() {
+    let unpriced = spending.tally.unpriced;
+    let unknown = spending.tally.priced().is_none();
+    if !spending.near() && !unknown {
         return None;
     }
     let name = name(spending);
     let limit = round(spending.budget.limit);
-    let spent = money::cents(spending.tally.cost);
+    let spent = price::sum(&spending.tally);
     let percent = spending.percent();
+    let least = if unpriced > 0 { "At least " } else { "" };
     let pace = format!(
         "at this pace {} by {}",
         money::cents(spending.projected),
         end(spending, clock)
     );
-    let mut line = match spending.exceeded() {
-        true => format!(
+    let mut line = match () {
+        () if spending.exceeded() => format!(
             "! The {name} budget of {limit} is exceeded: {spent} is used, {percent} %; {pace}"
         ),
-        false => format!("{percent} % of the {name} budget of {limit} is used; {pace}"),
+        () if unknown => {
+            format!("! Nobody knows how much of the {name} budget of {limit} is used")
+        }
+        () => format!("{least}{percent} % of the {name} budget of {limit} is used; {pace}"),
     };
-    if spending.tally.unpriced > 0 {
-        let count = plural(spending.tally.unpriced, "request");
+    if unpriced > 0 {
+        let count = plural(unpriced, "request");
         line += &format!(" ({count} without a price not counted)");
     }
-    let style = if spending.exceeded() { WARNING } else { PLAIN };
+    let style = if line.starts_with('!') {
+        WARNING
+    } else {
+        PLAIN
+    };
     Some(Span::new(&line, style))
 }
 

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io;
 
+use annals::cost::{Dimension, Tally};
+
 use super::Told;
 use crate::render::out::Out;
 use crate::render::text::safe;
@@ -19,14 +21,55 @@ const SUMS: [&str; 9] = [
     "unpriced",
 ];
 
-/// Writes a header and a line for each row. There is no total: a spreadsheet would add it up.
+/// Says how many rows a line stands for that are not there themselves; no other line has that above 0.
+const LEFT_OUT: &str = "left_out";
+
+/// Writes a header and a line for each row, or for each model of each row. There is no total: a spreadsheet would add
+/// it up. So the rows beyond those asked for are one more line.
 pub(super) fn write(told: &Told<'_>, out: &mut Out) -> io::Result<()> {
-    let terminal = out.is_terminal();
-    let names = told.report.by.iter().map(|by| by.member());
-    let names: Vec<&str> = names.chain(SUMS).collect();
+    let report = told.report;
+    let models = told.look.breakdown && !report.by.contains(&Dimension::Model);
+    let model = models.then_some(Dimension::Model);
+    let keys: Vec<Dimension> = report.by.iter().copied().chain(model).collect();
+    let file = File {
+        keys: keys.len(),
+        // Which columns there are depends on what was asked for, not on what was found.
+        rest: told.look.top.is_some(),
+        terminal: out.is_terminal(),
+    };
+    let names = keys.iter().map(|by| by.member()).chain(SUMS);
+    let names: Vec<&str> = names.chain(file.rest.then_some(LEFT_OUT)).collect();
     out.raw(line(names.into_iter()).as_bytes())?;
-    for row in &told.report.rows {
-        let tally = &row.tally;
+    for row in &report.rows {
+        let parts = row.parts.iter().map(|part| part.value.as_deref());
+        let parts: Vec<&str> = parts.map(Option::unwrap_or_default).collect();
+        match models {
+            false => out.raw(file.line(&parts, &row.tally, 0).as_bytes())?,
+            true => {
+                for one in &row.models {
+                    let keys = [&parts[..], &[one.model.as_deref().unwrap_or_default()]];
+                    out.raw(file.line(&keys.concat(), &one.tally, 0).as_bytes())?;
+                }
+            }
+        }
+    }
+    if let Some((rows, tally)) = &report.left_out {
+        out.raw(file.line(&[], tally, *rows).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What the lines of a file have in common.
+struct File {
+    /// How many columns say what a line is about.
+    keys: usize,
+    /// There is a column that tells the rest from the rows.
+    rest: bool,
+    terminal: bool,
+}
+
+impl File {
+    fn line(&self, keys: &[&str], tally: &Tally, left_out: usize) -> String {
         let usage = &tally.usage;
         let counts = [
             tally.requests,
@@ -38,23 +81,18 @@ pub(super) fn write(told: &Told<'_>, out: &mut Out) -> io::Result<()> {
             usage.web_searches,
         ];
         let cost = tally.priced().map(|cost| cost.to_string());
-        let keys = row.parts.iter().map(|part| {
-            let text = part.value.as_deref().unwrap_or_default();
-            // A file gets names as they are, a terminal only what it may show.
-            match terminal {
-                true => String::from(safe(text)),
-                false => text.to_owned(),
-            }
-        });
-        let sums = counts.map(|count| count.to_string()).into_iter();
-        let fields: Vec<String> = keys
-            .chain(sums)
-            .chain([cost.unwrap_or_default(), tally.unpriced.to_string()])
-            .collect();
-        let text = line(fields.iter().map(String::as_str));
-        out.raw(text.as_bytes())?;
+        // A file gets names as they are, a terminal only what it may show.
+        let key = |text: &&str| match self.terminal {
+            true => String::from(safe(text)),
+            false => (*text).to_owned(),
+        };
+        let mut fields: Vec<String> = keys.iter().map(key).collect();
+        fields.resize(self.keys, String::new());
+        fields.extend(counts.map(|count| count.to_string()));
+        fields.extend([cost.unwrap_or_default(), tally.unpriced.to_string()]);
+        fields.extend(self.rest.then(|| left_out.to_string()));
+        line(fields.iter().map(String::as_str))
     }
-    Ok(())
 }
 
 fn line<'f>(fields: impl Iterator<Item = &'f str>) -> String {

@@ -51,30 +51,30 @@ impl<'a> Keys<'a> {
 
     /// The columns of a dimension. What a row is about is cut only where nothing else can give way.
     pub(super) fn columns(&self, dimension: Dimension) -> Vec<Column> {
-        let key = |header| Column::new(header).priority(250);
+        let key = |header| Column::new(header).priority(250).key();
         // The beginning of these says enough.
         let long = |header, min: usize| match self.tight {
             true => key(header).min(min),
             false => key(header),
         };
-        let name = |header| Column::new(header).min(14).max(48).priority(250);
+        let name = |header| key(header).min(14).max(48);
         match dimension {
             Dimension::Hour => vec![key("HOUR")],
             Dimension::Day => vec![key("DAY")],
             Dimension::Week => vec![long("WEEK", 9)],
             Dimension::Month => vec![key("MONTH")],
-            Dimension::Block => vec![long("BLOCK", 17), Column::new("STATE").priority(80)],
+            Dimension::Block => vec![key("BLOCK"), Column::new("STATE").priority(80)],
             Dimension::Session if self.projects => vec![key("SESSION").style(ID)],
             Dimension::Session => vec![
                 key("SESSION").style(ID),
-                Column::new("PROJECT").min(8).max(24).priority(45),
+                Column::new("PROJECT").min(8).max(24).priority(65),
             ],
             Dimension::Project => vec![name("PROJECT").middle()],
             Dimension::Model => vec![name("MODEL").middle()],
             Dimension::Agent => vec![name("AGENT")],
             Dimension::Branch => vec![
                 key("CONVERSATION").style(ID),
-                Column::new("BEGINS").min(12).max(40).priority(55),
+                Column::new("BEGINS").min(12).max(40).priority(65),
             ],
             Dimension::GitBranch => vec![name("GIT BRANCH")],
             _ => vec![key("LAYOUT")],
@@ -92,14 +92,20 @@ impl<'a> Keys<'a> {
         };
         let label = part.label.as_deref().unwrap_or_default();
         match part.dimension {
+            Dimension::Day if self.several && self.tight => vec![Cell::new(value)],
             Dimension::Day => vec![Cell::new(day(value))],
             Dimension::Week => vec![Cell::new(self.week(value, part))],
             Dimension::Block => {
                 let (start, end) = part.period.unwrap_or_default();
                 let now = self.clock.now;
                 let active = start <= now && now < end;
+                // All blocks are of one length.
+                let when = match self.tight {
+                    true => self.clock.format(start, "%Y-%m-%d %H:%M"),
+                    false => self.clock.stretch(start, end),
+                };
                 vec![
-                    Cell::new(self.clock.stretch(start, end)),
+                    Cell::new(when),
                     match active {
                         true => Cell::new("active"),
                         false => Cell::styled("done", DIM),

@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::super::output::{Standard, refuse_roots, refuse_taken, to_file};
+use super::fonts;
 use crate::context::Context;
 use crate::render::chart::{Axis, Bar, Chart, Format, Size, Step, Unit};
 use crate::render::size::{self, plural};
@@ -111,7 +112,7 @@ impl Plot {
         if chart.bars.is_empty() {
             bail!("no response has a time, so there is nothing to draw; --by model needs none");
         }
-        let drawn = chart.draw(self.format, self.size)?;
+        let drawn = chart.draw(self.format, self.size, fonts::with)?;
         let Some(path) = &self.path else {
             return Ok(Standard(context).write_all(&drawn)?);
         };

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use annals::cost::{Dimension, Mode, ModelTally, Report, Tally};
-use annals::model::Money;
+use annals::cost::{Dimension, Mode, ModelTally, Report, Tally, Unpriced};
 use anstyle::Style;
 use jiff::ToSpan as _;
 use jiff::civil::Date;
@@ -21,6 +20,8 @@ use crate::render::width::{Span, truncate_middle};
 
 /// How many models a row names.
 const MODELS: usize = 3;
+/// How many models of a row have a line each, unless all are asked for.
+const BROKEN_DOWN: usize = 50;
 
 /// How many models without a price are named.
 const UNPRICED: usize = 5;
@@ -37,8 +38,10 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> Str
         .flat_map(|&dimension| keys.columns(dimension))
         .collect();
     let about = columns.len();
+    let models = !report.by.contains(&Dimension::Model);
     let shape = Shape {
-        models: !report.by.contains(&Dimension::Model),
+        // Lines of their own say more of them.
+        models: models && !told.look.breakdown,
         searches: report.total.usage.web_searches > 0,
     };
     columns.extend(sum_columns(shape));
@@ -64,10 +67,10 @@ pub(super) fn table(told: &Told<'_>, clock: &Clock, width: Option<usize>) -> Str
         last = Some(row);
         let cells = row.parts.iter().flat_map(|part| keys.cells(part)).collect();
         table.row(lines.row(cells, &row.models, &row.tally, PLAIN));
-        if told.look.breakdown && shape.models {
-            for one in &row.models {
-                let name = Cell::styled(format!("  {}", model(one)), DIM);
-                table.row(lines.row(vec![name], &[], &one.tally, DIM));
+        if told.look.breakdown && models {
+            for (name, tally) in breakdown(&row.models, told.look) {
+                let name = Cell::styled(format!("  {name}"), DIM);
+                table.row(lines.row(vec![name], &[], &tally, DIM));
             }
         }
     }
@@ -85,11 +88,11 @@ fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
     let models = Column::new("MODELS").style(DIM).min(10).max(40);
     let models = shape.models.then_some(models.priority(30));
     let tokens = [
-        Column::new("REQUESTS").right().priority(20),
-        Column::new("INPUT").right().priority(60),
+        Column::new("REQUESTS").right().priority(60),
+        Column::new("INPUT").right().priority(50),
         Column::new("OUTPUT").right().priority(70),
-        Column::new("CACHE WRITE").right().priority(50),
-        Column::new("CACHE READ").right().priority(50),
+        Column::new("CACHE WRITE").right().priority(40),
+        Column::new("CACHE READ").right().priority(40),
     ];
     let searches = Column::new("SEARCHES").right().priority(10);
     let searches = shape.searches.then_some(searches);
@@ -104,7 +107,7 @@ fn sum_columns(shape: Shape) -> impl Iterator<Item = Column> {
 /// Columns that are not always wanted.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// The rows are not by model already.
+    /// Nothing else tells the models.
     models: bool,
     /// There were any.
     searches: bool,
@@ -179,45 +182,70 @@ fn names(models: &[ModelTally]) -> String {
     }
 }
 
-/// The last days as one line of bars.
+/// The models of a row, each by itself as far as anyone reads, and the rest together.
+fn breakdown(models: &[ModelTally], look: &Look) -> Vec<(String, Tally)> {
+    let most = match look.top {
+        Some(0) => usize::MAX,
+        _ => BROKEN_DOWN,
+    };
+    let (shown, rest) = models.split_at(models.len().min(most));
+    let shown = shown.iter().map(|one| (model(one).to_owned(), one.tally));
+    let mut lines: Vec<(String, Tally)> = shown.collect();
+    if !rest.is_empty() {
+        let mut sum = Tally::default();
+        rest.iter().for_each(|one| sum.merge(&one.tally));
+        let name = format!("… {} more (--top 0: all)", size::count(rest.len() as u64));
+        lines.push((name, sum));
+    }
+    lines
+}
+
+/// The last days as one line of bars: what they cost, or where nothing has a price, their tokens.
 pub(super) fn spark(report: &Report, clock: &Clock) -> Option<Span> {
     const DAYS: i64 = 30;
     let day = |row: &annals::cost::Row| -> Option<Date> {
         row.part(Dimension::Day)?.value.as_deref()?.parse().ok()
     };
-    let costs: std::collections::HashMap<Date, i128> = report
+    let tallies: std::collections::HashMap<Date, &Tally> = report
         .rows
         .iter()
-        .filter_map(|row| Some((day(row)?, row.tally.cost.pico())))
+        .filter_map(|row| Some((day(row)?, &row.tally)))
         .collect();
     // With rows left out, or in few days, there is no line to see.
-    if report.left_out.is_some() || costs.len() < 3 {
+    if report.left_out.is_some() || tallies.len() < 3 {
         return None;
     }
-    let newest = costs.keys().max()?;
+    let newest = tallies.keys().max()?;
     let days = (0..DAYS).rev();
     let days: Vec<Date> = days
         .filter_map(|back| newest.checked_sub(back.days()).ok())
-        .skip_while(|day| !costs.contains_key(day))
+        .skip_while(|day| !tallies.contains_key(day))
         .collect();
+    let mut total = Tally::default();
+    let shown = days.iter().filter_map(|day| tallies.get(day));
+    shown.for_each(|tally| total.merge(tally));
     // A millionth of a dollar is fine enough for a bar.
-    let micro =
-        |pico: i128| u64::try_from(pico.saturating_add(999_999) / 1_000_000).unwrap_or(u64::MAX);
-    let pico: Vec<i128> = days
-        .iter()
-        .map(|day| costs.get(day).copied().unwrap_or(0).max(0))
+    let micro = |pico: i128| pico.max(0).saturating_add(999_999) / 1_000_000;
+    let bar = |tally: &Tally| match total.priced() {
+        Some(_) => u64::try_from(micro(tally.cost.pico())).unwrap_or(u64::MAX),
+        None => tally.tokens(),
+    };
+    let bars = days.iter();
+    let bars: Vec<u64> = bars
+        .map(|day| tallies.get(day).map_or(0, |tally| bar(tally)))
         .collect();
-    let total: Money = pico.iter().map(|&pico| Money::from_pico(pico)).sum();
-    let bars: Vec<u64> = pico.into_iter().map(micro).collect();
+    let sum = match total.priced() {
+        Some(_) => price::sum(&total),
+        None => format!("{} unpriced tokens", size::compact(total.tokens())),
+    };
     let today = clock.format(clock.now, "%Y-%m-%d") == newest.to_string();
     let until = match today {
         true => "today".to_owned(),
         false => newest.strftime("%-d %b").to_string(),
     };
     let line = format!(
-        "{}  {} in the {} to {until}",
+        "{}  {sum} in the {} to {until}",
         size::spark(&bars),
-        money::cents(total),
         plural(days.len() as u64, "day"),
     );
     Some(Span::new(&line, PLAIN))
@@ -231,7 +259,7 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
         return None;
     }
     // A name is whatever a log says, and may be as long as a page.
-    let name = |one: &ModelTally| {
+    let name = |one: &Unpriced| {
         let name = one.model.as_deref().unwrap_or("unknown");
         truncate_middle(name, LONGEST_NAME)
     };
@@ -241,22 +269,30 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
         more => format!(" … and {} more", size::count(more as u64)),
     };
     let have = if total.unpriced == 1 { "has" } else { "have" };
+    let place = prices.display();
+    let prices = format!("`annals prices NAME` says why, prices of your own go into {place}");
     let (lack, advice) = match told.mode {
         Mode::Recorded => (
             "no recorded cost",
             "--mode auto finds it by their tokens".to_owned(),
         ),
-        _ => {
-            let place = prices.display();
-            let advice =
-                format!("`annals prices NAME` says why, prices of your own go into {place}");
-            ("no price", advice)
-        }
+        Mode::Tokens if total.unpriced_tokens == 0 => (
+            "no tokens, only a recorded cost",
+            "--mode auto takes that".to_owned(),
+        ),
+        Mode::Tokens => (
+            "no price",
+            format!("{prices}, --mode auto takes costs that the log recorded"),
+        ),
+        _ => ("no price", prices),
+    };
+    let tokens = match total.unpriced_tokens {
+        0 => String::new(),
+        tokens => format!(" ({} tokens)", size::compact(tokens)),
     };
     let text = format!(
-        "! {} ({} tokens) of {} {have} {lack}: {}{more}; {advice}",
+        "! {}{tokens} of {} {have} {lack}: {}{more}; {advice}",
         plural(total.unpriced, "request"),
-        size::compact(total.unpriced_tokens),
         plural(report.unpriced.len() as u64, "model"),
         names.join(", "),
     );
@@ -267,6 +303,7 @@ pub(super) fn unpriced(told: &Told<'_>, prices: &Path) -> Option<Span> {
 mod tests {
     use super::*;
     use annals::cost::{Charge, Ledger, Options};
+    use annals::model::Money;
     use anstream::adapter::strip_str;
     use insta::assert_snapshot;
     use jiff::tz::TimeZone;
@@ -312,7 +349,10 @@ mod tests {
             ),
             charge("2026-11-15T10:30:00Z", "odd", [12, 0, 0, 0]),
         ];
-        Ledger::new(Vec::new(), charges)
+        let id = annals::model::SessionId::new("0a1b2c3d-0000-4000-8000-000000000000").unwrap();
+        let mut account = annals::cost::Account::new("claude-code", "/root", id);
+        account.project.path = "/work/analytical-engine-of-ada".to_owned();
+        Ledger::new(vec![account], charges)
     }
 
     fn price(charge: &Charge) -> Option<Money> {
@@ -331,6 +371,7 @@ mod tests {
             until: None,
             budgets: Vec::new(),
             uncounted: 0,
+            capped: false,
         };
         let table = table(&told, &clock(), width);
         let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
@@ -342,7 +383,15 @@ mod tests {
     #[test]
     fn tables_fit_the_terminal() {
         let look = Look::default();
-        let widths = [None, Some(100), Some(80), Some(60), Some(30)];
+        let widths = [
+            None,
+            Some(140),
+            Some(100),
+            Some(80),
+            Some(60),
+            Some(40),
+            Some(30),
+        ];
         let tables = |by: &[Dimension], look: &Look| -> String {
             let tables = widths.iter().map(|width| drawn(by, look, *width));
             tables.collect::<Vec<_>>().join("\n")
@@ -351,8 +400,14 @@ mod tests {
         assert_snapshot!("widths_block", tables(&[Dimension::Block], &look));
         let by = [Dimension::Day, Dimension::Model];
         assert_snapshot!("widths_models", tables(&by, &look));
+        let by = [Dimension::Project, Dimension::Model];
+        assert_snapshot!("widths_project_model", tables(&by, &look));
         let look = Look {
             breakdown: true,
+            ..look
+        };
+        assert_snapshot!("widths_breakdown", tables(&[Dimension::Project], &look));
+        let look = Look {
             exact: true,
             ..look
         };
@@ -366,10 +421,7 @@ mod tests {
     fn a_project_is_told_once() {
         let options = Options::new(TimeZone::UTC, &price);
         let mut ledger = ledger();
-        let id = annals::model::SessionId::new("0a1b2c3d-0000-4000-8000-000000000000").unwrap();
-        let mut account = annals::cost::Account::new("claude-code", "/root", id);
-        account.project.path = "/work/rocket".to_owned();
-        ledger.accounts.push(account);
+        ledger.accounts[0].project.path = "/work/rocket".to_owned();
         let head = |by: &[Dimension]| -> Vec<String> {
             let report = Report::make(&ledger, by, &options);
             let look = Look::default();
@@ -381,6 +433,7 @@ mod tests {
                 until: None,
                 budgets: Vec::new(),
                 uncounted: 0,
+                capped: false,
             };
             let table = strip_str(&table(&told, &clock(), None)).to_string();
             assert_eq!(table.matches("rocket").count(), 1, "{table}");
@@ -397,7 +450,12 @@ mod tests {
     fn the_last_days_are_drawn_without_gaps() {
         let options = Options::new(TimeZone::UTC, &price);
         let report = Report::make(&ledger(), &[Dimension::Day], &options);
-        let line = Span::new("▂▁▁█  $1,010.76 in the 4 days to today", PLAIN);
+        let line = Span::new("▂▁▁█  ≥$1,010.76 in the 4 days to today", PLAIN);
+        assert_eq!(spark(&report, &clock()), Some(line));
+        // What has no price costs something, and nobody knows what.
+        let options = Options::new(TimeZone::UTC, &|_: &Charge| None);
+        let report = Report::make(&ledger(), &[Dimension::Day], &options);
+        let line = Span::new("▂▂▁█  1.0B unpriced tokens in the 4 days to today", PLAIN);
         assert_eq!(spark(&report, &clock()), Some(line));
     }
 }

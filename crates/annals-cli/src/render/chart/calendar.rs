@@ -25,6 +25,13 @@ impl Mark {
             Anchor::End => (self.at - width, self.at),
         }
     }
+
+    /// Whether a line down from the axis would touch the label.
+    pub(super) fn covers(&self, x: f64) -> bool {
+        const GAP: f64 = 2.0;
+        let (begin, end) = self.reach(TICK.width(&self.label) * SLACK);
+        begin - GAP < x && x < end + GAP
+    }
 }
 
 /// The labels, and below them what several have in common.

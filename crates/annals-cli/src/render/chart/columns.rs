@@ -168,7 +168,14 @@ fn time_axis(scene: &mut Scene, marks: &Marks, plot: Area) {
     }
     for mark in &marks.below {
         if let Some(x) = mark.tick {
-            scene.line((x, plot.bottom), (x, plot.bottom + 40.0), 1.0, GRID);
+            // A label that stands there is passed by.
+            match marks.near.iter().any(|near| near.covers(x)) {
+                true => {
+                    scene.line((x, plot.bottom), (x, plot.bottom + 6.0), 1.0, GRID);
+                    scene.line((x, plot.bottom + 24.0), (x, plot.bottom + 40.0), 1.0, GRID);
+                }
+                false => scene.line((x, plot.bottom), (x, plot.bottom + 40.0), 1.0, GRID),
+            }
         }
         scene.text(
             (mark.at, plot.bottom + 38.0),

@@ -1,8 +1,8 @@
-//! The embedded font: how wide text is, and its outlines.
+//! The embedded font, and those that are lent to it: how wide text is, and its outlines.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-use ttf_parser::{Face, OutlineBuilder};
+use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 use super::super::width;
 
@@ -22,9 +22,49 @@ fn parse(bytes: &'static [u8]) -> Option<Face<'static>> {
     Face::parse(bytes, 0).ok()
 }
 
+/// Fonts for characters that the embedded one lacks.
+static LENT: OnceLock<Vec<Face<'static>>> = OnceLock::new();
+
+/// A font of this machine: its bytes, and which of the fonts in them it is.
+pub(crate) struct Lent {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) index: u32,
+}
+
+/// Lets all pictures of this process use these fonts too.
+pub(super) fn lend(fonts: Vec<Lent>) {
+    let faces = fonts.into_iter().filter_map(|font| {
+        // A process draws one chart and ends.
+        let bytes: &'static [u8] = Vec::leak(font.bytes);
+        Face::parse(bytes, font.index).ok()
+    });
+    _ = LENT.set(faces.collect());
+}
+
+/// Whether a font has the outline of a character, and that is all it takes: letters that change beside others, or run
+/// from right to left, would come out wrong.
+pub(crate) fn draws(face: &Face<'_>, c: char) -> bool {
+    const SHAPED: [std::ops::RangeInclusive<char>; 10] = [
+        '\u{590}'..='\u{8FF}',
+        '\u{900}'..='\u{DFF}',
+        '\u{F00}'..='\u{109F}',
+        '\u{1780}'..='\u{18AF}',
+        '\u{1900}'..='\u{1CFF}',
+        '\u{A800}'..='\u{ABFF}',
+        '\u{FB1D}'..='\u{FDFF}',
+        '\u{FE70}'..='\u{FEFF}',
+        '\u{10800}'..='\u{11FFF}',
+        '\u{1E800}'..='\u{1EFFF}',
+    ];
+    let glyph = face.glyph_index(c).filter(|id| id.0 != 0);
+    // Fonts of coloured pictures have no outlines.
+    glyph.is_some_and(|id| face.outline_glyph(id, &mut Nowhere).is_some())
+        && !SHAPED.iter().any(|range| range.contains(&c))
+}
+
 /// What stands for a character.
 pub(super) enum Glyph {
-    Outline(ttf_parser::GlyphId),
+    Outline(&'static Face<'static>, GlyphId),
     /// The font lacks it: a box is drawn.
     Box,
     /// It takes no place by itself.
@@ -44,12 +84,19 @@ impl Weight {
 
     /// What stands for a character, and how far it moves on, in ems.
     pub(super) fn glyph(self, c: char) -> (Glyph, f64) {
-        let known = self.face().and_then(|face| {
-            let id = face.glyph_index(c)?;
+        let outline = |face: &'static Face<'static>, id: GlyphId| {
             let advance = face.glyph_hor_advance(id).unwrap_or(0);
             let em = f64::from(face.units_per_em());
-            Some((Glyph::Outline(id), f64::from(advance) / em))
-        });
+            (Glyph::Outline(face, id), f64::from(advance) / em)
+        };
+        let own = self.face();
+        let own = own.and_then(|face| Some(outline(face, face.glyph_index(c)?)));
+        let lent = || {
+            let mut faces = LENT.get()?.iter();
+            let face = faces.find(|face| draws(face, c))?;
+            Some(outline(face, face.glyph_index(c)?))
+        };
+        let known = own.or_else(lent);
         known.unwrap_or_else(|| match width::width(c.encode_utf8(&mut [0; 4])) {
             0 => (Glyph::Nothing, 0.0),
             1 => (Glyph::Box, 0.62),
@@ -57,17 +104,9 @@ impl Weight {
         })
     }
 
-    /// Draws a glyph in ems, with y upwards.
-    pub(super) fn outline(self, id: ttf_parser::GlyphId, builder: &mut dyn OutlineBuilder) {
-        if let Some(face) = self.face() {
-            face.outline_glyph(id, builder);
-        }
-    }
-
-    /// Units of the outlines in an em.
-    pub(super) fn units(self) -> f64 {
-        self.face()
-            .map_or(1.0, |face| f64::from(face.units_per_em()))
+    /// Whether a character can be drawn as it is.
+    pub(super) fn has(self, c: char) -> bool {
+        !matches!(self.glyph(c).0, Glyph::Box)
     }
 
     /// How wide a text is at a size.
@@ -102,6 +141,17 @@ impl Weight {
     }
 }
 
+/// Takes outlines, and does nothing with them.
+struct Nowhere;
+
+impl OutlineBuilder for Nowhere {
+    fn move_to(&mut self, _: f32, _: f32) {}
+    fn line_to(&mut self, _: f32, _: f32) {}
+    fn quad_to(&mut self, _: f32, _: f32, _: f32, _: f32) {}
+    fn curve_to(&mut self, _: f32, _: f32, _: f32, _: f32, _: f32, _: f32) {}
+    fn close(&mut self) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,13 +160,13 @@ mod tests {
     fn the_fonts_can_be_read_and_have_the_letters_they_are_for() {
         for c in "AZaz09 $,.·–…éßőŁΩωЖяđ→⟨⟩€".chars() {
             assert!(
-                matches!(Weight::Plain.glyph(c).0, Glyph::Outline(_)),
+                matches!(Weight::Plain.glyph(c).0, Glyph::Outline(..)),
                 "{c} is missing"
             );
         }
         for c in "AZaz09 $,.·–…".chars() {
             assert!(
-                matches!(Weight::Strong.glyph(c).0, Glyph::Outline(_)),
+                matches!(Weight::Strong.glyph(c).0, Glyph::Outline(..)),
                 "{c} is missing"
             );
         }

@@ -2,7 +2,7 @@
 //!
 //! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest, [`columns`] and
 //! [`rows`] lay them out as one [`scene`], and [`svg`] and [`png`] draw it. Nothing here opens a file, asks
-//! for the time or knows the fonts of this machine.
+//! for the time or looks for the fonts of this machine: who has some may lend them.
 
 mod amount;
 mod calendar;
@@ -13,11 +13,13 @@ mod frame;
 mod png;
 mod rows;
 mod scene;
+mod spell;
 mod svg;
 #[cfg(test)]
 mod tests;
 mod time;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -25,6 +27,7 @@ use std::str::FromStr;
 use jiff::civil::DateTime;
 
 pub(crate) use amount::Unit;
+pub(crate) use font::{Lent, draws};
 pub(crate) use time::Step;
 
 /// What a chart shows.
@@ -140,12 +143,22 @@ impl FromStr for Size {
 }
 
 impl Chart {
-    /// Draws it.
-    pub(crate) fn draw(&self, format: Format, size: Size) -> anyhow::Result<Vec<u8>> {
-        let scene = self.scene(size);
+    /// Draws it. For a picture, `lend` is asked for fonts with the characters that the embedded one lacks.
+    pub(crate) fn draw(
+        &self,
+        format: Format,
+        size: Size,
+        lend: impl FnOnce(&BTreeSet<char>) -> Vec<Lent>,
+    ) -> anyhow::Result<Vec<u8>> {
         match format {
-            Format::Svg => Ok(svg::encode(&scene).into_bytes()),
-            Format::Png => png::encode(&scene),
+            Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),
+            Format::Png => {
+                let missing = self.missing();
+                if !missing.is_empty() {
+                    font::lend(lend(&missing));
+                }
+                png::encode(&self.spelled().scene(size))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! A scene as a picture, with the embedded font.
+//! A scene as a picture, with the embedded font and those that are lent to it.
 
 use anyhow::{Context as _, Result};
 use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Transform};
@@ -119,12 +119,15 @@ impl Canvas {
             path: PathBuilder::new(),
             x: start * self.scale,
             y: at.1 * self.scale,
-            scale: em / face.weight.units(),
+            scale: 0.0,
         };
         for c in text.chars() {
             let (glyph, advance) = face.weight.glyph(c);
             match glyph {
-                Glyph::Outline(id) => face.weight.outline(id, &mut pen),
+                Glyph::Outline(font, id) => {
+                    pen.scale = em / f64::from(font.units_per_em());
+                    font.outline_glyph(id, &mut pen);
+                }
                 Glyph::Box => pen.hollow(advance * em, BOX_HEIGHT * em, self.scale),
                 Glyph::Nothing => {}
             }

@@ -90,7 +90,7 @@ fn small() -> Chart {
 }
 
 fn svg(chart: &Chart, size: Size) -> String {
-    String::from_utf8(chart.draw(Format::Svg, size).unwrap()).unwrap()
+    String::from_utf8(chart.draw(Format::Svg, size, |_| Vec::new()).unwrap()).unwrap()
 }
 
 #[test]
@@ -154,6 +154,17 @@ fn check_texts(chart: &Chart, size: Size) {
     let scene = chart.scene(size);
     let mut found = Vec::new();
     boxes(&scene.items, &mut found);
+    for item in &scene.items {
+        let Item::Line { from, to, .. } = item else {
+            continue;
+        };
+        // Paper below amounts hides the lines of the grid: here only those of the time axis count.
+        let down = from.0 == to.0 && chart.axis != Axis::Names;
+        for (text, a) in found.iter().filter(|_| down) {
+            let apart = from.0 <= a[0] || from.0 >= a[2] || to.1 <= a[1] || from.1 >= a[3];
+            assert!(apart, "a line at {from:?} crosses {text:?} {a:?} at {size}");
+        }
+    }
     for (at, (text, a)) in found.iter().enumerate() {
         let inside = a[0] >= 0.0 && a[1] >= 0.0 && a[2] <= scene.width && a[3] <= scene.height;
         assert!(inside, "{text:?} sticks out at {size}: {a:?}");
@@ -222,7 +233,9 @@ fn painted(items: &[Item], color: Color, found: &mut Vec<scene::Area>) {
 #[test]
 fn a_picture_has_ink_where_the_bars_are() {
     let chart = small();
-    let png = chart.draw(Format::Png, Size::default()).unwrap();
+    let png = chart
+        .draw(Format::Png, Size::default(), |_| Vec::new())
+        .unwrap();
     let (width, height, pixels) = pixels(&png);
     assert_eq!((width, height), (2400, 1260));
     let at = |x: f64, y: f64| {
@@ -251,14 +264,23 @@ fn a_picture_has_ink_where_the_bars_are() {
         .filter(|&(x, y)| at(x.into(), y.into())[0] < 90)
         .count();
     assert!((300..3000).contains(&dark), "{dark}");
-    assert_eq!(png, chart.draw(Format::Png, Size::default()).unwrap());
+    assert_eq!(
+        png,
+        chart
+            .draw(Format::Png, Size::default(), |_| Vec::new())
+            .unwrap()
+    );
 }
 
 #[test]
-fn letters_that_the_font_lacks_are_boxes() {
+fn letters_that_the_font_lacks_are_not_left_away() {
     let ink = |label: &str| {
         let chart = by_name([label.to_owned()], 1);
-        let (width, _, pixels) = pixels(&chart.draw(Format::Png, size("480x270")).unwrap());
+        let (width, _, pixels) = pixels(
+            &chart
+                .draw(Format::Png, size("480x270"), |_| Vec::new())
+                .unwrap(),
+        );
         let dark = pixels.chunks(3).enumerate();
         dark.filter(|(at, pixel)| {
             at % (width as usize) < 160 && pixel.iter().all(|part| *part < 90)
@@ -375,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn any_chart_can_be_a_picture(chart in any_chart()) {
-        let png = chart.draw(Format::Png, Size::LEAST).unwrap();
+        let png = chart.draw(Format::Png, Size::LEAST, |_| Vec::new()).unwrap();
         prop_assert_eq!(pixels(&png).0, 960);
     }
 }

@@ -125,6 +125,33 @@ fn compare(listed: &str, spelled: &str) -> Ordering {
     listed.bytes().map(plain).cmp(spelled.bytes())
 }
 
+/// The text of a list; the fault tells where it ends to be one.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, PriceFault> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let (good, bad) = bytes.split_at(error.valid_up_to());
+        let line = good
+            .rsplit(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let wide = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
+        let what = match (wide, bad.first()) {
+            (false, Some(byte)) => {
+                format!("the byte 0x{byte:02x} is no UTF-8; save the list as UTF-8")
+            }
+            _ => "the list is UTF-16; save it as UTF-8".to_owned(),
+        };
+        PriceFault {
+            line: 1 + memchr::memchr_iter(b'\n', good).count(),
+            // The byte order mark is no character of the list.
+            column: 1 + String::from_utf8_lossy(line)
+                .trim_start_matches('\u{feff}')
+                .chars()
+                .count(),
+            what,
+        }
+    })
+}
+
 /// Reads a list of a user's, and tells all that is wrong with it.
 pub(super) fn parse(text: &str, file: &Arc<str>) -> Result<Rows, Vec<PriceFault>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -185,8 +212,13 @@ impl Reader {
         if !self.columns.contains(&Some(Column::Model)) {
             // Other unknown columns are likely prices: a list without its first line.
             self.faults.clear();
-            let what = "the first line must name the columns, `model` among them";
-            self.fault(line, 1, what.into());
+            let other = match fields.first() {
+                Some(field) if field.text.contains(';') => "; commas part them, not semicolons",
+                Some(field) if field.text.contains('\t') => "; commas part them, not tabs",
+                _ => "",
+            };
+            let what = format!("the first line must name the columns, `model` among them{other}");
+            self.fault(line, 1, what);
             self.lost = true;
         }
     }
@@ -415,6 +447,51 @@ mod tests {
             parse("# nothing yet\n\n", &"mine.csv".into()),
             Ok(Rows::new())
         );
+    }
+
+    #[test]
+    fn lists_of_other_programs_are_read_or_told_apart() {
+        let list = "\u{feff}model,input,output\r\nmine,1,2\r\n";
+        assert!(
+            parse(list, &"mine.csv".into())
+                .unwrap()
+                .contains_key("mine")
+        );
+        for nothing in ["", "\u{feff}", "\r\n\r\n", "model,input,output"] {
+            assert_eq!(
+                parse(nothing, &"mine.csv".into()),
+                Ok(Rows::new()),
+                "{nothing:?}"
+            );
+        }
+        let told = "1:1: the first line must name the columns, `model` among them";
+        let faulty = |list| faults(list).join("\n");
+        assert_eq!(
+            faulty("model;input;output\nmine;1;2\n"),
+            format!("{told}; commas part them, not semicolons")
+        );
+        assert_eq!(
+            faulty("model\tinput\noutput\n"),
+            format!("{told}; commas part them, not tabs")
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_with_their_place() {
+        let fault = |bytes: &[u8]| text(bytes).expect_err("no text").to_string();
+        assert_eq!(
+            fault(b"\xef\xbb\xbfmodel,input\r\n\xc3\xbcx\xe9,1"),
+            "2:3: the byte 0xe9 is no UTF-8; save the list as UTF-8"
+        );
+        assert_eq!(
+            fault(b"\xef\xbb\xbfm\xff"),
+            "1:2: the byte 0xff is no UTF-8; save the list as UTF-8"
+        );
+        assert_eq!(
+            fault(b"\xff\xfem\0o\0"),
+            "1:1: the list is UTF-16; save it as UTF-8"
+        );
+        assert_eq!(text("ü".as_bytes()), Ok("ü"));
     }
 
     #[test]

@@ -107,16 +107,7 @@ impl Prices {
     /// Of a replaced row it keeps what is no price of a token: the provider, the context window, the price of searches
     /// and that of the United States.
     pub fn with(mut self, text: &str, name: &str) -> Result<Self> {
-        let faulty = |mut faults: Vec<PriceFault>| {
-            const TOLD: usize = 20;
-            let count = faults.len();
-            faults.truncate(TOLD);
-            Error::Prices {
-                file: name.to_owned(),
-                faults,
-                count,
-            }
-        };
+        let faulty = |faults: Vec<PriceFault>| faulty(name, faults);
         let rows = list::parse(text, &name.into()).map_err(faulty)?;
         self.own.push(rows);
         self.memo = Mutex::default();
@@ -142,22 +133,39 @@ impl Prices {
         }
     }
 
+    /// Lays a user's list over these prices, as [`Prices::with`] does, from the bytes of a file.
+    pub fn with_bytes(self, bytes: &[u8], name: &str) -> Result<Self> {
+        match list::text(bytes) {
+            Ok(text) => self.with(text, name),
+            Err(fault) => Err(faulty(name, vec![fault])),
+        }
+    }
+
     /// What a response cost; `None` if nobody knows.
     pub fn cost(&self, charge: &Charge, mode: Mode) -> Option<Money> {
         let model = charge.model.as_ref();
-        if model.is_some_and(|model| &**model == SYNTHETIC) {
+        if model.is_some_and(|model| Prices::is_free(model)) {
             return Some(Money::ZERO);
         }
         let by_tokens = || {
             let tariff = self.tariff(model?)?;
             tariff.cost(&charge.usage, charge.terms, charge.time)
         };
+        // Who recorded a cost and no tokens had some.
+        let untold =
+            || charge.usage.is_zero() && charge.recorded.is_some_and(|cost| cost > Money::ZERO);
         match mode {
+            Mode::Tokens if untold() => None,
             Mode::Tokens => by_tokens(),
             Mode::Recorded => charge.recorded,
             Mode::Auto if charge.usage.is_zero() => charge.recorded.or_else(by_tokens),
             Mode::Auto => by_tokens().or(charge.recorded),
         }
+    }
+
+    /// Whether a name stands for no model at all: what a client says in an agent's place costs nothing.
+    pub fn is_free(name: &str) -> bool {
+        name == SYNTHETIC
     }
 
     /// The context window of a model, in tokens, where it is known.
@@ -276,6 +284,17 @@ impl Prices {
         }
         rows.sort_by_key(Row::place);
         rows
+    }
+}
+
+fn faulty(name: &str, mut faults: Vec<PriceFault>) -> Error {
+    const TOLD: usize = 20;
+    let count = faults.len();
+    faults.truncate(TOLD);
+    Error::Prices {
+        file: name.to_owned(),
+        faults,
+        count,
     }
 }
 

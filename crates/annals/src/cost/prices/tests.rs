@@ -163,8 +163,13 @@ fn modes_choose_between_tokens_and_what_was_recorded() {
     assert_eq!(all(&known), ["0.001", "0.001", "none"]);
     known.recorded = recorded;
     assert_eq!(all(&known), ["0.001", "0.001", "0.5"]);
+    // Tokens that a log does not tell cost something.
     known.usage = Usage::default();
-    assert_eq!(all(&known), ["0.5", "0", "0.5"]);
+    assert_eq!(all(&known), ["0.5", "none", "0.5"]);
+    known.recorded = Some(Money::ZERO);
+    assert_eq!(all(&known), ["0", "0", "0"]);
+    known.recorded = None;
+    assert_eq!(all(&known), ["0", "0", "none"]);
     let mut unknown = charge("claude-imaginary-9", tokens(1_000, 0, 0, 0));
     assert_eq!(all(&unknown), ["none", "none", "none"]);
     unknown.recorded = recorded;
@@ -172,6 +177,8 @@ fn modes_choose_between_tokens_and_what_was_recorded() {
     unknown.model = None;
     assert_eq!(all(&unknown), ["0.5", "none", "0.5"]);
     unknown.model = Some(SYNTHETIC.into());
+    assert_eq!(all(&unknown), ["0", "0", "0"]);
+    unknown.usage = Usage::default();
     assert_eq!(all(&unknown), ["0", "0", "0"]);
 }
 

@@ -121,6 +121,39 @@ fn the_largest_rows_stay_in_their_order_and_the_rest_is_summed() {
 }
 
 #[test]
+fn of_many_equal_models_the_first_by_name_stay() {
+    let name = |number: u32| format!("model-{:05}", number * 7 % 10_000);
+    let charges = (0..10_000).map(|number| charge(0, "2026-11-15T10:00:00Z", &name(number), 1));
+    let ledger = Ledger::new(vec![account("one", "/home/a")], charges.collect());
+    let unpriced = |_: &Charge| None;
+    let mut options = Options::new(TimeZone::UTC, &unpriced);
+    options.top = Some(2);
+    for by in [Dimension::Model, Dimension::Day] {
+        let report = Report::make(&ledger, &[by], &options);
+        assert_eq!(
+            (report.total.requests, report.unpriced.len()),
+            (10_000, 10_000)
+        );
+        let first = &report.unpriced[0];
+        assert_eq!(
+            (first.model.as_deref(), first.tokens),
+            (Some("model-00000"), 1)
+        );
+        match by {
+            Dimension::Model => {
+                let keys: Vec<String> = report.rows.iter().map(Row::key).collect();
+                assert_eq!(keys, ["model-00000", "model-00001"]);
+                assert_eq!(
+                    report.left_out.map(|(rows, rest)| (rows, rest.requests)),
+                    Some((9_998, 9_998))
+                );
+            }
+            _ => assert_eq!(report.rows[0].models.len(), 10_000),
+        }
+    }
+}
+
+#[test]
 fn a_stretch_of_time_holds_its_ends_and_nothing_undated() {
     let mut options = Options::new(TimeZone::UTC, &price);
     options.since = "2026-11-15T10:00:00Z".parse().ok();
@@ -175,9 +208,9 @@ fn models_without_a_price_are_named_by_size() {
     let named: Vec<_> = report
         .unpriced
         .iter()
-        .map(|one| (one.model.as_deref().unwrap(), one.tally.requests))
+        .map(|one| (one.model.as_deref().unwrap(), one.requests, one.tokens))
         .collect();
-    assert_eq!(named, [("odd", 1), ("opus", 1)]);
+    assert_eq!(named, [("odd", 1, 1000), ("opus", 1, 50)]);
     assert_eq!(report.total.unpriced_tokens, 1050);
 }
 

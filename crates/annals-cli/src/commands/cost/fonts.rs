@@ -1,0 +1,178 @@
+//! Fonts of this machine, for names in charts that the embedded font cannot write.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ttf_parser::Face;
+
+use crate::render::chart::{Lent, draws};
+
+/// How many fonts a picture borrows at most.
+const MOST: usize = 3;
+/// How many bytes of fonts are looked through for one of them.
+const READ: u64 = 512 << 20;
+
+/// Fonts with these characters, as far as there are any.
+pub(super) fn with(missing: &BTreeSet<char>) -> Vec<Lent> {
+    let files = files(&folders(|name| std::env::var_os(name)));
+    let mut missing = missing.clone();
+    let mut found = Vec::new();
+    while !missing.is_empty() && found.len() < MOST {
+        let Some((font, has)) = best(&files, &missing) else {
+            break;
+        };
+        missing.retain(|c| !has.contains(c));
+        found.push(font);
+    }
+    found
+}
+
+/// Where systems keep fonts.
+fn folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let under = |name: &str, path: &str| var(name).map(|base| Path::new(&base).join(path));
+    let shared = var("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
+    let shared = std::env::split_paths(&shared).map(|folder| folder.join("fonts"));
+    let own = [
+        under("XDG_DATA_HOME", "fonts"),
+        under("HOME", ".local/share/fonts"),
+        under("HOME", ".fonts"),
+        under("HOME", "Library/Fonts"),
+        under("LOCALAPPDATA", "Microsoft/Windows/Fonts"),
+        under("WINDIR", "Fonts"),
+    ];
+    let others = ["/Library/Fonts", "/System/Library/Fonts", "/system/fonts"];
+    let others = others.into_iter().map(PathBuf::from);
+    own.into_iter()
+        .flatten()
+        .chain(shared)
+        .chain(others)
+        .collect()
+}
+
+/// All fonts in folders, those first that people would choose for a chart.
+fn files(folders: &[PathBuf]) -> Vec<(PathBuf, u64)> {
+    // Nobody nests fonts deeper; and links may lead in circles.
+    const DEPTH: usize = 6;
+    let mut files = Vec::new();
+    let mut pending: Vec<(PathBuf, usize)> = folders.iter().cloned().map(|one| (one, 0)).collect();
+    while let Some((folder, depth)) = pending.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(about) = std::fs::metadata(&path) else {
+                continue;
+            };
+            if about.is_dir() && depth < DEPTH {
+                pending.push((path, depth + 1));
+            } else if about.is_file() && is_font(&path) {
+                files.push((path, about.len()));
+            }
+        }
+    }
+    files.sort_by_cached_key(|(path, _)| rank(path));
+    files.dedup();
+    files
+}
+
+fn is_font(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    let ending = ending.as_deref().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| ["ttf", "ttc", "otf", "otc"].contains(&ending))
+}
+
+/// What fits beside the letters of the embedded font comes first: upright, without serifs, of usual weight.
+fn rank(path: &Path) -> (usize, PathBuf) {
+    const ODD: [&str; 14] = [
+        "bold",
+        "black",
+        "heavy",
+        "light",
+        "thin",
+        "italic",
+        "oblique",
+        "mono",
+        "serif",
+        "ming",
+        "song",
+        "condensed",
+        "narrow",
+        "emoji",
+    ];
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = name.to_ascii_lowercase();
+    let odd = ODD.iter().filter(|word| name.contains(**word)).count();
+    // Drawn in squares, it has everything.
+    let coarse = usize::from(name.contains("unifont")) * 100;
+    (odd + coarse, path.to_owned())
+}
+
+/// The font that has most of some characters, and those; of equals, the first.
+fn best(files: &[(PathBuf, u64)], missing: &BTreeSet<char>) -> Option<(Lent, BTreeSet<char>)> {
+    let mut best: Option<(Lent, BTreeSet<char>)> = None;
+    let mut read = 0;
+    for (path, len) in files {
+        read += len;
+        if read > READ {
+            break;
+        }
+        let Ok(bytes) = std::fs::read(path) else {
+            continue;
+        };
+        let faces = ttf_parser::fonts_in_collection(&bytes).unwrap_or(1);
+        let had = |index: u32| -> BTreeSet<char> {
+            let Ok(face) = Face::parse(&bytes, index) else {
+                return BTreeSet::new();
+            };
+            let has = missing.iter().copied();
+            has.filter(|c| draws(&face, *c)).collect()
+        };
+        let (mut most, mut index) = (BTreeSet::new(), 0);
+        for at in 0..faces.min(32) {
+            let has = had(at);
+            if has.len() > most.len() {
+                (most, index) = (has, at);
+            }
+        }
+        let known = best.as_ref().map_or(0, |(_, has)| has.len());
+        if most.len() > known {
+            let whole = most.len() == missing.len();
+            best = Some((Lent { bytes, index }, most));
+            if whole {
+                break;
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_font_is_found_by_what_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let fonts = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/font");
+        let nested = dir.path().join("a/b");
+        std::fs::create_dir_all(&nested).unwrap();
+        std::fs::write(dir.path().join("Broken.ttf"), b"no font").unwrap();
+        std::fs::write(dir.path().join("notes.txt"), b"no font").unwrap();
+        let put =
+            |name: &str, from: &str| std::fs::copy(fonts.join(from), nested.join(name)).unwrap();
+        put("Some-Bold.ttf", "Inter-Regular.ttf");
+        put("Some.TTF", "Inter-Regular.ttf");
+        let files = files(&[dir.path().to_owned()]);
+        let names: Vec<_> = files
+            .iter()
+            .map(|(path, _)| path.file_name().unwrap())
+            .collect();
+        assert_eq!(names, ["Broken.ttf", "Some.TTF", "Some-Bold.ttf"]);
+        let (font, has) = best(&files, &"Ж語ب".chars().collect()).unwrap();
+        assert_eq!(has, BTreeSet::from(['Ж']));
+        assert_eq!(
+            font.bytes,
+            std::fs::read(fonts.join("Inter-Regular.ttf")).unwrap()
+        );
+        assert!(best(&files, &"語".chars().collect()).is_none());
+    }
+}

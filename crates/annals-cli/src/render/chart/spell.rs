@@ -1,0 +1,98 @@
+//! What a picture cannot show, spelled with what it can.
+//!
+//! Who looks at an SVG has fonts. A picture has those that it was drawn with, and a row of boxes for what they lack says
+//! nothing, not even whether two names differ. So letters that no font has are written as their numbers.
+
+use std::collections::BTreeSet;
+
+use super::Chart;
+use super::font::Weight;
+use super::scene::shown;
+
+/// So many letters in a row are written; of more, the first and the last.
+const WRITTEN: usize = 4;
+
+impl Chart {
+    /// The characters that the embedded font lacks.
+    pub(super) fn missing(&self) -> BTreeSet<char> {
+        let names = self.series.iter().chain(&self.notes);
+        let labels = self.bars.iter().map(|bar| &bar.label);
+        let letters = names.chain(labels).flat_map(|text| text.chars());
+        letters.filter(|c| !Weight::Plain.has(*c)).collect()
+    }
+
+    /// The chart in letters that can be drawn.
+    pub(super) fn spelled(&self) -> Chart {
+        let mut chart = self.clone();
+        let bars = chart.bars.iter_mut().map(|bar| &mut bar.label);
+        for text in chart.series.iter_mut().chain(bars).chain(&mut chart.notes) {
+            if let Some(spelled) = spell(text) {
+                *text = spelled;
+            }
+        }
+        if self.missing().is_empty() {
+            return chart;
+        }
+        let note =
+            "Letters that cannot be drawn here are written as numbers; as SVG the chart has them.";
+        chart.notes.push(note.to_owned());
+        chart
+    }
+}
+
+/// `⟨U+65E5 672C⟩-app`
+fn spell(text: &str) -> Option<String> {
+    let text = shown(text);
+    let mut spelled = String::new();
+    let mut lacking: Vec<char> = Vec::new();
+    for c in text.chars().map(Some).chain([None]) {
+        match c {
+            Some(c) if !Weight::Plain.has(c) => lacking.push(c),
+            // What takes no place belongs to what stands before it.
+            Some(c)
+                if !lacking.is_empty()
+                    && super::super::width::width(c.encode_utf8(&mut [0; 4])) == 0 => {}
+            other => {
+                spelled += &numbers(&std::mem::take(&mut lacking));
+                spelled.extend(other);
+            }
+        }
+    }
+    (spelled != text).then_some(spelled)
+}
+
+fn numbers(letters: &[char]) -> String {
+    let number = |c: &char| format!("{:04X}", u32::from(*c));
+    let join = |letters: &[char]| letters.iter().map(number).collect::<Vec<_>>().join(" ");
+    let half = WRITTEN / 2;
+    match letters {
+        [] => String::new(),
+        few if few.len() <= WRITTEN => format!("⟨U+{}⟩", join(few)),
+        many => format!(
+            "⟨U+{} … {}⟩",
+            join(&many[..half]),
+            join(&many[many.len() - half..])
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_that_are_lacking_are_numbers_that_differ() {
+        for (text, told) in [
+            ("日本-app", Some("⟨U+65E5 672C⟩-app")),
+            (
+                "/w/日本語プロジェクト/x",
+                Some("/w/⟨U+65E5 672C … 30AF 30C8⟩/x"),
+            ),
+            ("日本語プロジェクタ", Some("⟨U+65E5 672C … 30AF 30BF⟩")),
+            ("a 👩\u{200d}👧 b", Some("a ⟨U+1F469 1F467⟩ b")),
+            ("naïve-Ωμέγα_Жук", None),
+        ] {
+            assert_eq!(spell(text).as_deref(), told, "{text}");
+        }
+    }
+}

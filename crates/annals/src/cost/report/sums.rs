@@ -1,0 +1,321 @@
+//! Sums under way.
+//!
+//! A log may name a million models, so what is kept for each row and each model of a row is small, and rows that are
+//! not asked for never become [`Row`]s.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use jiff::Timestamp;
+
+use super::super::axis::Axis;
+use super::super::{Charge, Dimension, Tally};
+use super::{ModelTally, Part, Pricing, Report, Row, Sort, Unpriced, order, size};
+
+/// Numbers texts in the order in which they come.
+#[derive(Default)]
+pub(in super::super) struct Texts {
+    texts: Vec<Arc<str>>,
+    /// The numbers, by the hashes of their texts.
+    numbers: HashTable<u32>,
+    state: RandomState,
+    last: Option<u32>,
+}
+
+/// Stands for what the log does not tell.
+pub(in super::super) const ABSENT: u32 = u32::MAX;
+
+impl Texts {
+    pub(in super::super) fn number(&mut self, text: Option<&Arc<str>>) -> u32 {
+        let Some(text) = text else { return ABSENT };
+        // Charges in a row mostly share one text.
+        let last = self.last.and_then(|last| self.texts.get(last as usize));
+        if let (Some(last), Some(number)) = (last, self.last)
+            && Arc::ptr_eq(last, text)
+        {
+            return number;
+        }
+        let (texts, state) = (&self.texts, &self.state);
+        let get = |number: u32| texts.get(number as usize);
+        let hash = state.hash_one(text);
+        let known = self
+            .numbers
+            .find(hash, |known| get(*known).is_some_and(|known| known == text));
+        let number = match known {
+            Some(number) => *number,
+            None => {
+                let next = u32::try_from(texts.len()).unwrap_or(ABSENT);
+                let hash_of = |known: &u32| get(*known).map_or(0, |known| state.hash_one(known));
+                self.numbers.insert_unique(hash, next, hash_of);
+                self.texts.push(Arc::clone(text));
+                next
+            }
+        };
+        self.last = Some(number);
+        number
+    }
+
+    pub(in super::super) fn get(&self, number: u32) -> Option<&Arc<str>> {
+        self.texts.get(number as usize)
+    }
+}
+
+/// A row under way.
+struct Sum {
+    numbers: Box<[u32]>,
+    tally: Tally,
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+    /// The same by model, unless each row has only one.
+    models: Vec<(u32, Tally)>,
+}
+
+/// All rows under way.
+pub(super) struct Sums<'a> {
+    axes: Vec<Axis<'a>>,
+    /// Which of the axes tells models apart.
+    model_axis: Option<usize>,
+    rows: Vec<Sum>,
+    /// The row of the last charge.
+    row: usize,
+    /// What the present charge is about.
+    numbers: Vec<u32>,
+    /// The way to a row, one step for each dimension.
+    steps: HashMap<(u32, u32), u32>,
+    /// The rows at the ends of ways.
+    places: HashMap<u32, u32>,
+    models: Texts,
+    /// Where a model stands in a row.
+    cells: HashMap<(u32, u32), u32>,
+    total: Tally,
+    /// The last row and model, and where that stands.
+    recent: Option<(usize, u32, usize)>,
+}
+
+impl<'a> Sums<'a> {
+    pub(super) fn new(axes: Vec<Axis<'a>>) -> Self {
+        let is_model = |axis: &Axis<'_>| axis.dimension() == Dimension::Model;
+        Sums {
+            model_axis: axes.iter().position(is_model),
+            axes,
+            rows: Vec::new(),
+            row: 0,
+            numbers: Vec::new(),
+            steps: HashMap::new(),
+            places: HashMap::new(),
+            models: Texts::default(),
+            cells: HashMap::new(),
+            total: Tally::default(),
+            recent: None,
+        }
+    }
+
+    /// Takes in one response.
+    pub(super) fn add(&mut self, charge: &Charge, price: Pricing<'_>) {
+        let cost = price(charge);
+        let overflowed = self.total.overflowed;
+        self.total.add(&charge.usage, cost);
+        // Rows must not hold what the total could not.
+        if self.total.overflowed > overflowed {
+            return;
+        }
+        let at = self.row(charge);
+        let cell = self.model_axis.is_none().then(|| {
+            let model = self.models.number(charge.model.as_ref());
+            self.cell(at, model)
+        });
+        let Some(row) = self.rows.get_mut(at) else {
+            return;
+        };
+        row.tally.add(&charge.usage, cost);
+        if let Some((_, tally)) = cell.and_then(|cell| row.models.get_mut(cell)) {
+            tally.add(&charge.usage, cost);
+        }
+        if let Some(time) = charge.time {
+            row.first = Some(row.first.map_or(time, |first| first.min(time)));
+            row.last = Some(row.last.map_or(time, |last| last.max(time)));
+        }
+    }
+
+    fn row(&mut self, charge: &Charge) -> usize {
+        self.numbers.clear();
+        let axes = self.axes.iter_mut();
+        self.numbers.extend(axes.map(|axis| axis.number(charge)));
+        // Charges in a row mostly belong to one row.
+        if let Some(row) = self.rows.get(self.row)
+            && *row.numbers == *self.numbers
+        {
+            return self.row;
+        }
+        let mut way = 0;
+        for &number in &self.numbers {
+            let next = u32::try_from(self.steps.len() + 1).unwrap_or(u32::MAX);
+            way = *self.steps.entry((way, number)).or_insert(next);
+        }
+        let next = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        let row = *self.places.entry(way).or_insert(next);
+        if row == next {
+            self.rows.push(Sum {
+                numbers: self.numbers.as_slice().into(),
+                tally: Tally::default(),
+                first: None,
+                last: None,
+                models: Vec::new(),
+            });
+        }
+        self.row = row as usize;
+        self.row
+    }
+
+    /// Where a model stands in a row.
+    fn cell(&mut self, at: usize, model: u32) -> usize {
+        if let Some((known, name, cell)) = self.recent
+            && (known, name) == (at, model)
+        {
+            return cell;
+        }
+        let Some(row) = self.rows.get_mut(at) else {
+            return usize::MAX;
+        };
+        let next = u32::try_from(row.models.len()).unwrap_or(u32::MAX);
+        let key = (u32::try_from(at).unwrap_or(u32::MAX), model);
+        let cell = *self.cells.entry(key).or_insert(next);
+        if cell == next {
+            row.models.push((model, Tally::default()));
+        }
+        let cell = cell as usize;
+        self.recent = Some((at, model, cell));
+        cell
+    }
+
+    /// Makes a report of the largest rows, in any order.
+    pub(super) fn report(mut self, by: &[Dimension], top: Option<usize>, sort: Sort) -> Report {
+        // What found the rows is not needed any more, and may be large.
+        self.steps = HashMap::new();
+        self.places = HashMap::new();
+        self.cells = HashMap::new();
+        let unpriced = self.unpriced();
+        let firsts = self.rows.iter().filter_map(|row| row.first);
+        let lasts = self.rows.iter().filter_map(|row| row.last);
+        let (first, last) = (firsts.min(), lasts.max());
+        let left_out = top.and_then(|top| self.keep_largest(top, sort));
+        let sums = std::mem::take(&mut self.rows).into_iter();
+        Report {
+            by: by.to_vec(),
+            rows: sums.map(|sum| self.finish(sum)).collect(),
+            total: self.total,
+            left_out,
+            unpriced,
+            first,
+            last,
+        }
+    }
+
+    fn parts(&self, numbers: &[u32]) -> Vec<Part> {
+        let parts = self.axes.iter().zip(numbers);
+        parts.map(|(axis, number)| axis.part(*number)).collect()
+    }
+
+    /// The model of a number.
+    fn model(&self, number: u32) -> Option<Arc<str>> {
+        match self.model_axis.and_then(|at| self.axes.get(at)) {
+            Some(axis) => axis.part(number).value,
+            None => self.models.get(number).cloned(),
+        }
+    }
+
+    fn finish(&self, sum: Sum) -> Row {
+        let models = match self.model_axis.and_then(|at| sum.numbers.get(at)) {
+            Some(&model) => vec![(model, sum.tally)],
+            None => sum.models,
+        };
+        let mut models: Vec<ModelTally> = models
+            .into_iter()
+            .map(|(model, tally)| ModelTally {
+                model: self.model(model),
+                tally,
+            })
+            .collect();
+        models.sort_by(|a, b| {
+            let size = |one: &ModelTally| Reverse(size(&one.tally, Sort::Cost));
+            size(a).cmp(&size(b)).then_with(|| a.model.cmp(&b.model))
+        });
+        Row {
+            parts: self.parts(&sum.numbers),
+            tally: sum.tally,
+            models,
+            first: sum.first,
+            last: sum.last,
+        }
+    }
+
+    /// The models that had requests without a price.
+    fn unpriced(&self) -> Vec<Unpriced> {
+        let mut of: HashMap<u32, (u64, u64)> = HashMap::new();
+        let mut add = |model: u32, tally: &Tally| {
+            if tally.unpriced > 0 {
+                let (requests, tokens) = of.entry(model).or_default();
+                *requests += tally.unpriced;
+                *tokens = tokens.saturating_add(tally.unpriced_tokens);
+            }
+        };
+        for row in &self.rows {
+            match self.model_axis.and_then(|at| row.numbers.get(at)) {
+                Some(&model) => add(model, &row.tally),
+                None => row
+                    .models
+                    .iter()
+                    .for_each(|(model, tally)| add(*model, tally)),
+            }
+        }
+        let mut unpriced: Vec<Unpriced> = of
+            .into_iter()
+            .map(|(model, (requests, tokens))| Unpriced {
+                model: self.model(model),
+                requests,
+                tokens,
+            })
+            .collect();
+        unpriced.sort_by(|a, b| {
+            let largest = b.tokens.cmp(&a.tokens);
+            largest.then_with(|| a.model.cmp(&b.model))
+        });
+        unpriced
+    }
+
+    /// Leaves out all but the largest rows, and tells how many those were and what they come to. Of equal rows the
+    /// first by their keys stay.
+    fn keep_largest(&mut self, top: usize, sort: Sort) -> Option<(usize, Tally)> {
+        if top >= self.rows.len() {
+            return None;
+        }
+        let mut largest = BinaryHeap::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let size = Reverse(size(&row.tally, sort));
+            let is_less = |(least, _, _): &(Reverse<_>, _, _)| size > *least;
+            if largest.len() == top && largest.peek().is_none_or(is_less) {
+                continue;
+            }
+            // Keys are texts: only those are made that may be needed.
+            largest.push((size, order(&self.parts(&row.numbers)), at));
+            if largest.len() > top {
+                largest.pop();
+            }
+        }
+        let largest: HashSet<usize> = largest.into_iter().map(|(_, _, at)| at).collect();
+        let mut rest = Tally::default();
+        let mut at = 0;
+        self.rows.retain(|row| {
+            let keep = largest.contains(&at);
+            at += 1;
+            if !keep {
+                rest.merge(&row.tally);
+            }
+            keep
+        });
+        Some((at - largest.len(), rest))
+    }
+}
