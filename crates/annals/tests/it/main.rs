@@ -20,4 +20,5 @@ mod search;
 mod support;
 mod trash;
 mod tree;
+mod watch;
 mod writer;
