@@ -105,6 +105,11 @@ impl Out {
         json::write_pretty(self, value)
     }
 
+    /// Writes a JSON document on one line.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        json::write_line(self, value)
+    }
+
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes, self.width)

@@ -39,6 +39,26 @@ pub(crate) const HEADING: Style = Style::new().bold();
 pub(crate) const MATCH: Style = color(AnsiColor::Yellow).bold();
 pub(crate) const LINK: Style = Style::new().underline();
 
+/// A style that tells one of many things from its neighbours; the same name has always the same.
+pub(crate) fn hue(name: &str) -> Style {
+    const HUES: [AnsiColor; 10] = [
+        AnsiColor::Cyan,
+        AnsiColor::Green,
+        AnsiColor::Yellow,
+        AnsiColor::Blue,
+        AnsiColor::Magenta,
+        AnsiColor::BrightCyan,
+        AnsiColor::BrightGreen,
+        AnsiColor::BrightYellow,
+        AnsiColor::BrightBlue,
+        AnsiColor::BrightMagenta,
+    ];
+    // FNV-1a: it must not differ from run to run.
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    color(HUES[(hash >> 32) as usize % HUES.len()])
+}
+
 /// Shows `text` as one safe line in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {
     Painted {

@@ -10,11 +10,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::cost::{Charge, Sheet};
 use crate::error::{Error, Result};
 use crate::jsonl::{Ending, FileId, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Entry, EntryId, Kind, Link, Outline, SessionId, Span,
+    AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, Key, Kind, Link, Outline, Role,
+    SessionId, Span,
 };
 
 use super::inventory::{self, FoundFile};
@@ -29,6 +31,8 @@ pub(crate) struct Told {
     pub(crate) session: SessionId,
     pub(crate) agent: Option<AgentId>,
     pub(crate) entry: Entry,
+    /// What it says that its response spent.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Reads the records of one log, in order, from any place on.
@@ -66,6 +70,7 @@ impl LiveLog {
         self.decoder.decode(record, &mut sink);
         let mut told = Vec::with_capacity(sink.found.len());
         let follows = self.follows(record, &sink.found);
+        let mut spent = self.spent(record, &sink.found);
         for mut entry in sink.found {
             let name = self.name(handle, record, &entry)?;
             let place = (name, entry.agent.clone().filter(|_| entry.sidechain));
@@ -79,13 +84,32 @@ impl LiveLog {
                 ArtifactKind::SharedLog => share::whose(&place.0),
                 _ => (place.0, self.artifact.agent.clone()),
             };
+            let key = entry.id.as_ref().map(EntryId::key);
+            let charge = spent.iter().position(|(of, _)| *of == key);
             told.push(Told {
                 session,
                 agent: agent.or_else(|| entry.agent.clone()),
                 entry,
+                charge: charge.map(|at| spent.swap_remove(at).1),
             });
         }
         Ok(told)
+    }
+
+    /// What a record's entries say that their responses spent, by their ids.
+    fn spent(&mut self, record: &Record<'_>, found: &[Entry]) -> Vec<(Option<Key>, Charge)> {
+        let answers = |entry: &Entry| matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant);
+        if !found.iter().any(answers) {
+            return Vec::new();
+        }
+        let mut sink: Sink<Outline> = Sink::default();
+        self.outliner.spending(record, &mut sink);
+        let charge = |outline: &Outline| {
+            let mut sheet = Sheet::default();
+            sheet.add(outline);
+            Some((outline.key, sheet.charges(0, None).next()?))
+        };
+        sink.found.iter().filter_map(charge).collect()
     }
 
     /// Whether a record leaves it to its place what it hangs from.

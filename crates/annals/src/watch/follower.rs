@@ -122,6 +122,11 @@ impl Follower {
         self.tracks.iter().filter(|track| !track.gone).count()
     }
 
+    /// The projects that were asked for and of which there is nothing yet, as far as is known.
+    pub fn unknown_projects(&self) -> impl Iterator<Item = &str> {
+        self.selection.unknown_projects()
+    }
+
     fn begin(&mut self) -> Result<()> {
         let started = Instant::now();
         let mut sights = Vec::new();
@@ -393,6 +398,7 @@ impl Follower {
             session: told.session,
             agent: told.agent,
             entry: told.entry,
+            charge: told.charge,
             earlier,
         })));
     }

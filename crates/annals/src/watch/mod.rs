@@ -47,6 +47,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cost::Charge;
 use crate::error::Error;
 use crate::model::{AgentId, Artifact, Entry, Project, SessionId};
 use crate::store::{Root, homes};
@@ -101,6 +102,8 @@ pub struct Fresh {
     pub agent: Option<AgentId>,
     /// The entry.
     pub entry: Entry,
+    /// What it says that its response spent; the entries of one response say so again and again.
+    pub charge: Option<Charge>,
     /// It stood there before following began.
     pub earlier: bool,
 }

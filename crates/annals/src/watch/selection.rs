@@ -1,6 +1,6 @@
 //! What of a store is followed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
@@ -18,6 +18,8 @@ pub struct Selection {
     layouts: Vec<String>,
     /// Which folders are of the projects asked for, as far as that is known.
     folders: HashMap<(PathBuf, &'static str, Option<String>), bool>,
+    /// The projects of which something was found.
+    found: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,14 @@ impl Selection {
             .any(|pick| matches!(pick, Pick::Project(_)))
     }
 
+    /// The projects of which nothing was found.
+    pub(super) fn unknown_projects(&self) -> impl Iterator<Item = &str> {
+        self.picks.iter().filter_map(|pick| match pick {
+            Pick::Project(wanted) if !self.found.contains(wanted) => Some(wanted.as_str()),
+            _ => None,
+        })
+    }
+
     /// Looks whose folder it is; `logs` are some of its logs, the newest first.
     pub(super) fn look_at_folder<'a>(
         &mut self,
@@ -113,14 +123,19 @@ impl Selection {
         let folder = log.artifact.folder.as_deref();
         let logs = logs.map(|log| (log.path.as_path(), &log.artifact));
         let homes = homes(&log.root, folder, logs);
-        let named = self.picks.iter().any(|pick| match pick {
-            Pick::Project(wanted) => {
-                folder == Some(wanted)
-                    || (folder.is_some() && log.root.layout.folder(wanted).as_deref() == folder)
-                    || homes.iter().any(|home| is_project(home, wanted))
+        let mut named = false;
+        for pick in &self.picks {
+            let Pick::Project(wanted) = pick else {
+                continue;
+            };
+            let fits = folder == Some(wanted)
+                || (folder.is_some() && log.root.layout.folder(wanted).as_deref() == folder)
+                || homes.iter().any(|home| is_project(home, wanted));
+            if fits {
+                self.found.insert(wanted.clone());
             }
-            _ => false,
-        });
+            named |= fits;
+        }
         // A folder of which nothing is known yet is asked about again.
         if named || !homes.is_empty() {
             self.folders.insert(key, named);

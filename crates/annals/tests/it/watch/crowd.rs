@@ -21,7 +21,11 @@ fn write_all(scene: &Scene) {
                     for log in (0..LOGS).filter(|log| log % WRITERS == writer) {
                         let number = log * ENTRIES + entry;
                         let line = line(number, &format!("{log} {entry}")) + "\n";
-                        let at = if number % 5 == 0 { 30 } else { line.len() };
+                        let at = if number.is_multiple_of(5) {
+                            30
+                        } else {
+                            line.len()
+                        };
                         let (a, b) = line.split_at(at);
                         append(&scene.log(&session(log)), a);
                         if !b.is_empty() {
