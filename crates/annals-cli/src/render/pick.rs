@@ -338,9 +338,17 @@ mod tests {
         let lines = List::new("Which project?", &items).lines(40, 7);
         let plain: Vec<String> = lines
             .iter()
-            .map(|line| strip_str(line).to_string())
+            .map(|line| strip_str(line).to_string().trim_end().to_owned())
             .collect();
-        insta::assert_snapshot!(plain.join("\n"), @r"");
+        insta::assert_snapshot!(plain.join("\n"), @r"
+        Which project?
+
+        ❯ everything
+          my-app                       2 min ago
+          other␛[2J app               3 days ago
+          日本語のとても長い名前のプロ…  1 y ago
+        4 of 4 · ↑↓ move · Enter choose · Esc b…
+        ");
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl LiveLog {
             return Vec::new();
         }
         let mut sink: Sink<Outline> = Sink::default();
-        self.outliner.spending(record, &mut sink);
+        self.outliner.outline(record, &mut sink);
         let charge = |outline: &Outline| {
             let mut sheet = Sheet::default();
             sheet.add(outline);
