@@ -8,7 +8,7 @@ mod totals;
 use std::collections::{HashMap, HashSet};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use annals::model::Entry;
 use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper};
@@ -213,15 +213,26 @@ impl<'a> Watch<'a> {
         }
         self.context.out.flush()?;
         if self.context.out.is_terminal() {
-            let text = format!(
-                "{} of {} in {}",
-                size::plural(self.entries, "entry"),
-                size::plural(self.sessions.len() as u64, "session"),
-                time::duration(began.elapsed().try_into().unwrap_or_default()),
-            );
+            let text = self.summary(began.elapsed());
             anstream::eprintln!("{}", paint(DIM, &text));
         }
         Ok(())
+    }
+
+    /// What there was to see.
+    fn summary(&self, time: Duration) -> String {
+        let time = match time.as_secs() {
+            seconds @ ..60 => format!("{seconds} s"),
+            _ => time::duration(time.try_into().unwrap_or_default()),
+        };
+        match self.entries {
+            0 => format!("nothing new in {time}"),
+            entries => format!(
+                "{} of {} in {time}",
+                size::plural(entries, "entry"),
+                size::plural(self.sessions.len() as u64, "session"),
+            ),
+        }
     }
 
     fn show(&mut self, event: Event) -> Result<()> {
@@ -235,12 +246,15 @@ impl<'a> Watch<'a> {
                 if !wanted {
                     return Ok(());
                 }
-                self.entries += u64::from(!fresh.earlier);
-                self.sessions.insert(fresh.session.to_string());
+                if !fresh.earlier {
+                    self.entries += 1;
+                    self.sessions.insert(fresh.session.to_string());
+                }
                 let project = self.project(&fresh.log, &fresh.entry);
                 match self.context.json {
                     true => stream::entry(*fresh, &project, self.context)?,
                     false => {
+                        self.context.out.measure();
                         let page = self.screen.show(*fresh, &project, self.view, self.context);
                         self.context.out.text(page)?;
                     }

@@ -292,7 +292,8 @@ impl Follower {
         if self.selection.asks_for_projects() && self.began {
             self.selection.look_at_folder(&log, std::iter::once(&log));
         }
-        if self.selection.judge(&log) == Verdict::No {
+        let verdict = self.selection.judge(&log);
+        if verdict == Verdict::No {
             return;
         }
         let log = Arc::new(log);
@@ -309,11 +310,15 @@ impl Follower {
             }
         };
         track.seen = self.scan;
+        // Of one whose entries must be looked at first, nothing is known yet.
+        track.announced = !self.began || verdict == Verdict::Yes;
         self.tracks.push(track);
         self.by_path.insert(path, at);
         self.by_inode.insert((id.dev, id.ino), at);
         if self.began {
-            self.events.push_back(Event::Began { log });
+            if verdict == Verdict::Yes {
+                self.events.push_back(Event::Began { log });
+            }
             self.queue(at);
         }
     }
@@ -348,8 +353,10 @@ impl Follower {
     fn lose_one(&mut self, at: usize) {
         if let Some(track) = self.tracks.get_mut(at).filter(|track| !track.gone) {
             track.gone = true;
-            let log = Arc::clone(&track.log);
-            self.events.push_back(Event::Gone { log });
+            if track.announced {
+                let log = Arc::clone(&track.log);
+                self.events.push_back(Event::Gone { log });
+            }
         }
     }
 
@@ -359,7 +366,7 @@ impl Follower {
             return;
         };
         track.queued = false;
-        let before = track.id;
+        let (before, announced) = (track.id, track.announced);
         let log = Arc::clone(&track.log);
         let turn = track.turn();
         if !track.id.same_file(&before) {
@@ -369,7 +376,7 @@ impl Follower {
             Err(error) => self.events.push_back(Event::Trouble(error)),
             Ok(turn) if turn.missing => self.lose_one(at),
             Ok(turn) => {
-                if let Some(why) = turn.reset {
+                if let Some(why) = turn.reset.filter(|_| announced) {
                     let log = Arc::clone(&log);
                     self.events.push_back(Event::Reset { log, why });
                 }
@@ -387,11 +394,16 @@ impl Follower {
     }
 
     fn tell(&mut self, at: usize, told: Told, earlier: bool) {
-        let Some(track) = self.tracks.get(at) else {
+        let Some(track) = self.tracks.get_mut(at) else {
             return;
         };
         if self.copies.is_known(&told) {
             return;
+        }
+        if !track.announced {
+            track.announced = true;
+            let log = Arc::clone(&track.log);
+            self.events.push_back(Event::Began { log });
         }
         self.events.push_back(Event::Entry(Box::new(Fresh {
             log: Arc::clone(&track.log),

@@ -35,6 +35,8 @@ pub(super) struct Track {
     pub(super) queued: bool,
     /// It is not there at present.
     pub(super) gone: bool,
+    /// Whoever follows has heard of it.
+    pub(super) announced: bool,
     /// The scan that saw it last.
     pub(super) seen: u64,
     /// Everything before this was read. Always the start of a line once `aligned`.
@@ -83,6 +85,7 @@ impl Track {
             id: FileId::default(),
             queued: false,
             gone: false,
+            announced: false,
             seen: 0,
             offset: 0,
             aligned: true,
@@ -304,7 +307,7 @@ impl Track {
     }
 }
 
-/// What was told of a log: the last few thousand entries, so that memory stays bounded however long
+/// What was told of a log: the last two thousand entries, so that memory stays bounded however long
 /// a log is followed. Older ones can be told again only if the log is replaced by one that has them.
 #[derive(Default)]
 pub(super) struct Shown {
@@ -313,7 +316,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    const MOST: usize = 4096;
+    const MOST: usize = 2048;
 
     /// Leaves of a record's entries those that are news, and remembers them.
     fn fresh(&mut self, record: &Record<'_>, told: Vec<Told>, again: Option<&Again>) -> Vec<Told> {
