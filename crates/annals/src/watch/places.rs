@@ -70,8 +70,8 @@ enum Spot {
     Dir(usize, PathBuf),
     /// A log that is reached through a link, and so is not seen in its directory.
     Linked(usize, PathBuf),
-    /// The nearest directory above a place, and the name in it that leads there. A directory that is
-    /// removed while someone holds a file in it open does not tell so itself.
+    /// A directory above a place, and the name in it that leads there. A directory that is removed
+    /// while someone holds a file in it open does not tell so itself.
     Above(usize, OsString),
 }
 
@@ -191,39 +191,43 @@ impl Places {
             return;
         };
         loop {
-            let above = nearest_above(&path);
-            self.watch_above(place, above.as_ref());
+            let above = above(&path);
+            self.watch_above(place, &above);
             if path.is_dir() {
                 self.look(place, Path::new(""), true, sights);
             } else {
                 self.leave(place, Path::new(""), sights);
                 // Without a watch above, nobody tells when it comes.
-                if above.is_none() || !self.is_watched_above(place) {
+                if !self.is_watched_above(place) {
                     self.polled.insert((place, PathBuf::new()));
                 }
             }
-            // What happened before the watch was set is not told.
+            // What happened before the watches were set is not told.
             let there = path.is_dir();
             let seen = self.entered.keys().any(|(of, _, _)| *of == place);
-            if there == seen && nearest_above(&path) == above {
+            if there == seen && self::above(&path) == above {
                 return;
             }
         }
     }
 
-    /// Watches the directory in which a place, or one that leads there, appears and leaves.
-    fn watch_above(&mut self, place: usize, above: Option<&(PathBuf, OsString)>) {
-        let spot = above.map(|(_, name)| Spot::Above(place, name.clone()));
-        let id = above.and_then(|(dir, _)| self.source.watch_names(dir).ok());
+    /// Watches the directories in which a place, or one that leads there, appears and leaves.
+    fn watch_above(&mut self, place: usize, above: &[(PathBuf, OsString)]) {
+        let watched = above.iter().filter_map(|(dir, name)| {
+            let id = self.source.watch_names(dir).ok()?;
+            Some((id, Spot::Above(place, name.clone())))
+        });
+        let watched: Vec<(WatchId, Spot)> = watched.collect();
         let stale = |other: &Spot| matches!(other, Spot::Above(of, _) if *of == place);
-        let uses = |(other, spots): (&WatchId, &Vec<Spot>)| {
-            (Some(*other) != id && spots.iter().any(stale)).then_some(*other)
+        let used = |id: &WatchId| watched.iter().any(|(other, _)| other == id);
+        let unused = |(id, spots): (&WatchId, &Vec<Spot>)| {
+            (!used(id) && spots.iter().any(stale)).then_some(*id)
         };
-        let ids: Vec<WatchId> = self.spots.iter().filter_map(uses).collect();
-        for other in ids {
-            self.release(other, stale);
+        let ids: Vec<WatchId> = self.spots.iter().filter_map(unused).collect();
+        for id in ids {
+            self.release(id, stale);
         }
-        if let Some((id, spot)) = id.zip(spot) {
+        for (id, spot) in watched {
             self.note(id, spot);
         }
     }
@@ -504,14 +508,15 @@ impl Places {
     }
 }
 
-/// The nearest directory above a path that exists, and the name in it that leads to the path.
-fn nearest_above(path: &Path) -> Option<(PathBuf, OsString)> {
-    let mut below = path;
-    for dir in path.ancestors().skip(1) {
-        if dir.is_dir() {
-            return Some((dir.to_owned(), below.file_name()?.to_owned()));
-        }
-        below = dir;
-    }
-    None
+/// The directories above a path that are watched for it, and the name in each that leads to it: the
+/// nearest for one that is there, all that exist for one that is not. They may go one after the other
+/// without telling so themselves.
+fn above(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let most = if path.is_dir() { 1 } else { usize::MAX };
+    let steps = path.ancestors().skip(1).zip(path.ancestors());
+    let there = steps.filter(|(dir, _)| dir.is_dir());
+    let named =
+        there.filter_map(|(dir, below)| Some((dir.to_owned(), below.file_name()?.to_owned())));
+    named.take(most).collect()
 }
