@@ -2,6 +2,7 @@
 
 use annals::model::{AgentId, Block, Body, Entry, Message, Project, Role, SessionId};
 use annals::watch::Fresh;
+use anstyle::Style;
 
 use super::WatchArgs;
 use super::totals::Total;
@@ -9,7 +10,7 @@ use crate::commands::entry;
 use crate::commands::price;
 use crate::commands::row;
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, hue, paint};
+use crate::render::style::{BOLD, DIM, Hues, paint};
 use crate::render::text::safe;
 use crate::render::width::truncate_end;
 use crate::render::{message, size, tool};
@@ -72,6 +73,7 @@ fn is_task(entry: &Entry, message: &Message) -> bool {
 #[derive(Default)]
 pub(super) struct Screen {
     speaker: Option<Speaker>,
+    hues: Hues,
     /// Something was shown.
     used: bool,
 }
@@ -123,6 +125,7 @@ impl Screen {
             }
             _ => lines.push_str(&message::thinking("compacted", room)),
         }
+        let style = self.hues.of(&color_name(&speaker));
         let goes_on = self.speaker.as_ref() == Some(&speaker);
         let mut page = String::new();
         if !goes_on {
@@ -137,10 +140,10 @@ impl Screen {
                 false => clock.full(time),
             });
             let heading = message::heading(role, time.as_deref().unwrap_or_default(), &[]);
-            let label = label(project, &speaker);
+            let label = label(project, &speaker, style);
             page.push_str(&format!("{label}  {heading}"));
         }
-        let bar = paint(hue(&color_name(&speaker)), "▌").to_string();
+        let bar = paint(style, "▌").to_string();
         for line in lines.lines() {
             page.push_str(&bar);
             if !line.is_empty() {
@@ -161,7 +164,7 @@ impl Screen {
         let name = short(&total.session);
         format!(
             "{} {}",
-            paint(hue(total.session.as_str()), "Σ"),
+            paint(self.hues.of(total.session.as_str()), "Σ"),
             paint(
                 DIM,
                 &format!(
@@ -186,13 +189,12 @@ fn role(entry: &Entry, message: &Message) -> &'static str {
 }
 
 /// A project, a session, and maybe a sub-agent, in few columns.
-fn label(project: &str, speaker: &Speaker) -> String {
+fn label(project: &str, speaker: &Speaker, style: Style) -> String {
     let project = Project {
         path: project.to_owned(),
         guessed: false,
     };
     let project = truncate_end(&safe(project.name()), 20);
-    let style = hue(&color_name(speaker));
     let mut label = format!(
         "{} {}",
         paint(BOLD, &project),
