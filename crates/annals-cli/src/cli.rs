@@ -14,6 +14,7 @@ Examples:
   annals show 8c549c46            read a session; a unique beginning of its id is enough
   annals show 8c549c46 --last 20  only the end of it
   annals tree 8c549c46            where it branched, which sub-agents it had
+  annals watch                    what agents are doing right now
   annals cost --by month          what it cost
   annals check                    is it all still there
   annals demo                     a sample history to try things on";

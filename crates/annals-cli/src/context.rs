@@ -345,6 +345,23 @@ impl Context {
         Ok(self.store.write(files, options)?)
     }
 
+    /// The store for those who wait: where no root is named, default places that do not exist yet are
+    /// of it too.
+    pub(crate) fn store_to_come(&self) -> Store {
+        let mut roots = self.store.roots().to_vec();
+        if !self.named_roots {
+            let env = environment();
+            for layout in annals::layout::LAYOUTS {
+                let places = layout.roots(&env).into_iter();
+                roots.extend(places.map(|path| Root {
+                    layout: *layout,
+                    path,
+                }));
+            }
+        }
+        Store::new(roots)
+    }
+
     /// Where sessions would lie if no root is named.
     pub(crate) fn default_places(&self) -> Vec<String> {
         let env = environment();

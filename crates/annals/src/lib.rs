@@ -91,6 +91,7 @@
 //! | [`check`] | what is wrong with which file |
 //! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
 //! | [`index`] | what was read of files before, so that it need not be read again |
+//! | [`watch`] | what is written to logs, as it is written |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |
@@ -138,6 +139,7 @@ pub mod search;
 pub mod store;
 pub mod text;
 pub mod tree;
+pub mod watch;
 pub mod when;
 
 pub use error::{Error, Result};

@@ -41,6 +41,7 @@ mod title;
 mod todo;
 mod todos;
 mod tree;
+mod watch;
 mod workspaces;
 
 use anyhow::Result;
@@ -72,6 +73,8 @@ pub(crate) enum Command {
     Show(show::ShowArgs),
     /// Look for a text in all messages and notes
     Search(search::SearchArgs),
+    /// Follow what agents think and say, as they do
+    Watch(watch::WatchArgs),
     /// Say what it all cost, by day, model, project and more
     Cost(cost::CostArgs),
     /// Draw a session's branches and sub-agents
@@ -141,6 +144,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Search(args)) => search::run(&args, context),
+        Some(Command::Watch(args)) => watch::run(&args, context),
         Some(Command::Cost(args)) => cost::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),
         Some(Command::Files(args)) => files::run(&args, context),

@@ -5,12 +5,17 @@
 
 use super::text::is_hostile;
 use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
 
 /// Writes `value` as one indented document and a line break.
 pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     write_with(out, value, PrettyFormatter::new())
+}
+
+/// Writes `value` on one line.
+pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    write_with(out, value, CompactFormatter)
 }
 
 fn write_with(

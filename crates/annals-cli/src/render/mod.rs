@@ -19,6 +19,7 @@ pub(crate) mod money;
 pub(crate) mod near;
 pub(crate) mod out;
 pub(crate) mod pager;
+pub(crate) mod pick;
 pub(crate) mod progress;
 pub(crate) mod size;
 pub(crate) mod style;

@@ -22,6 +22,8 @@ pub(crate) struct Out {
     width: Option<usize>,
     color: bool,
     strip: StripBytes,
+    /// The width is the terminal's own.
+    resizes: bool,
 }
 
 impl Out {
@@ -60,6 +62,7 @@ impl Out {
             width: width.map(|width| width.max(1)),
             color,
             strip: StripBytes::new(),
+            resizes: columns(&env).is_none(),
         }
     }
 
@@ -72,6 +75,7 @@ impl Out {
             width,
             color,
             strip: StripBytes::new(),
+            resizes: false,
         }
     }
 
@@ -83,6 +87,14 @@ impl Out {
     /// The columns to fit into; none for a pipe or a file, where nothing is cut.
     pub(crate) fn width(&self) -> Option<usize> {
         self.width
+    }
+
+    /// Looks how wide the terminal is now, for those who write for hours.
+    pub(crate) fn measure(&mut self) {
+        let size = terminal_size::terminal_size_of(io::stdout());
+        if let (Some(width), Some((columns, _)), true) = (&mut self.width, size, self.resizes) {
+            *width = usize::from(columns.0).max(1);
+        }
     }
 
     /// Writes something rendered and a line break.
@@ -103,6 +115,11 @@ impl Out {
     /// Writes one indented JSON document.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         json::write_pretty(self, value)
+    }
+
+    /// Writes a JSON document on one line.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        json::write_line(self, value)
     }
 
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
@@ -350,6 +367,7 @@ mod tests {
             width: Some(80),
             color: false,
             strip: StripBytes::new(),
+            resizes: false,
         };
         work(&mut out).unwrap();
         out.finish().unwrap();

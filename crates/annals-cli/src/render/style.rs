@@ -5,6 +5,7 @@
 
 use super::text::{Safe, safe};
 use anstyle::{AnsiColor, Style};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 
@@ -38,6 +39,42 @@ pub(crate) const HEADING: Style = Style::new().bold();
 /// What was looked for.
 pub(crate) const MATCH: Style = color(AnsiColor::Yellow).bold();
 pub(crate) const LINK: Style = Style::new().underline();
+
+/// Styles that tell things from each other. A name has mostly the same one from run to run; where
+/// another took it already it gets the next that is free.
+#[derive(Debug, Default)]
+pub(crate) struct Hues(HashMap<String, usize>);
+
+impl Hues {
+    const ALL: [AnsiColor; 10] = [
+        AnsiColor::Cyan,
+        AnsiColor::Green,
+        AnsiColor::Yellow,
+        AnsiColor::Blue,
+        AnsiColor::Magenta,
+        AnsiColor::BrightCyan,
+        AnsiColor::BrightGreen,
+        AnsiColor::BrightYellow,
+        AnsiColor::BrightBlue,
+        AnsiColor::BrightMagenta,
+    ];
+
+    pub(crate) fn of(&mut self, name: &str) -> Style {
+        let all = Self::ALL.len();
+        let at = self.0.get(name).copied().unwrap_or_else(|| {
+            // FNV-1a: it must not differ from run to run.
+            let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+            let first = (hash >> 32) as usize % all;
+            let free = |at: &usize| !self.0.values().any(|taken| taken == at);
+            let next = (first..first + all).map(|at| at % all).find(free);
+            let at = next.unwrap_or(first);
+            self.0.insert(name.to_owned(), at);
+            at
+        });
+        color(Self::ALL[at % all])
+    }
+}
 
 /// Shows `text` as one safe line in `style`.
 pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {
@@ -113,6 +150,18 @@ mod tests {
             "\u{1b}[2ma␛[0mb c\u{1b}[0m"
         );
         assert_eq!(paint(PLAIN, "a").to_string(), "a");
+    }
+
+    #[test]
+    fn neighbours_differ_and_names_keep_their_hue() {
+        let mut hues = Hues::default();
+        let names: Vec<String> = (0..10).map(|n| format!("session {n}")).collect();
+        let styles: Vec<Style> = names.iter().map(|name| hues.of(name)).collect();
+        for (at, style) in styles.iter().enumerate() {
+            assert!(!styles[..at].contains(style), "{at}");
+        }
+        assert_eq!(hues.of("session 3"), styles[3]);
+        assert_eq!(hues.of("one too many"), Hues::default().of("one too many"));
     }
 
     #[test]

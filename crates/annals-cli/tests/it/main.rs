@@ -20,4 +20,5 @@ mod spent;
 mod statusline;
 mod target;
 mod todo;
+mod watch;
 mod write;

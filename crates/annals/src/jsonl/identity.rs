@@ -98,6 +98,11 @@ impl Cursor {
         if (metadata.dev(), metadata.ino()) != (self.dev, self.ino) {
             return Ok(false);
         }
+        self.goes_on_in(file)
+    }
+
+    /// Whether `file` says before the mark what was marked, be it that file or a copy of it.
+    pub fn goes_on_in(&self, file: &File) -> io::Result<bool> {
         match guard(file, self.offset) {
             Ok(guard) => Ok(guard == self.guard),
             // It is shorter than it was.

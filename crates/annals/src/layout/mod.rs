@@ -78,6 +78,11 @@ pub trait Layout: Sync {
     /// Whether a directory of the root can hold anything of interest.
     fn enters(&self, dir: &Path) -> bool;
 
+    /// Whether the log of a conversation can lie in a directory of the root, or below it.
+    fn leads_to_logs(&self, dir: &Path) -> bool {
+        self.enters(dir)
+    }
+
     /// What a file of the root means, by its path alone; `None` for foreign files.
     fn classify(&self, path: &Path) -> Option<Artifact>;
 

@@ -358,7 +358,7 @@ impl Registers {
 pub(super) const NAMED_WITHIN: usize = 20;
 
 /// The session that a log names itself, where its path does not.
-fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
+pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
     let named = |fact: &Fact| match fact {
         Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,

@@ -516,7 +516,7 @@ pub(super) fn project_of(
 }
 
 /// The project that a root lies in, if its layout lies in projects.
-fn around(root: &super::Root) -> Option<String> {
+pub(super) fn around(root: &super::Root) -> Option<String> {
     let name = root.layout.project_dir()?;
     let dir = std::path::absolute(&root.path).ok()?;
     let inside = dir.file_name().is_some_and(|last| last == name);

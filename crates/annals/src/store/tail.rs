@@ -353,7 +353,7 @@ impl Head {
     }
 }
 
-fn in_tree(entry: &Entry) -> bool {
+pub(super) fn in_tree(entry: &Entry) -> bool {
     matches!(
         entry.body,
         Body::Message(_) | Body::Compaction { .. } | Body::System { .. } | Body::Attachment { .. }

@@ -20,5 +20,6 @@ mod search;
 mod support;
 mod trash;
 mod tree;
+mod watch;
 mod words;
 mod writer;

@@ -78,6 +78,10 @@ impl Layout for ClaudeCode {
         path::enters(dir)
     }
 
+    fn leads_to_logs(&self, dir: &Path) -> bool {
+        path::leads_to_logs(dir)
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }

@@ -23,6 +23,15 @@ pub(super) fn enters(dir: &Path) -> bool {
     parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
+pub(super) fn leads_to_logs(dir: &Path) -> bool {
+    match *parts(dir).unwrap_or_default().as_slice() {
+        ["projects"] | ["projects", _] => true,
+        ["projects", _, session] => session_id(session).is_some(),
+        ["projects", _, session, "subagents", ..] => session_id(session).is_some(),
+        _ => false,
+    }
+}
+
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
     let parts = parts(path)?;

@@ -72,6 +72,10 @@ impl Layout for Clog {
         path::enters(dir)
     }
 
+    fn leads_to_logs(&self, dir: &Path) -> bool {
+        path::leads_to_logs(dir)
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }

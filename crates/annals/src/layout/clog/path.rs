@@ -23,6 +23,14 @@ pub(super) fn enters(dir: &Path) -> bool {
     }
 }
 
+pub(super) fn leads_to_logs(dir: &Path) -> bool {
+    match parts(dir).as_deref() {
+        Some(["conversations"]) => true,
+        Some(["conversations", folder]) => owner(folder).is_some(),
+        _ => false,
+    }
+}
+
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
     let parts = parts(path)?;

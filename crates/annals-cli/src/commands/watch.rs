@@ -1,0 +1,313 @@
+//! `annals watch`
+
+mod choose;
+mod page;
+mod stream;
+mod totals;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use annals::model::Entry;
+use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::page::{Screen, View};
+use self::totals::Totals;
+use super::Outcome;
+use super::filter::resolve_dir;
+use super::price::Pricer;
+use crate::context::Context;
+use crate::render::style::{DIM, WARNING, paint};
+use crate::render::{size, time};
+
+/// Follows logs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Follows what is named: projects by path, name or id; sessions with their sub-agents; conversations
+(SESSION@MESSAGE), which leave out what parts from them elsewhere; logs by their paths. Sessions and
+sub-agents that begin later are followed too. With nothing named, a terminal offers a choice and
+everything else follows all there is.
+
+Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it.
+
+Examples:
+  annals watch                       choose a project and a conversation
+  annals watch --all                 everything, everywhere
+  annals watch . --thinking          only thoughts and prompts, in this project
+  annals watch 8c549c46 --tools      one session, with its tools' results
+  annals watch 8c549c46@1405c20a     one branch of it
+  annals watch my-app --cost         with running totals
+  annals watch --all --json | jq .   one JSON object per line")]
+pub(crate) struct WatchArgs {
+    /// PROJECT, SESSION, SESSION@MESSAGE, or the path of a log
+    #[arg(value_name = "WHAT")]
+    what: Vec<String>,
+    /// Everything, without asking
+    #[arg(long, short, conflicts_with = "what")]
+    all: bool,
+    /// Only thoughts and prompts
+    #[arg(long, conflicts_with = "tools")]
+    thinking: bool,
+    /// Also tool calls in full, and their results
+    #[arg(long)]
+    tools: bool,
+    /// Running totals of tokens and money for each session
+    #[arg(long)]
+    cost: bool,
+    /// Begin with the last N that are there
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
+    last: usize,
+    /// Look for changes from time to time instead of being told by the system: for network drives
+    #[arg(long)]
+    poll: bool,
+}
+
+pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
+    let people = context.out.is_terminal() && std::io::stdin().is_terminal();
+    let what = match args.what.is_empty() && !args.all && people && !context.json {
+        false => args.what.clone(),
+        true => match choose::choose(context)? {
+            Some(what) => what,
+            None => return Ok(Outcome::Fine),
+        },
+    };
+    let follower = follow(&what, args, context)?;
+    let stopper = follower.stopper();
+    end_on_signals(stopper.clone())?;
+    end_when_unread(stopper);
+    Watch::new(args, context)?.run(follower)?;
+    Ok(Outcome::Fine)
+}
+
+/// Begins to follow what was named.
+fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Follower> {
+    let selection = select(what, context)?;
+    let view = View::of(args);
+    let json = context.json;
+    // Programs get everything, unless they ask for less.
+    let counts = move |entry: &Entry| (json && view != View::Thinking) || page::shows(view, entry);
+    let mut options = Options::default().last(args.last).counting(counts);
+    options.poll = args.poll;
+    let follower = Follower::new(&context.store_to_come(), selection, options)?;
+    for project in follower.unknown_projects() {
+        if !Path::new(project).is_absolute() {
+            return Err(annals::Error::NotFound {
+                what: "project",
+                id: project.to_owned(),
+            }
+            .into());
+        }
+        context.fault(&format!(
+            "{project} has no session yet; waiting for the first"
+        ));
+    }
+    Ok(follower)
+}
+
+fn select(what: &[String], context: &mut Context) -> Result<Selection> {
+    let mut selection = Selection::all();
+    if what.is_empty() {
+        return Ok(selection);
+    }
+    let inventory = context.inventory();
+    for text in what {
+        let is_file = Path::new(text).is_file();
+        let is_place = text == "." || text == ".." || text.contains('/');
+        if is_place && !is_file && !text.contains('@') {
+            let path = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
+            let path = std::fs::canonicalize(&path).unwrap_or(path);
+            selection = selection.project(path.to_string_lossy());
+            continue;
+        }
+        selection = match context.store.find(&inventory, text) {
+            Ok(target) => selection.target(target)?,
+            Err(annals::Error::NotFound {
+                what: "session", ..
+            })
+            | Err(annals::Error::BadId { .. })
+                if !text.contains('@') =>
+            {
+                selection.project(resolve_dir(text))
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(selection)
+}
+
+/// Ctrl-C is how one ends this, so that is no failure.
+fn end_on_signals(stopper: Stopper) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            stopper.stop();
+        }
+    });
+    Ok(())
+}
+
+/// Ends when nobody reads the output any more, even if there is nothing to write.
+fn end_when_unread(stopper: Stopper) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    std::thread::spawn(move || {
+        // `io::stdout` is held by whoever writes; its descriptor is enough.
+        let stdout = rustix::stdio::stdout();
+        loop {
+            let mut fds = [PollFd::from_borrowed_fd(stdout, PollFlags::empty())];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) => {
+                    stopper.stop();
+                    return;
+                }
+            }
+        }
+    });
+}
+
+/// What is shown of the events, and what was.
+struct Watch<'a> {
+    context: &'a mut Context,
+    view: View,
+    screen: Screen,
+    totals: Option<Totals>,
+    projects: HashMap<PathBuf, String>,
+    entries: u64,
+    sessions: HashSet<String>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(args: &WatchArgs, context: &'a mut Context) -> Result<Self> {
+        let totals = match args.cost {
+            true => Some(Totals::new(Pricer::new(context)?)),
+            false => None,
+        };
+        Ok(Watch {
+            context,
+            view: View::of(args),
+            screen: Screen::default(),
+            totals,
+            projects: HashMap::new(),
+            entries: 0,
+            sessions: HashSet::new(),
+        })
+    }
+
+    fn run(mut self, mut follower: Follower) -> Result<()> {
+        let began = Instant::now();
+        while let Some(event) = follower.next() {
+            self.show(event)?;
+            if !follower.is_busy() {
+                self.tell_totals()?;
+                // At once: a batch that waits for the next one is no news.
+                self.context.out.flush()?;
+            }
+        }
+        self.context.out.flush()?;
+        if self.context.out.is_terminal() {
+            let text = self.summary(began.elapsed());
+            anstream::eprintln!("{}", paint(DIM, &text));
+        }
+        Ok(())
+    }
+
+    /// What there was to see.
+    fn summary(&self, time: Duration) -> String {
+        let time = match time.as_secs() {
+            seconds @ ..60 => format!("{seconds} s"),
+            _ => time::duration(time.try_into().unwrap_or_default()),
+        };
+        match self.entries {
+            0 => format!("nothing new in {time}"),
+            entries => format!(
+                "{} of {} in {time}",
+                size::plural(entries, "entry"),
+                size::plural(self.sessions.len() as u64, "session"),
+            ),
+        }
+    }
+
+    fn show(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Entry(fresh) => {
+                if let Some(totals) = &mut self.totals {
+                    totals.note(&fresh);
+                }
+                let shown = page::shows(self.view, &fresh.entry);
+                let wanted = shown || (self.context.json && self.view != View::Thinking);
+                if !wanted {
+                    return Ok(());
+                }
+                if !fresh.earlier {
+                    self.entries += 1;
+                    self.sessions.insert(fresh.session.to_string());
+                }
+                let project = self.project(&fresh.log, &fresh.entry);
+                match self.context.json {
+                    true => stream::entry(*fresh, &project, self.context)?,
+                    false => {
+                        self.context.out.measure();
+                        let page = self.screen.show(*fresh, &project, self.view, self.context);
+                        self.context.out.text(page)?;
+                    }
+                }
+            }
+            Event::Polling { why } => {
+                self.context.fault(&format!(
+                    "{why}; what has no watch is looked at from time to time instead"
+                ));
+                if self.context.json {
+                    stream::polling(&why, self.context)?;
+                }
+            }
+            Event::Trouble(error) => self.context.warn(&error),
+            event if self.context.json => stream::event(&event, self.context)?,
+            Event::Reset { log, why } => {
+                let text = format!("! {} was {why}", log.path.display());
+                self.context.out.line(paint(WARNING, &text))?;
+                self.screen.interrupt();
+            }
+            Event::Gone { log } => {
+                let text = format!("! {} is gone", log.path.display());
+                self.context.out.line(paint(DIM, &text))?;
+                self.screen.interrupt();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The directory that an entry was made in, else that of its log.
+    fn project(&mut self, log: &FollowedLog, entry: &Entry) -> String {
+        if let Some(cwd) = &entry.place.cwd {
+            let known = self.projects.entry(log.path.clone());
+            return known.or_insert_with(|| cwd.clone()).clone();
+        }
+        let known = self.projects.entry(log.path.clone());
+        known.or_insert_with(|| log.project().path).clone()
+    }
+
+    fn tell_totals(&mut self) -> Result<()> {
+        let Some(totals) = &mut self.totals else {
+            return Ok(());
+        };
+        for total in totals.changed() {
+            match self.context.json {
+                true => stream::cost(&total, self.context)?,
+                false => {
+                    let line = self.screen.total(&total);
+                    self.context.out.line(line)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! Entries as people watch them.
+
+use annals::model::{AgentId, Block, Body, Entry, Message, Project, Role, SessionId};
+use annals::watch::Fresh;
+use anstyle::Style;
+
+use super::WatchArgs;
+use super::totals::Total;
+use crate::commands::entry;
+use crate::commands::price;
+use crate::commands::row;
+use crate::context::Context;
+use crate::render::style::{BOLD, DIM, Hues, paint};
+use crate::render::text::safe;
+use crate::render::width::truncate_end;
+use crate::render::{message, size, tool};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// Thoughts and prompts.
+    Thinking,
+    /// Replies too, and a line for each tool call.
+    Usual,
+    /// Tool calls in full, and their results.
+    Tools,
+}
+
+impl View {
+    pub(super) fn of(args: &WatchArgs) -> Self {
+        match (args.thinking, args.tools) {
+            (true, _) => View::Thinking,
+            (_, true) => View::Tools,
+            _ => View::Usual,
+        }
+    }
+}
+
+/// Whether anything of an entry is shown.
+pub(super) fn shows(view: View, entry: &Entry) -> bool {
+    match &entry.body {
+        Body::Message(message) => {
+            let mut blocks = message.blocks.iter();
+            blocks.any(|block| shows_block(view, entry, message, block))
+        }
+        Body::Compaction { .. } => view != View::Thinking,
+        _ => false,
+    }
+}
+
+fn shows_block(view: View, entry: &Entry, message: &Message, block: &Block) -> bool {
+    match block {
+        Block::Thinking { text, .. } => !text.trim().is_empty(),
+        Block::Text(text) if text.trim().is_empty() => false,
+        Block::Text(_) => match message.role {
+            Role::User => message.human || is_task(entry, message),
+            Role::Assistant => view != View::Thinking,
+            Role::System => view == View::Tools,
+        },
+        Block::ToolUse { .. } | Block::Image { .. } => view != View::Thinking,
+        Block::ToolResult { .. } | Block::Opaque { .. } => view == View::Tools,
+        _ => false,
+    }
+}
+
+/// What one agent asks another to do.
+fn is_task(entry: &Entry, message: &Message) -> bool {
+    let result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    entry.sidechain && !message.meta && !message.blocks.iter().any(result)
+}
+
+/// What stands on the screen, as far as the next entry must know.
+#[derive(Default)]
+pub(super) struct Screen {
+    speaker: Option<Speaker>,
+    hues: Hues,
+    /// Something was shown.
+    used: bool,
+}
+
+/// Who speaks: the lines of one reply get one heading.
+#[derive(PartialEq)]
+struct Speaker {
+    session: SessionId,
+    agent: Option<AgentId>,
+    role: &'static str,
+    response: Option<String>,
+}
+
+impl Screen {
+    /// Whatever comes next gets a heading.
+    pub(super) fn interrupt(&mut self) {
+        self.speaker = None;
+    }
+
+    /// One entry, every line of it behind a bar in its session's colour.
+    pub(super) fn show(
+        &mut self,
+        fresh: Fresh,
+        project: &str,
+        view: View,
+        context: &Context,
+    ) -> String {
+        let width = context.out.width();
+        let room = width.map(|width| width.saturating_sub(2).max(1));
+        let entry = fresh.entry;
+        let (role, response) = match &entry.body {
+            Body::Message(message) => (role(&entry, message), message.response.clone()),
+            _ => ("system", None),
+        };
+        let speaker = Speaker {
+            session: fresh.session.clone(),
+            agent: fresh.agent.clone(),
+            role,
+            response,
+        };
+        let mut lines = String::new();
+        match &entry.body {
+            Body::Message(message) => {
+                for block in &message.blocks {
+                    if shows_block(view, &entry, message, block) {
+                        lines.push_str(&render(block, view, room));
+                    }
+                }
+            }
+            _ => lines.push_str(&message::thinking("compacted", room)),
+        }
+        let style = self.hues.of(&color_name(&speaker));
+        let goes_on = self.speaker.as_ref() == Some(&speaker);
+        let mut page = String::new();
+        if !goes_on {
+            if self.used {
+                page.push('\n');
+            }
+            // What is followed is mostly of today.
+            let clock = &context.clock;
+            let today = |time| clock.date(time) == clock.date(clock.now);
+            let time = entry.time.map(|time| match today(time) {
+                true => clock.format(time, "%H:%M:%S"),
+                false => clock.full(time),
+            });
+            let heading = message::heading(role, time.as_deref().unwrap_or_default(), &[]);
+            let label = label(project, &speaker, style);
+            page.push_str(&format!("{label}  {heading}"));
+        }
+        let bar = paint(style, "▌").to_string();
+        for line in lines.lines() {
+            page.push_str(&bar);
+            if !line.is_empty() {
+                page.push(' ');
+                page.push_str(line);
+            }
+            page.push('\n');
+        }
+        self.speaker = Some(speaker);
+        self.used = true;
+        page
+    }
+
+    /// What a session comes to.
+    pub(super) fn total(&mut self, total: &Total) -> String {
+        self.interrupt();
+        let usage = &total.tally.usage;
+        let name = short(&total.session);
+        format!(
+            "{} {}",
+            paint(self.hues.of(total.session.as_str()), "Σ"),
+            paint(
+                DIM,
+                &format!(
+                    "{name}  {} in · {} out · {}",
+                    size::compact(usage.context()),
+                    size::compact(usage.output),
+                    price::sum(&total.tally),
+                )
+            )
+        )
+    }
+}
+
+fn role(entry: &Entry, message: &Message) -> &'static str {
+    match message.role {
+        Role::User if message.compact_summary => "summary",
+        Role::User if message.human => "user",
+        Role::User if is_task(entry, message) => "task",
+        Role::User => "tool",
+        role => role.as_str(),
+    }
+}
+
+/// A project, a session, and maybe a sub-agent, in few columns.
+fn label(project: &str, speaker: &Speaker, style: Style) -> String {
+    let project = Project {
+        path: project.to_owned(),
+        guessed: false,
+    };
+    let project = truncate_end(&safe(project.name()), 20);
+    let mut label = format!(
+        "{} {}",
+        paint(BOLD, &project),
+        paint(style, short(&speaker.session))
+    );
+    if let Some(agent) = &speaker.agent {
+        let agent = row::head(agent.as_str(), 8);
+        label.push_str(&format!(" {}", paint(style, &format!("⑂{agent}"))));
+    }
+    label
+}
+
+fn short(session: &SessionId) -> &str {
+    row::brief(session.name())
+}
+
+fn color_name(speaker: &Speaker) -> String {
+    match &speaker.agent {
+        None => speaker.session.to_string(),
+        Some(agent) => format!("{}/{agent}", speaker.session),
+    }
+}
+
+fn render(block: &Block, view: View, width: Option<usize>) -> String {
+    const RESULT_LINES: usize = 12;
+    match block {
+        Block::Text(text) => message::prose(text, width),
+        Block::Thinking { text, .. } => message::thinking(text, width),
+        Block::ToolUse { name, input, .. } => {
+            let call = tool::call(name, input, width);
+            match view {
+                View::Tools => call,
+                _ => call.split_inclusive('\n').take(1).collect(),
+            }
+        }
+        Block::ToolResult {
+            output, is_error, ..
+        } => {
+            let mut parts = String::new();
+            let blank =
+                |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+            if *is_error {
+                // Colour alone does not tell everyone.
+                parts.push_str(&message::failed(output.iter().all(blank)));
+            }
+            for block in output.iter().filter(|block| !*is_error || !blank(block)) {
+                parts.push_str(&match block {
+                    Block::Text(text) => message::tool_result(text, *is_error, width, RESULT_LINES),
+                    other => render(other, view, width),
+                });
+            }
+            parts
+        }
+        Block::Image { media_type, data } => {
+            message::image(media_type, entry::decoded_len(data) as u64)
+        }
+        Block::Opaque { kind, json } => tool::call(kind, json, width),
+        // What the library understands and we do not know yet.
+        other => tool::call(other.kind(), "null", width),
+    }
+}

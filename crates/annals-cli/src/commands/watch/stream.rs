@@ -1,0 +1,122 @@
+//! Events as lines of JSON, in the shape that scripts may rely on.
+
+use std::path::Path;
+
+use annals::model::{Money, Usage};
+use annals::watch::{Event, FollowedLog, Fresh};
+use anyhow::Result;
+use serde::Serialize;
+
+use super::totals::Total;
+use crate::commands::entry::EntryRow;
+use crate::commands::price;
+use crate::context::Context;
+
+/// An entry as `show --json` has it, and where it stands.
+#[derive(Serialize)]
+struct EntryLine<'a> {
+    event: &'static str,
+    earlier: bool,
+    session: &'a str,
+    project: &'a str,
+    layout: &'static str,
+    root: &'a Path,
+    file: &'a Path,
+    #[serde(flatten)]
+    entry: EntryRow,
+}
+
+/// Something that happened to a log.
+#[derive(Serialize)]
+struct LogLine<'a> {
+    event: &'static str,
+    session: Option<&'a str>,
+    agent: Option<&'a str>,
+    layout: &'static str,
+    root: &'a Path,
+    file: &'a Path,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct CostLine<'a> {
+    event: &'static str,
+    session: &'a str,
+    requests: u64,
+    #[serde(flatten)]
+    usage: Usage,
+    cost_usd: Option<Money>,
+    unpriced: u64,
+}
+
+pub(super) fn entry(fresh: Fresh, project: &str, context: &mut Context) -> Result<()> {
+    let mut entry = fresh.entry;
+    entry.agent = fresh.agent;
+    let line = EntryLine {
+        event: "entry",
+        earlier: fresh.earlier,
+        session: fresh.session.as_str(),
+        project,
+        layout: fresh.log.root.layout.name(),
+        root: &fresh.log.root.path,
+        file: &fresh.log.path,
+        entry: EntryRow::of(entry),
+    };
+    Ok(context.out.json_line(&line)?)
+}
+
+/// Everything that is told of logs, and that what follows is new.
+pub(super) fn event(event: &Event, context: &mut Context) -> Result<()> {
+    match event {
+        Event::CaughtUp => context.out.json_line(&Line {
+            event: "live",
+            why: None,
+        })?,
+        Event::Began { log } => context.out.json_line(&about("began", log, None))?,
+        Event::Gone { log } => context.out.json_line(&about("gone", log, None))?,
+        Event::Reset { log, why } => {
+            let why = Some(why.as_str());
+            context.out.json_line(&about("reset", log, why))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn about<'a>(event: &'static str, log: &'a FollowedLog, why: Option<&'static str>) -> LogLine<'a> {
+    LogLine {
+        event,
+        session: log.artifact.session.as_ref().map(|id| id.as_str()),
+        agent: log.artifact.agent.as_ref().map(|id| id.as_str()),
+        layout: log.root.layout.name(),
+        root: &log.root.path,
+        file: &log.path,
+        why,
+    }
+}
+
+pub(super) fn polling(why: &str, context: &mut Context) -> Result<()> {
+    Ok(context.out.json_line(&Line {
+        event: "polling",
+        why: Some(why),
+    })?)
+}
+
+pub(super) fn cost(total: &Total, context: &mut Context) -> Result<()> {
+    Ok(context.out.json_line(&CostLine {
+        event: "cost",
+        session: total.session.as_str(),
+        requests: total.tally.requests,
+        usage: total.tally.usage,
+        cost_usd: price::known(&total.tally),
+        unpriced: total.tally.unpriced,
+    })?)
+}

@@ -1,0 +1,370 @@
+//! A list to choose from, on the whole screen.
+//!
+//! Owns the terminal while it is shown, and gives it back however it ends. What is typed narrows the
+//! list. [`List`] knows nothing of terminals, so that tests can press its keys.
+
+use super::out::Out;
+use super::style::{BOLD, DIM, HEADER, ID, paint};
+use super::text::safe;
+use super::width::{truncate_end, width};
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::terminal::{
+    self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{Command, execute};
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Something to choose.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// What it is called.
+    pub(crate) name: String,
+    /// What else is worth a word, at the end of the line.
+    pub(crate) detail: String,
+}
+
+/// How a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The item with that number was chosen.
+    Picked(usize),
+    /// None of these.
+    Back,
+    /// Nothing at all.
+    Quit,
+}
+
+/// A terminal that shows lists; as it was before when this is dropped.
+pub(crate) struct Picker<'a> {
+    out: &'a mut Out,
+    /// Set when the program is asked to end.
+    ended: &'a AtomicBool,
+}
+
+impl<'a> Picker<'a> {
+    pub(crate) fn open(out: &'a mut Out, ended: &'a AtomicBool) -> io::Result<Self> {
+        out.flush()?;
+        enable_raw_mode()?;
+        // From here on whatever happens is undone by `drop`.
+        let picker = Picker { out, ended };
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(picker)
+    }
+
+    /// Lets a person choose.
+    pub(crate) fn pick(&mut self, title: &str, items: &[Item]) -> io::Result<Choice> {
+        let mut list = List::new(title, items);
+        loop {
+            self.draw(&mut list)?;
+            // Signals are looked for now and then; keys come at once.
+            while !event::poll(Duration::from_millis(200))? {
+                if self.ended.load(Ordering::SeqCst) {
+                    return Ok(Choice::Quit);
+                }
+            }
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && let Some(choice) = list.press(key)
+            {
+                return Ok(choice);
+            }
+        }
+    }
+
+    fn draw(&mut self, list: &mut List<'_>) -> io::Result<()> {
+        let (columns, rows) = terminal::size().unwrap_or((80, 24));
+        let lines = list.lines(columns.into(), rows.into());
+        for (row, line) in lines.iter().enumerate() {
+            let row = u16::try_from(row).unwrap_or(u16::MAX);
+            self.control(MoveTo(0, row))?;
+            self.out.text(line)?;
+            self.control(Clear(ClearType::UntilNewLine))?;
+        }
+        self.control(Clear(ClearType::FromCursorDown))?;
+        self.out.flush()
+    }
+
+    fn control(&mut self, command: impl Command) -> io::Result<()> {
+        let mut text = String::new();
+        _ = command.write_ansi(&mut text);
+        self.out.raw(text.as_bytes())
+    }
+}
+
+impl Drop for Picker<'_> {
+    fn drop(&mut self) {
+        _ = self.out.flush();
+        _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        _ = disable_raw_mode();
+    }
+}
+
+/// A list, what was typed, and which line is marked.
+struct List<'a> {
+    title: &'a str,
+    items: &'a [Item],
+    filter: String,
+    /// The items that fit what was typed.
+    fits: Vec<usize>,
+    /// The marked one of these.
+    at: usize,
+    /// The first that is on the screen.
+    top: usize,
+    page: usize,
+}
+
+impl<'a> List<'a> {
+    fn new(title: &'a str, items: &'a [Item]) -> Self {
+        List {
+            title,
+            items,
+            filter: String::new(),
+            fits: (0..items.len()).collect(),
+            at: 0,
+            top: 0,
+            page: 1,
+        }
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Option<Choice> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        // Letters move only as long as nothing was typed.
+        let free = self.filter.is_empty();
+        match key.code {
+            KeyCode::Char('c' | 'd') if control => return Some(Choice::Quit),
+            KeyCode::Enter => return self.fits.get(self.at).map(|&at| Choice::Picked(at)),
+            KeyCode::Esc if free => return Some(Choice::Back),
+            KeyCode::Esc => self.narrow(String::new()),
+            KeyCode::Char('q') if free => return Some(Choice::Back),
+            KeyCode::Down | KeyCode::Tab => self.go(self.at + 1),
+            KeyCode::Up | KeyCode::BackTab => self.go(self.at.saturating_sub(1)),
+            KeyCode::Char('n') if control => self.go(self.at + 1),
+            KeyCode::Char('p') if control => self.go(self.at.saturating_sub(1)),
+            KeyCode::Char('j') if free => self.go(self.at + 1),
+            KeyCode::Char('k') if free => self.go(self.at.saturating_sub(1)),
+            KeyCode::PageDown => self.go(self.at + self.page),
+            KeyCode::PageUp => self.go(self.at.saturating_sub(self.page)),
+            KeyCode::Home => self.go(0),
+            KeyCode::End => self.go(usize::MAX),
+            KeyCode::Char('u') if control => self.narrow(String::new()),
+            KeyCode::Backspace => {
+                let mut filter = self.filter.clone();
+                filter.pop();
+                self.narrow(filter);
+            }
+            KeyCode::Char('/') if free => {}
+            KeyCode::Char(letter) if !control => self.narrow(format!("{}{letter}", self.filter)),
+            _ => {}
+        }
+        None
+    }
+
+    fn go(&mut self, at: usize) {
+        self.at = at.min(self.fits.len().saturating_sub(1));
+    }
+
+    /// Leaves the items in which all words stand, letter case aside.
+    fn narrow(&mut self, filter: String) {
+        self.filter = filter;
+        let words: Vec<String> = self
+            .filter
+            .split_whitespace()
+            .map(str::to_lowercase)
+            .collect();
+        let fits = |(at, item): (usize, &Item)| {
+            let text = format!("{} {}", item.name, item.detail).to_lowercase();
+            words.iter().all(|word| text.contains(word)).then_some(at)
+        };
+        self.fits = self.items.iter().enumerate().filter_map(fits).collect();
+        self.at = 0;
+        self.top = 0;
+    }
+
+    /// The screen, line by line; none is wider than it.
+    fn lines(&mut self, columns: usize, rows: usize) -> Vec<String> {
+        const KEYS: &str = "↑↓ move · Enter choose · Esc back · type to narrow";
+        let frame = 3;
+        self.page = rows.saturating_sub(frame).max(1);
+        self.top = self
+            .top
+            .min(self.at)
+            .max((self.at + 1).saturating_sub(self.page));
+        let cut = |text: &str| truncate_end(&safe(text), columns);
+        let count = format!("{} of {}", self.fits.len(), self.items.len());
+        let head = match self.filter.is_empty() {
+            true => self.title.to_owned(),
+            false => format!("{} › {}▏", self.title, self.filter),
+        };
+        let mut lines = vec![paint(HEADER, &cut(&head)).to_string(), String::new()];
+        let shown = self.fits.iter().enumerate().skip(self.top).take(self.page);
+        for (at, &item) in shown {
+            let Some(item) = self.items.get(item) else {
+                continue;
+            };
+            lines.push(line(item, at == self.at, columns));
+        }
+        if self.fits.is_empty() {
+            lines.push(paint(DIM, &cut("  nothing fits")).to_string());
+        }
+        while lines.len() + 1 < rows {
+            lines.push(String::new());
+        }
+        lines.push(paint(DIM, &cut(&format!("{count} · {KEYS}"))).to_string());
+        lines.truncate(rows.max(1));
+        lines
+    }
+}
+
+/// A name and, where there is room, its detail at the right.
+fn line(item: &Item, marked: bool, columns: usize) -> String {
+    let (name, detail) = (safe(&item.name), safe(&item.detail));
+    let room = columns.saturating_sub(2);
+    // The name comes first: a detail that would leave it less than half is left out.
+    let detail = match width(&detail) + 2 <= room / 2 {
+        true => truncate_end(&detail, room),
+        false => String::new(),
+    };
+    let left = match detail.is_empty() {
+        true => room,
+        false => room.saturating_sub(width(&detail) + 2),
+    };
+    let name = truncate_end(&name, left);
+    let gap = " ".repeat(room.saturating_sub(width(&name) + width(&detail)));
+    let (mark, style) = match marked {
+        true => ("❯ ", BOLD),
+        false => ("  ", super::style::PLAIN),
+    };
+    let line = format!(
+        "{}{}{gap}{}",
+        paint(ID, mark),
+        paint(style, &name),
+        paint(DIM, &detail)
+    );
+    match columns {
+        0 | 1 => String::new(),
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anstream::adapter::strip_str;
+
+    fn items() -> Vec<Item> {
+        let item = |name: &str, detail: &str| Item {
+            name: name.to_owned(),
+            detail: detail.to_owned(),
+        };
+        vec![
+            item("everything", ""),
+            item("my-app", "2 min ago"),
+            item("other\x1b[2J app", "3 days ago"),
+            item(
+                "日本語のとても長い名前のプロジェクト、端末には入らない",
+                "1 y ago",
+            ),
+        ]
+    }
+
+    fn press(list: &mut List<'_>, keys: &str) -> Option<Choice> {
+        let mut last = None;
+        for letter in keys.chars() {
+            let code = match letter {
+                '\n' => KeyCode::Enter,
+                '\x1b' => KeyCode::Esc,
+                '↓' => KeyCode::Down,
+                '↑' => KeyCode::Up,
+                '⌫' => KeyCode::Backspace,
+                letter => KeyCode::Char(letter),
+            };
+            last = list.press(KeyEvent::new(code, KeyModifiers::NONE));
+        }
+        last
+    }
+
+    #[test]
+    fn keys_move_narrow_and_choose() {
+        let items = items();
+        for (keys, choice) in [
+            ("\n", Some(Choice::Picked(0))),
+            ("↓\n", Some(Choice::Picked(1))),
+            ("jj\n", Some(Choice::Picked(2))),
+            ("jjk\n", Some(Choice::Picked(1))),
+            ("↑\n", Some(Choice::Picked(0))),
+            ("↓↓↓↓↓↓↓\n", Some(Choice::Picked(3))),
+            ("app↓\n", Some(Choice::Picked(2))),
+            ("APP days\n", Some(Choice::Picked(2))),
+            ("xyz\n", None),
+            ("xyz⌫⌫⌫\n", Some(Choice::Picked(0))),
+            // What was typed goes first, then the list.
+            ("app\x1b", None),
+            ("app\x1b\x1b", Some(Choice::Back)),
+            ("q", Some(Choice::Back)),
+            // Within a word they are letters.
+            ("xq", None),
+        ] {
+            assert_eq!(press(&mut List::new("t", &items), keys), choice, "{keys:?}");
+        }
+        let stop = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(List::new("t", &items).press(stop), Some(Choice::Quit));
+    }
+
+    #[test]
+    fn the_screen_is_never_left() {
+        let items = items();
+        for columns in [0, 1, 2, 5, 20, 40, 100] {
+            for rows in [0, 1, 2, 3, 4, 10] {
+                let mut list = List::new("Which project?", &items);
+                press(&mut list, "↓↓↓");
+                let lines = list.lines(columns, rows);
+                assert!(lines.len() <= rows.max(1), "{columns}×{rows}");
+                for line in lines {
+                    let plain = strip_str(&line).to_string();
+                    assert!(width(&plain) <= columns, "{columns}: {plain:?}");
+                    assert!(!plain.contains('\x1b'));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn forty_columns_show_names_and_times() {
+        let items = items();
+        let lines = List::new("Which project?", &items).lines(40, 7);
+        let plain: Vec<String> = lines
+            .iter()
+            .map(|line| strip_str(line).to_string().trim_end().to_owned())
+            .collect();
+        insta::assert_snapshot!(plain.join("\n"), @r"
+        Which project?
+
+        ❯ everything
+          my-app                       2 min ago
+          other␛[2J app               3 days ago
+          日本語のとても長い名前のプロ…  1 y ago
+        4 of 4 · ↑↓ move · Enter choose · Esc b…
+        ");
+    }
+
+    #[test]
+    fn the_marked_line_is_always_on_the_screen() {
+        let many: Vec<Item> = (0..100)
+            .map(|n| Item {
+                name: format!("item {n}"),
+                detail: String::new(),
+            })
+            .collect();
+        let mut list = List::new("t", &many);
+        for _ in 0..150 {
+            press(&mut list, "↓");
+            let lines = list.lines(30, 10);
+            assert!(lines.iter().any(|line| line.contains('❯')));
+        }
+        assert_eq!(press(&mut list, "\n"), Some(Choice::Picked(99)));
+    }
+}

@@ -1,0 +1,522 @@
+//! The directories that logs can lie in: which are watched, which must be polled, what they hold.
+//!
+//! Owns the watches. A directory is watched first and looked at after, so that nothing that comes
+//! meanwhile goes unseen. A root that is not there is waited for in the nearest directory above.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::jsonl::FileId;
+use crate::model::Artifact;
+use crate::store::Root;
+
+use super::source::{Hint, Source, WatchId, What};
+use super::track::is_missing;
+
+/// A root, or the directory of a single log outside of any root.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) root: Root,
+    /// The one log that is meant, by its name.
+    pub(super) only: Option<(PathBuf, Artifact)>,
+}
+
+impl Place {
+    fn leads_to_logs(&self, dir: &Path) -> bool {
+        self.only.is_none() && self.root.layout.leads_to_logs(dir)
+    }
+
+    fn classify(&self, path: &Path) -> Option<Artifact> {
+        match &self.only {
+            Some((name, artifact)) => (name == path).then(|| artifact.clone()),
+            None => {
+                let artifact = self.root.layout.classify(path)?;
+                artifact.kind.is_conversation().then_some(artifact)
+            }
+        }
+    }
+}
+
+/// What was found when looking.
+#[derive(Debug)]
+pub(super) enum Sight {
+    /// A log is there.
+    Log {
+        place: usize,
+        path: PathBuf,
+        artifact: Artifact,
+        id: FileId,
+    },
+    /// There is nothing at this path any more, nor below it.
+    Left(PathBuf),
+    /// A scan of everything in this directory and below is over: what it did not see is gone.
+    Seen(PathBuf),
+    /// Something could not be looked at.
+    Trouble(Error),
+    /// From here on directories are polled.
+    Polling(String),
+}
+
+/// What a watch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Spot {
+    /// A directory of a place, by its path in it.
+    Dir(usize, PathBuf),
+    /// A log that is reached through a link, and so is not seen in its directory.
+    Linked(usize, PathBuf),
+    /// A directory above a place, and the name in it that leads there. A directory that is removed
+    /// while someone holds a file in it open does not tell so itself.
+    Above(usize, OsString),
+}
+
+impl Spot {
+    fn place(&self) -> usize {
+        match self {
+            Spot::Dir(place, _) | Spot::Linked(place, _) | Spot::Above(place, _) => *place,
+        }
+    }
+}
+
+/// The directories of all places.
+pub(super) struct Places {
+    pub(super) places: Vec<Place>,
+    pub(super) source: Source,
+    spots: HashMap<WatchId, Vec<Spot>>,
+    watched: HashMap<(usize, PathBuf), WatchId>,
+    /// Directories without a watch.
+    polled: BTreeSet<(usize, PathBuf)>,
+    /// Which directory of a place was entered under which name: links may lead to one twice.
+    entered: HashMap<(usize, u64, u64), PathBuf>,
+    /// At most so many watches are asked for.
+    most: usize,
+    told_polling: bool,
+}
+
+impl Places {
+    pub(super) fn new(places: Vec<Place>, source: Source, most: usize) -> Self {
+        Places {
+            places,
+            source,
+            spots: HashMap::new(),
+            watched: HashMap::new(),
+            polled: BTreeSet::new(),
+            entered: HashMap::new(),
+            most,
+            told_polling: false,
+        }
+    }
+
+    /// Whether some directories must be looked at from time to time.
+    pub(super) fn must_poll(&self) -> bool {
+        !self.polled.is_empty()
+    }
+
+    /// Looks at all places from their roots on.
+    pub(super) fn look_everywhere(&mut self, sights: &mut Vec<Sight>) {
+        for place in 0..self.places.len() {
+            self.attach(place, sights);
+        }
+    }
+
+    /// Looks at the directories that have no watch.
+    pub(super) fn look_at_polled(&mut self, sights: &mut Vec<Sight>) {
+        let polled: Vec<(usize, PathBuf)> = self.polled.iter().cloned().collect();
+        let covered = |place: usize, within: &Path| {
+            let mut above = within.ancestors().skip(1);
+            above.any(|above| self.polled.contains(&(place, above.to_owned())))
+        };
+        let mut tops = polled;
+        tops.retain(|(place, within)| !covered(*place, within));
+        for (place, within) in tops {
+            if within.as_os_str().is_empty() {
+                self.attach(place, sights);
+            } else {
+                self.look_at(place, &within, sights);
+            }
+        }
+    }
+
+    /// Looks where a hint points.
+    pub(super) fn follow(&mut self, hint: &Hint, sights: &mut Vec<Sight>) {
+        if hint.what == What::Lost {
+            self.look_everywhere(sights);
+            return;
+        }
+        let spots = match hint.what {
+            What::Ended => self.spots.remove(&hint.watch),
+            _ => self.spots.get(&hint.watch).cloned(),
+        };
+        for spot in spots.unwrap_or_default() {
+            match (&spot, hint.what) {
+                (Spot::Dir(place, within), What::Ended) => {
+                    let key = (*place, within.clone());
+                    if self.watched.get(&key) == Some(&hint.watch) {
+                        self.watched.remove(&key);
+                    }
+                    // The directory may have come back under the same name meanwhile.
+                    self.revisit(*place, within, sights);
+                }
+                (Spot::Linked(place, within) | Spot::Dir(place, within), What::Uprooted) => {
+                    self.revisit(*place, within, sights);
+                }
+                (Spot::Linked(place, within), _) => self.look_at(*place, within, sights),
+                (Spot::Above(place, name), what) => {
+                    if what != What::Changed && what != What::Left
+                        || hint.name.as_ref() == Some(name)
+                    {
+                        self.attach(*place, sights);
+                    }
+                }
+                (Spot::Dir(place, within), what) => {
+                    let Some(name) = &hint.name else { continue };
+                    let within = within.join(name);
+                    match what {
+                        What::Left => self.leave(*place, &within, sights),
+                        _ => self.look_at(*place, &within, sights),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins with a place, or waits for it.
+    fn attach(&mut self, place: usize, sights: &mut Vec<Sight>) {
+        let Some(path) = self.places.get(place).map(|place| place.root.path.clone()) else {
+            return;
+        };
+        loop {
+            let above = above(&path);
+            self.watch_above(place, &above);
+            if path.is_dir() {
+                self.look(place, Path::new(""), true, sights);
+            } else {
+                self.leave(place, Path::new(""), sights);
+                // Without a watch above, nobody tells when it comes.
+                if !self.is_watched_above(place) {
+                    self.polled.insert((place, PathBuf::new()));
+                }
+            }
+            // What happened before the watches were set is not told.
+            let there = path.is_dir();
+            let seen = self.entered.keys().any(|(of, _, _)| *of == place);
+            if there == seen && self::above(&path) == above {
+                return;
+            }
+        }
+    }
+
+    /// Watches the directories in which a place, or one that leads there, appears and leaves.
+    fn watch_above(&mut self, place: usize, above: &[(PathBuf, OsString)]) {
+        let watched = above.iter().filter_map(|(dir, name)| {
+            let id = self.source.watch_names(dir).ok()?;
+            Some((id, Spot::Above(place, name.clone())))
+        });
+        let watched: Vec<(WatchId, Spot)> = watched.collect();
+        let stale = |other: &Spot| matches!(other, Spot::Above(of, _) if *of == place);
+        let used = |id: &WatchId| watched.iter().any(|(other, _)| other == id);
+        let unused = |(id, spots): (&WatchId, &Vec<Spot>)| {
+            (!used(id) && spots.iter().any(stale)).then_some(*id)
+        };
+        let ids: Vec<WatchId> = self.spots.iter().filter_map(unused).collect();
+        for id in ids {
+            self.release(id, stale);
+        }
+        for (id, spot) in watched {
+            self.note(id, spot);
+        }
+    }
+
+    fn is_watched_above(&self, place: usize) -> bool {
+        let is_above = |spot: &Spot| matches!(spot, Spot::Above(of, _) if *of == place);
+        self.spots.values().flatten().any(is_above)
+    }
+
+    /// Takes some uses from a watch; one that is left without any is given back. Another place may
+    /// lie in the same directory.
+    fn release(&mut self, id: WatchId, unused: impl Fn(&Spot) -> bool) {
+        let Some(spots) = self.spots.get_mut(&id) else {
+            return;
+        };
+        spots.retain(|spot| !unused(spot));
+        if spots.is_empty() {
+            self.spots.remove(&id);
+            self.source.unwatch(id);
+        }
+    }
+
+    /// Looks whether something is still there.
+    fn revisit(&mut self, place: usize, within: &Path, sights: &mut Vec<Sight>) {
+        if within.as_os_str().is_empty() {
+            self.forget(place, within);
+            return self.attach(place, sights);
+        }
+        self.look_at(place, within, sights);
+    }
+
+    /// Looks at one name.
+    fn look_at(&mut self, place: usize, within: &Path, sights: &mut Vec<Sight>) {
+        let Some(at) = self.places.get(place) else {
+            return;
+        };
+        let path = at.root.path.join(within);
+        let artifact = at.classify(within);
+        let leads = at.leads_to_logs(within);
+        if artifact.is_none() && !leads {
+            return;
+        }
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                if leads {
+                    self.look(place, within, false, sights);
+                }
+            }
+            Ok(metadata) if metadata.is_file() => {
+                if let Some(artifact) = artifact {
+                    self.look_at_log(place, within, artifact, FileId::from(&metadata), sights);
+                }
+            }
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => self.leave(place, within, sights),
+            Err(error) => sights.push(Sight::Trouble(Error::io("read", &path, error))),
+        }
+    }
+
+    fn look_at_log(
+        &mut self,
+        place: usize,
+        within: &Path,
+        artifact: Artifact,
+        id: FileId,
+        sights: &mut Vec<Sight>,
+    ) {
+        let Some(path) = self.path(place, within) else {
+            return;
+        };
+        sights.push(Sight::Log {
+            place,
+            path,
+            artifact,
+            id,
+        });
+    }
+
+    fn path(&self, place: usize, within: &Path) -> Option<PathBuf> {
+        Some(self.places.get(place)?.root.path.join(within))
+    }
+
+    /// Something left: it and all that lay below is forgotten.
+    fn leave(&mut self, place: usize, within: &Path, sights: &mut Vec<Sight>) {
+        self.forget(place, within);
+        if let Some(path) = self.path(place, within) {
+            sights.push(Sight::Left(path));
+        }
+    }
+
+    /// Gives up the watches on a directory and on all below it.
+    fn forget(&mut self, place: usize, within: &Path) {
+        let below = |key: &(usize, PathBuf)| key.0 == place && key.1.starts_with(within);
+        let mut ids = Vec::new();
+        self.watched.retain(|key, id| {
+            let goes = below(key);
+            if goes {
+                ids.push(*id);
+            }
+            !goes
+        });
+        self.polled.retain(|key| !below(key));
+        self.entered
+            .retain(|(of, _, _), path| *of != place || !path.starts_with(within));
+        for id in ids {
+            self.release(id, |spot| match spot {
+                Spot::Dir(of, path) | Spot::Linked(of, path) => {
+                    *of == place && path.starts_with(within)
+                }
+                Spot::Above(..) => false,
+            });
+        }
+    }
+
+    /// Watches a directory and everything below that leads to logs, and tells what lies there.
+    ///
+    /// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its
+    /// own name if it has one in the root: links wait until all that is real was seen.
+    fn look(&mut self, place: usize, from: &Path, whole: bool, sights: &mut Vec<Sight>) {
+        if whole {
+            self.entered.retain(|(of, _, _), _| *of != place);
+        }
+        let mut visited = HashSet::new();
+        let mut pending = vec![from.to_owned()];
+        let mut links = BTreeSet::new();
+        while let Some(within) = pending.pop().or_else(|| links.pop_first()) {
+            let Some(dir) = self.path(place, &within) else {
+                return;
+            };
+            let read = self.enter(place, &dir, &within, &mut visited, sights);
+            let entries = match read {
+                Ok(Some(entries)) => entries,
+                Ok(None) => continue,
+                Err(error) => {
+                    // One that went away meanwhile is told by whoever watches the one above.
+                    if !is_missing(&error) {
+                        sights.push(Sight::Trouble(Error::io("read", &dir, error)));
+                    }
+                    continue;
+                }
+            };
+            for entry in entries.flatten() {
+                let within = within.join(entry.file_name());
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                let Some(at) = self.places.get(place) else {
+                    return;
+                };
+                let leads = at.leads_to_logs(&within);
+                let artifact = at.classify(&within);
+                if !leads && artifact.is_none() {
+                    continue;
+                }
+                if kind.is_dir() {
+                    pending.extend(Some(within).filter(|_| leads));
+                    continue;
+                }
+                let metadata = match kind.is_symlink() {
+                    true => fs::metadata(entry.path()),
+                    false => entry.metadata(),
+                };
+                match metadata {
+                    Ok(metadata) if metadata.is_dir() => {
+                        links.extend(Some(within).filter(|_| leads));
+                    }
+                    Ok(metadata) if metadata.is_file() => {
+                        let Some(artifact) = artifact else { continue };
+                        if kind.is_symlink() {
+                            self.watch_linked(place, &within);
+                        }
+                        let id = FileId::from(&metadata);
+                        self.look_at_log(place, &within, artifact, id, sights);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if let Some(path) = self.path(place, from) {
+            sights.push(Sight::Seen(path));
+        }
+    }
+
+    /// Sets the watch of a directory, then lists it; `None` if it was entered under another name.
+    fn enter(
+        &mut self,
+        place: usize,
+        dir: &Path,
+        within: &Path,
+        visited: &mut HashSet<(u64, u64)>,
+        sights: &mut Vec<Sight>,
+    ) -> io::Result<Option<fs::ReadDir>> {
+        let id = FileId::from(&fs::metadata(dir)?);
+        let known = self.entered.get(&(place, id.dev, id.ino));
+        let elsewhere = known.filter(|known| *known != within);
+        let elsewhere = elsewhere.and_then(|known| self.path(place, known));
+        let still = elsewhere.is_some_and(|path| {
+            let there = fs::metadata(path).map(|metadata| FileId::from(&metadata));
+            there.is_ok_and(|there| there.same_file(&id))
+        });
+        if still || !visited.insert((id.dev, id.ino)) {
+            return Ok(None);
+        }
+        self.entered
+            .insert((place, id.dev, id.ino), within.to_owned());
+        self.watch_dir(place, dir, within, sights)?;
+        fs::read_dir(dir).map(Some)
+    }
+
+    fn watch_dir(
+        &mut self,
+        place: usize,
+        dir: &Path,
+        within: &Path,
+        sights: &mut Vec<Sight>,
+    ) -> io::Result<()> {
+        let key = (place, within.to_owned());
+        let full = self.watched.len() >= self.most && !self.watched.contains_key(&key);
+        let watched = match full {
+            true => Err(Errno::NOSPC.into()),
+            // For one that is watched already this says the same watch.
+            false => self.source.watch(dir),
+        };
+        match watched {
+            Ok(id) => {
+                self.polled.remove(&key);
+                self.note(id, Spot::Dir(place, within.to_owned()));
+                let before = self.watched.insert(key, id);
+                // The directory of that name was another one before.
+                if let Some(before) = before.filter(|before| *before != id) {
+                    let stale = Spot::Dir(place, within.to_owned());
+                    self.release(before, |spot| *spot == stale);
+                }
+                Ok(())
+            }
+            Err(error) if is_missing(&error) => Err(error),
+            Err(error) => {
+                self.polled.insert(key);
+                self.tell_polling(&error, sights);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_polling(&mut self, error: &io::Error, sights: &mut Vec<Sight>) {
+        // Whoever asked for polling need not be told.
+        if self.told_polling || !self.source.has_kernel() {
+            return;
+        }
+        self.told_polling = true;
+        let why = match error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
+            true => "the kernel's watches have run out (fs.inotify.max_user_watches)".to_owned(),
+            false => error.to_string(),
+        };
+        sights.push(Sight::Polling(why));
+    }
+
+    fn watch_linked(&mut self, place: usize, within: &Path) {
+        let key = (place, within.to_owned());
+        let Some(path) = self.path(place, within) else {
+            return;
+        };
+        // Where that fails the log is seen when its directory is next looked at.
+        if self.watched.len() < self.most
+            && let Ok(id) = self.source.watch(&path)
+        {
+            self.note(id, Spot::Linked(place, within.to_owned()));
+            self.watched.insert(key, id);
+        }
+    }
+
+    fn note(&mut self, id: WatchId, spot: Spot) {
+        let spots = self.spots.entry(id).or_default();
+        if !spots.contains(&spot) {
+            spots.push(spot);
+            spots.sort_by_key(Spot::place);
+        }
+    }
+}
+
+/// The directories above a path that are watched for it, and the name in each that leads to it: the
+/// nearest for one that is there, all that exist for one that is not. They may go one after the other
+/// without telling so themselves.
+fn above(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let most = if path.is_dir() { 1 } else { usize::MAX };
+    let steps = path.ancestors().skip(1).zip(path.ancestors());
+    let there = steps.filter(|(dir, _)| dir.is_dir());
+    let named =
+        there.filter_map(|(dir, below)| Some((dir.to_owned(), below.file_name()?.to_owned())));
+    named.take(most).collect()
+}

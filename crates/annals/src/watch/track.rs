@@ -1,0 +1,408 @@
+//! One log that is followed: how far it was read, and whether it is still the log that was read.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::hash::Hasher as _;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use memchr::{memchr, memrchr};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{Cursor, FileId};
+use crate::layout::Record;
+use crate::model::{Body, Entry, EntryId, Key};
+use crate::store::{LiveLog, Told, each_line_from};
+
+use super::{FollowedLog, Why};
+
+/// How much is read of a log before others have their turn.
+const TURN_BYTES: u64 = 1 << 20;
+const TURN_ENTRIES: usize = 256;
+
+/// The beginning of a log by which it is known again.
+const HEAD: u64 = 4 << 10;
+
+/// A log and how far it was read.
+pub(super) struct Track {
+    pub(super) log: Arc<FollowedLog>,
+    /// The file as it was when it was last looked at.
+    pub(super) id: FileId,
+    /// It waits for its turn.
+    pub(super) queued: bool,
+    /// It is not there at present.
+    pub(super) gone: bool,
+    /// Whoever follows has heard of it.
+    pub(super) announced: bool,
+    /// The scan that saw it last.
+    pub(super) seen: u64,
+    /// Everything before this was read. Always the start of a line once `aligned`.
+    offset: u64,
+    aligned: bool,
+    /// No line ends between `offset` and this: what is written in pieces is looked through once.
+    searched: u64,
+    /// There is more to read, whatever the file looks like.
+    more: bool,
+    /// What stands before `offset`.
+    mark: Option<Cursor>,
+    /// What the log begins with.
+    head: Option<Cursor>,
+    reader: Option<LiveLog>,
+    shown: Shown,
+    again: Option<Again>,
+    /// The time of the newest entry that was told.
+    newest: Option<Timestamp>,
+}
+
+/// A log that is read once more.
+struct Again {
+    /// Up to here.
+    until: u64,
+    /// Set where it is the same log with changes: what is not newer is not news.
+    known: Option<Timestamp>,
+}
+
+/// What a turn gave.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The log begins anew.
+    pub(super) reset: Option<Why>,
+    pub(super) told: Vec<Told>,
+    /// There is more to read.
+    pub(super) more: bool,
+    /// There is no such file.
+    pub(super) missing: bool,
+}
+
+impl Track {
+    /// A log that is read from its beginning.
+    pub(super) fn from_start(log: Arc<FollowedLog>) -> Self {
+        Track {
+            log,
+            id: FileId::default(),
+            queued: false,
+            gone: false,
+            announced: false,
+            seen: 0,
+            offset: 0,
+            aligned: true,
+            searched: 0,
+            more: false,
+            mark: None,
+            head: None,
+            reader: None,
+            shown: Shown::default(),
+            again: None,
+            newest: None,
+        }
+    }
+
+    /// A log of which only what comes from now on is wanted.
+    pub(super) fn from_end(log: Arc<FollowedLog>, id: FileId) -> Self {
+        Track {
+            id,
+            offset: id.len,
+            aligned: id.len == 0,
+            searched: id.len,
+            ..Track::from_start(log)
+        }
+    }
+
+    /// The log of another name that lies here now, if it is what was read there.
+    pub(super) fn moved(log: Arc<FollowedLog>, from: &mut Track) -> Option<Self> {
+        let handle = File::open(&log.path).ok()?;
+        let mark = from.mark.filter(|mark| mark.offset > 0)?;
+        if !mark.goes_on_in(&handle).ok()? {
+            return None;
+        }
+        Some(Track {
+            id: from.id,
+            offset: from.offset,
+            searched: from.offset,
+            mark: from.mark,
+            head: from.head,
+            shown: std::mem::take(&mut from.shown),
+            newest: from.newest,
+            ..Track::from_start(log)
+        })
+    }
+
+    /// How far it was read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Remembers what stands at the end of a log that was not read, so that a copy of it is known.
+    pub(super) fn remember(&mut self) -> Result<()> {
+        let path = self.log.path.clone();
+        let failed = |error| Error::io("read", &path, error);
+        let handle = match File::open(&path) {
+            Err(error) if is_missing(&error) => return Ok(()),
+            other => other.map_err(failed)?,
+        };
+        // What was added since it was found is read when its turn comes.
+        if handle.metadata().map_err(failed)?.len() >= self.offset {
+            self.align(&handle).map_err(failed)?;
+            self.set_marks(&handle).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Goes back to the start of a line before.
+    pub(super) fn go_back_to(&mut self, offset: u64) {
+        self.offset = offset;
+        self.searched = offset;
+        self.aligned = true;
+        self.mark = None;
+        self.more = true;
+    }
+
+    /// Reads on.
+    pub(super) fn turn(&mut self) -> Result<Turn> {
+        let path = self.log.path.clone();
+        let failed = |error| Error::io("read", &path, error);
+        let mut turn = Turn::default();
+        let handle = match File::open(&path) {
+            Err(error) if is_missing(&error) => {
+                turn.missing = true;
+                return Ok(turn);
+            }
+            other => other.map_err(failed)?,
+        };
+        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        if id.untouched(&self.id) && !self.more {
+            return Ok(turn);
+        }
+        let changed = self.changed(&handle, &id).map_err(failed)?;
+        if let Some(why) = changed {
+            self.begin_again(&handle, &id);
+            turn.reset = Some(why).filter(|_| !self.gone);
+        }
+        if id.len < self.searched || !id.same_file(&self.id) {
+            self.searched = self.offset;
+        }
+        self.gone = false;
+        self.id = id;
+        if self.has_line(&handle).map_err(failed)? {
+            self.read_lines(&handle, &mut turn)?;
+            self.set_marks(&handle).map_err(failed)?;
+        }
+        self.more = turn.more;
+        Ok(turn)
+    }
+
+    /// Why the file is not the one that was read, if so.
+    fn changed(&mut self, handle: &File, id: &FileId) -> io::Result<Option<Why>> {
+        let same = id.same_file(&self.id) && !self.gone;
+        if id.len < self.offset {
+            return Ok(Some(if same { Why::Truncated } else { Why::Replaced }));
+        }
+        if !self.aligned {
+            // Nothing is known of a file that was never read but its length.
+            let other = !same && last_byte(handle, self.offset)? != Some(b'\n');
+            self.align(handle)?;
+            return Ok(other.then_some(Why::Replaced));
+        }
+        Ok(match &self.mark {
+            None => None,
+            Some(mark) if mark.goes_on_in(handle)? => None,
+            Some(_) if same => Some(Why::Rewritten),
+            Some(_) => Some(Why::Replaced),
+        })
+    }
+
+    /// Goes back to the front. What was told already is not told again.
+    fn begin_again(&mut self, handle: &File, id: &FileId) {
+        let same_log = self
+            .head
+            .is_some_and(|head| head.offset > 0 && head.goes_on_in(handle).unwrap_or(false));
+        let untold = Timestamp::from_nanosecond(self.id.mtime_ns).ok();
+        self.again = Some(Again {
+            until: id.len,
+            known: self.newest.or(untold).filter(|_| same_log),
+        });
+        self.offset = 0;
+        self.searched = 0;
+        self.aligned = true;
+        self.reader = None;
+        self.mark = None;
+        self.head = None;
+    }
+
+    /// Moves back to the start of the line that was being written when the log was found.
+    fn align(&mut self, handle: &File) -> io::Result<()> {
+        if !self.aligned {
+            self.offset = line_start(handle, self.offset)?;
+            self.aligned = true;
+        }
+        Ok(())
+    }
+
+    fn set_marks(&mut self, handle: &File) -> io::Result<()> {
+        self.mark = Some(Cursor::of(&self.id, handle, self.offset)?);
+        let reach = self.offset.min(HEAD);
+        if self.head.is_none_or(|head| head.offset < reach) {
+            self.head = Some(Cursor::of(&self.id, handle, reach)?);
+        }
+        Ok(())
+    }
+
+    /// Whether a whole line stands after `offset`. What was looked through is not looked at again.
+    fn has_line(&mut self, handle: &File) -> io::Result<bool> {
+        let mut block = [0; 64 << 10];
+        self.searched = self.searched.max(self.offset);
+        loop {
+            let read = handle.read_at(&mut block, self.searched)?;
+            let held = block.get(..read).unwrap_or_default();
+            if read == 0 {
+                return Ok(false);
+            }
+            if memchr(b'\n', held).is_some() {
+                return Ok(true);
+            }
+            self.searched += read as u64;
+        }
+    }
+
+    fn read_lines(&mut self, handle: &File, turn: &mut Turn) -> Result<()> {
+        let Track {
+            log,
+            reader,
+            shown,
+            again,
+            newest,
+            ..
+        } = self;
+        let reader =
+            reader.get_or_insert_with(|| LiveLog::new(&log.root, &log.path, &log.artifact));
+        let (mut offset, mut searched) = (self.offset, self.searched);
+        let first = offset;
+        let mut more = false;
+        each_line_from(&log.path, handle, offset, |record| {
+            if !record.terminated {
+                // Unfinished: neither taken nor lost.
+                searched = record.span.end();
+                return Ok(false);
+            }
+            if again.as_ref().is_some_and(|again| offset >= again.until) {
+                *again = None;
+            }
+            let told = reader.read(handle, record)?;
+            let fresh = shown.fresh(record, told, again.as_ref());
+            for told in &fresh {
+                *newest = told.entry.time.max(*newest);
+            }
+            turn.told.extend(fresh);
+            offset = record.span.end();
+            more = offset - first >= TURN_BYTES || turn.told.len() >= TURN_ENTRIES;
+            Ok(!more)
+        })?;
+        self.offset = offset;
+        self.searched = searched.max(offset);
+        turn.more = more;
+        Ok(())
+    }
+}
+
+/// What was told of a log: the last two thousand entries, so that memory stays bounded however long
+/// a log is followed. Older ones can be told again only if the log is replaced by one that has them.
+#[derive(Default)]
+pub(super) struct Shown {
+    order: VecDeque<Key>,
+    digests: HashMap<Key, u64>,
+}
+
+impl Shown {
+    const MOST: usize = 2048;
+
+    /// Leaves of a record's entries those that are news, and remembers them.
+    fn fresh(&mut self, record: &Record<'_>, told: Vec<Told>, again: Option<&Again>) -> Vec<Told> {
+        let digest = digest(record.bytes);
+        let keys: Vec<Key> = told.iter().map(|told| key(&told.entry, digest)).collect();
+        let known = |(told, key): (&Told, &Key)| match (self.digests.get(key), again) {
+            (Some(_), Some(_)) => true,
+            // An entry may be written once more to say more; the same line is a copy.
+            (Some(same), None) => *same == digest && told.entry.id.is_some(),
+            (
+                None,
+                Some(Again {
+                    known: Some(known), ..
+                }),
+            ) => told.entry.time.is_none_or(|time| time <= *known),
+            (None, _) => false,
+        };
+        let known: Vec<bool> = told.iter().zip(&keys).map(known).collect();
+        for key in keys {
+            if self.digests.insert(key, digest).is_none() {
+                self.order.push_back(key);
+            }
+        }
+        while self.order.len() > Self::MOST {
+            if let Some(oldest) = self.order.pop_front() {
+                self.digests.remove(&oldest);
+            }
+        }
+        let told = told.into_iter().zip(known);
+        told.filter_map(|(told, known)| (!known).then_some(told))
+            .collect()
+    }
+}
+
+/// What an entry is known by; one without an id, by its record.
+fn key(entry: &Entry, digest: u64) -> Key {
+    match (&entry.id, &entry.body) {
+        (Some(id), Body::Message(_)) => id.key(),
+        // A message's id may stand for what is said about it, too.
+        (id, body) => {
+            let id = id.as_ref().map_or("", EntryId::as_str);
+            let other = if id.is_empty() {
+                digest.to_string()
+            } else {
+                String::new()
+            };
+            Key::of_pair(body.kind(), &format!("{id}{other}"))
+        }
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+fn last_byte(handle: &File, end: u64) -> io::Result<Option<u8>> {
+    let Some(at) = end.checked_sub(1) else {
+        return Ok(None);
+    };
+    let mut byte = [0];
+    let read = handle.read_at(&mut byte, at)?;
+    Ok(byte.first().copied().filter(|_| read == 1))
+}
+
+/// Where the line that `end` stands in begins.
+pub(super) fn line_start(handle: &File, end: u64) -> io::Result<u64> {
+    let mut block = vec![0; 4 << 10];
+    let mut high = end;
+    while high > 0 {
+        let low = high.saturating_sub(block.len() as u64);
+        let held = block.get_mut(..(high - low) as usize).unwrap_or_default();
+        handle.read_exact_at(held, low)?;
+        if let Some(at) = memrchr(b'\n', held) {
+            return Ok(low + at as u64 + 1);
+        }
+        high = low;
+        // Long lines are read in larger blocks, up to the size at which that gains nothing.
+        let larger = (block.len() * 2).min(1 << 20);
+        block.resize(larger, 0);
+    }
+    Ok(0)
+}

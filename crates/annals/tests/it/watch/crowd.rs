@@ -1,0 +1,138 @@
+//! Many logs at once.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const WRITERS: u32 = 4;
+const LOGS: u32 = 300;
+const ENTRIES: u32 = 20;
+
+fn session(number: u32) -> String {
+    format!("00000000-0000-4000-8000-00000001{number:04x}")
+}
+
+/// Several threads write to all logs in turns, some lines in pieces.
+fn write_all(scene: &Scene) {
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                for entry in 0..ENTRIES {
+                    for log in (0..LOGS).filter(|log| log % WRITERS == writer) {
+                        let number = log * ENTRIES + entry;
+                        let line = line(number, &format!("{log} {entry}")) + "\n";
+                        let at = if number.is_multiple_of(5) {
+                            30
+                        } else {
+                            line.len()
+                        };
+                        let (a, b) = line.split_at(at);
+                        append(&scene.log(&session(log)), a);
+                        if !b.is_empty() {
+                            append(&scene.log(&session(log)), b);
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn collect(feed: &Feed) -> BTreeMap<u32, Vec<u32>> {
+    let mut told: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for _ in 0..LOGS * ENTRIES {
+        let fresh = feed.fresh();
+        let text = text(&fresh.entry);
+        let (log, entry) = text.split_once(' ').unwrap();
+        assert_eq!(fresh.session.as_str(), session(log.parse().unwrap()));
+        told.entry(log.parse().unwrap())
+            .or_default()
+            .push(entry.parse().unwrap());
+    }
+    told
+}
+
+#[test]
+fn every_entry_of_hundreds_of_logs_is_told_once_and_in_order() {
+    for way in ways() {
+        let scene = Scene::new();
+        // Half of them are there already.
+        for log in 0..LOGS / 2 {
+            append(
+                &scene.log(&session(log)),
+                &(line(1_000_000 + log, "old") + "\n"),
+            );
+        }
+        let feed = scene.follow(way);
+        write_all(&scene);
+        let told = collect(&feed);
+        let wanted: Vec<u32> = (0..ENTRIES).collect();
+        assert!(told.values().all(|entries| *entries == wanted), "{told:?}");
+        // And nothing else.
+        append(&scene.log(&session(0)), &(line(2_000_000, "end") + "\n"));
+        assert_eq!(feed.texts_until("end"), [""; 0]);
+    }
+}
+
+#[test]
+fn what_has_no_watch_is_polled_and_that_is_told_once() {
+    let scene = Scene::new();
+    for project in 0..20 {
+        fs::create_dir_all(scene.root.join(format!("projects/-p{project}"))).unwrap();
+    }
+    let mut options = Options::default();
+    options.most_watches = 5;
+    let feed = Feed::at_once(Follower::new(&scene.store(), Selection::all(), options).unwrap());
+    let mut polling = 0;
+    for project in 0..20 {
+        let log = scene
+            .root
+            .join(format!("projects/-p{project}/{SESSION}.jsonl"));
+        append(&log, &lines(project..project + 1));
+    }
+    let mut told = Vec::new();
+    while told.len() < 20 {
+        match feed.next() {
+            Event::Polling { .. } => polling += 1,
+            Event::Entry(fresh) => told.push(text(&fresh.entry)),
+            _ => {}
+        }
+    }
+    told.sort();
+    let mut wanted: Vec<String> = (0..20).map(|n| format!("text {n}")).collect();
+    wanted.sort();
+    assert_eq!((told, polling), (wanted, 1));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn when_the_kernel_has_too_much_to_say_everything_is_looked_at() {
+    let most: u32 = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let scene = Scene::new();
+    let logs = [scene.log(&session(1)), scene.log(&session(2))];
+    logs.iter().for_each(|log| append(log, &lines(1..2)));
+    let follower = Follower::new(&scene.store(), Selection::all(), Options::default()).unwrap();
+    // Nobody listens while this is written: the same hint twice in a row counts once, so in turns.
+    let mut files: Vec<File> = logs
+        .iter()
+        .map(|log| OpenOptions::new().append(true).open(log).unwrap())
+        .collect();
+    for _ in 0..=most / 2 {
+        files
+            .iter_mut()
+            .for_each(|file| file.write_all(b"\n").unwrap());
+    }
+    // These hints are lost.
+    append(&scene.log(&session(3)), &lines(5..6));
+    append(&logs[0], &lines(6..7));
+    let feed = Feed::new(follower);
+    let mut told = feed.texts(2);
+    told.sort();
+    assert_eq!(told, ["text 5", "text 6"]);
+    append(&logs[1], &lines(7..8));
+    assert_eq!(feed.texts(1), ["text 7"]);
+}

@@ -1,0 +1,180 @@
+//! Every layout, and what is particular to some.
+
+use annals::model::{Draft, SessionId};
+
+use super::*;
+use crate::support;
+
+#[test]
+fn every_layout_tells_what_is_appended() {
+    for layout in annals::layout::LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root]);
+        let session = store.begin("/home/me/app").unwrap();
+        session.append(Draft::user("before")).unwrap();
+        let follower = Follower::new(&store, Selection::all(), Options::default().last(1)).unwrap();
+        let feed = Feed::at_once(follower);
+        assert_eq!(feed.texts(1), ["before"], "{}", layout.name());
+        let written = session.append(Draft::user("now")).unwrap();
+        let fresh = feed.fresh();
+        assert_eq!(text(&fresh.entry), "now");
+        assert_eq!(fresh.entry.id, written.id);
+        assert_eq!(fresh.entry.parent, written.parent, "{}", layout.name());
+        assert_eq!(fresh.session, session.session(), "{}", layout.name());
+        let other = store.begin("/home/me/other").unwrap();
+        other.append(Draft::user("another")).unwrap();
+        let fresh = feed.wait_for(|event| match event {
+            Event::Entry(fresh) if text(&fresh.entry) == "another" => Some(fresh),
+            _ => None,
+        });
+        assert_eq!(fresh.session, other.session(), "{}", layout.name());
+    }
+}
+
+/// Every record of every fixture comes out as it does when the file is read at once.
+#[test]
+fn a_fixture_that_is_written_line_by_line_tells_what_reading_it_tells() {
+    for case in support::cases() {
+        let copy = case.copy();
+        let store = copy.store();
+        let inventory = store.inventory();
+        let mut wanted: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
+        let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+        for session in &inventory.sessions {
+            for log in session.logs() {
+                for volume in log.volumes() {
+                    let mut alone = volume.clone();
+                    alone.earlier.clear();
+                    for entry in store.entries(&session.root, &alone).unwrap() {
+                        let id = entry.id.map(|id| id.to_string());
+                        wanted.push((volume.path.clone(), entry.span.offset, id));
+                    }
+                    if !files.iter().any(|(path, _)| *path == volume.path) {
+                        files.push((volume.path.clone(), fs::read(&volume.path).unwrap()));
+                    }
+                }
+            }
+        }
+        // An unfinished last line is not told.
+        for (path, bytes) in &files {
+            let end = bytes
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
+            wanted.retain(|(of, offset, _)| of != path || *offset < end as u64);
+            File::create(path).unwrap();
+        }
+        let feed = Feed::new(Follower::new(&store, Selection::all(), Options::default()).unwrap());
+        for (path, bytes) in &files {
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                let mut file = OpenOptions::new().append(true).open(path).unwrap();
+                file.write_all(line).unwrap();
+            }
+        }
+        // The same line twice is told once.
+        let mut told: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        wanted.sort();
+        wanted.retain(|(path, offset, id)| {
+            let (_, bytes) = files.iter().find(|(of, _)| of == path).unwrap();
+            let rest = &bytes[*offset as usize..];
+            let line = rest.split(|byte| *byte == b'\n').next();
+            id.is_none() || seen.insert((path.clone(), id.clone(), line))
+        });
+        while told.len() < wanted.len() {
+            let fresh = feed.fresh();
+            let id = fresh.entry.id.as_ref().map(|id| id.to_string());
+            told.push((fresh.log.path.clone(), fresh.entry.span.offset, id));
+        }
+        told.sort();
+        assert_eq!(told, wanted, "{}/{}", case.layout.name(), case.name);
+    }
+}
+
+const FOLDER: &str = "v_FXjHoCS5zUJmfyn-5v";
+
+fn orchestrated(kind: &str, text: &str, time: &str, session: Option<&str>) -> String {
+    let metadata = session.map_or(String::new(), |id| {
+        format!(r#","metadata":{{"sessionId":"{id}"}}"#)
+    });
+    format!("{{\"type\":\"{kind}\",\"content\":\"{text}\",\"timestamp\":\"{time}\"{metadata}}}\n")
+}
+
+#[test]
+fn an_orchestrators_next_day_goes_on_with_the_session_of_the_day_before() {
+    for way in ways() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("projects").join(FOLDER);
+        fs::create_dir_all(&folder).unwrap();
+        let monday = folder.join("2026-11-16.jsonl");
+        let tuesday = folder.join("2026-11-17.jsonl");
+        append(
+            &monday,
+            &orchestrated("user", "early", "2026-11-16T08:00:00Z", None),
+        );
+        append(
+            &monday,
+            &orchestrated("user", "hello", "2026-11-16T23:58:00Z", Some("s1")),
+        );
+        let store = Store::new(vec![Root::new("orchestrator", dir.path()).unwrap()]);
+        let feed = Feed::new(Follower::new(&store, Selection::all(), way).unwrap());
+        let next = || {
+            let fresh = feed.fresh();
+            (text(&fresh.entry), fresh.session.to_string())
+        };
+        // Nobody is named: it goes on as the record before, which was never read.
+        append(
+            &monday,
+            &orchestrated("assistant", "hm", "2026-11-16T23:59:00Z", None),
+        );
+        assert_eq!(next(), ("hm".to_owned(), "s1".to_owned()));
+        append(
+            &tuesday,
+            &orchestrated("assistant", "yes", "2026-11-17T00:01:00Z", None),
+        );
+        assert_eq!(next(), ("yes".to_owned(), "s1".to_owned()));
+        append(
+            &tuesday,
+            &orchestrated("user", "other", "2026-11-17T00:02:00Z", Some("s2")),
+        );
+        assert_eq!(next(), ("other".to_owned(), "s2".to_owned()));
+        append(
+            &tuesday,
+            &orchestrated("assistant", "ok", "2026-11-17T00:03:00Z", None),
+        );
+        assert_eq!(next(), ("ok".to_owned(), "s2".to_owned()));
+    }
+}
+
+#[test]
+fn one_of_several_sessions_in_a_file_is_followed_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("projects").join(FOLDER);
+    fs::create_dir_all(&folder).unwrap();
+    let day = folder.join("2026-11-16.jsonl");
+    for (n, session) in [(1, "s1"), (2, "s2"), (3, "s1"), (4, "s2")] {
+        let time = format!("2026-11-16T08:0{n}:00Z");
+        append(
+            &day,
+            &orchestrated("user", &format!("old {n}"), &time, Some(session)),
+        );
+    }
+    let store = Store::new(vec![Root::new("orchestrator", dir.path()).unwrap()]);
+    let target = store.find(&store.inventory(), "s1").unwrap();
+    let selection = Selection::all().target(target).unwrap();
+    let follower = Follower::new(&store, selection, Options::default().last(1)).unwrap();
+    let feed = Feed::at_once(follower);
+    assert_eq!(feed.texts(1), ["old 3"]);
+    append(
+        &day,
+        &orchestrated("assistant", "theirs", "2026-11-16T09:00:00Z", None),
+    );
+    append(
+        &day,
+        &orchestrated("user", "ours", "2026-11-16T09:01:00Z", Some("s1")),
+    );
+    let fresh = feed.fresh();
+    assert_eq!(text(&fresh.entry), "ours");
+    assert_eq!(fresh.session, SessionId::new("s1").unwrap());
+}

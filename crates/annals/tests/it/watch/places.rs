@@ -1,0 +1,122 @@
+//! Directories that come and go.
+
+use super::*;
+
+#[test]
+fn sessions_and_sub_agents_may_begin_later() {
+    for way in ways() {
+        let scene = Scene::new();
+        let feed = scene.follow(way);
+        append(&scene.log(SESSION), &lines(1..2));
+        let began = feed.wait_for(|event| match event {
+            Event::Began { log } => Some(log),
+            Event::Entry(_) => panic!("told before its log"),
+            _ => None,
+        });
+        assert_eq!(began.path, scene.log(SESSION));
+        assert_eq!(feed.texts(1), ["text 1"]);
+        // A project, a session of it and its sub-agents, in one go.
+        let agents = scene
+            .root
+            .join(format!("projects/-new/{SESSION}/subagents/workflows/run"));
+        fs::create_dir_all(&agents).unwrap();
+        append(&agents.join("agent-a0123456789abcdef.jsonl"), &lines(2..3));
+        let fresh = feed.fresh();
+        assert_eq!(text(&fresh.entry), "text 2");
+        assert_eq!(fresh.session.as_str(), SESSION);
+        assert_eq!(
+            fresh.agent.as_ref().map(|id| id.as_str()),
+            Some("a0123456789abcdef")
+        );
+        append(&scene.log(SESSION), &lines(3..4));
+        assert_eq!(feed.texts(1), ["text 3"]);
+    }
+}
+
+#[test]
+fn a_root_may_be_made_later_and_again() {
+    for way in ways() {
+        let scene = Scene::new();
+        fs::remove_dir_all(&scene.root).unwrap();
+        let deep = scene.root.join("not/there/yet");
+        let store = Store::new(vec![Root::claude_code(&deep)]);
+        let feed = Feed::new(Follower::new(&store, Selection::all(), way).unwrap());
+        let log = deep.join(format!("projects/-app/{SESSION}.jsonl"));
+        let mut held = Vec::new();
+        for round in 0..3 {
+            fs::create_dir_all(log.parent().unwrap()).unwrap();
+            append(&log, &lines(round * 10..round * 10 + 2));
+            let wanted = [
+                format!("text {}", round * 10),
+                format!("text {}", round * 10 + 1),
+            ];
+            assert_eq!(feed.texts(2), wanted);
+            append(&log, &lines(round * 10 + 2..round * 10 + 3));
+            assert_eq!(feed.texts(1), [format!("text {}", round * 10 + 2)]);
+            // Someone may hold a log open that is gone; then its directories do not tell of their end.
+            held.push(File::open(&log).unwrap());
+            fs::remove_dir_all(&scene.root).unwrap();
+            feed.wait_for(|event| matches!(event, Event::Gone { .. }).then_some(()));
+        }
+    }
+}
+
+#[test]
+fn a_project_that_is_renamed_is_not_told_again() {
+    for way in ways() {
+        let scene = Scene::new();
+        append(&scene.log(SESSION), &lines(1..3));
+        let feed = scene.follow(way);
+        append(&scene.log(SESSION), &lines(3..4));
+        assert_eq!(feed.texts(1), ["text 3"]);
+        let moved = scene.root.join("projects/-moved");
+        fs::rename(scene.root.join("projects/-app"), &moved).unwrap();
+        let log = moved.join(format!("{SESSION}.jsonl"));
+        append(&log, &lines(4..5));
+        let fresh = feed.fresh();
+        assert_eq!(
+            (text(&fresh.entry), &fresh.log.path),
+            ("text 4".to_owned(), &log)
+        );
+        // Its old name may be used again.
+        fs::create_dir(scene.root.join("projects/-app")).unwrap();
+        append(&scene.log(SESSION), &lines(50..51));
+        assert_eq!(feed.texts(1), ["text 50"]);
+    }
+}
+
+#[test]
+fn logs_behind_links_are_followed() {
+    for way in ways() {
+        let scene = Scene::new();
+        let elsewhere = scene.dir.path().join("elsewhere");
+        fs::create_dir_all(&elsewhere).unwrap();
+        let target = scene.dir.path().join("target.jsonl");
+        append(&target, &lines(1..2));
+        std::os::unix::fs::symlink(&elsewhere, scene.root.join("projects/-linked")).unwrap();
+        std::os::unix::fs::symlink(&target, scene.log(SESSION)).unwrap();
+        // A ring of links ends.
+        std::os::unix::fs::symlink(
+            scene.root.join("projects"),
+            scene.root.join("projects/-ring"),
+        )
+        .unwrap();
+        let feed = scene.follow(way);
+        append(&elsewhere.join(format!("{SESSION}.jsonl")), &lines(2..3));
+        assert_eq!(feed.texts(1), ["text 2"]);
+        append(&target, &lines(3..4));
+        assert_eq!(feed.texts(1), ["text 3"]);
+    }
+}
+
+#[test]
+fn files_that_are_no_logs_tell_nothing() {
+    let scene = Scene::new();
+    let feed = scene.follow(Options::default());
+    fs::create_dir_all(scene.root.join("todos")).unwrap();
+    append(&scene.root.join("history.jsonl"), "{\"display\":\"x\"}\n");
+    append(&scene.root.join("projects/-app/notes.txt"), "x\n");
+    append(&scene.root.join("projects/-app/other.jsonl"), &lines(1..2));
+    append(&scene.log(SESSION), &lines(2..3));
+    assert_eq!(feed.texts_until("text 2"), [""; 0]);
+}
