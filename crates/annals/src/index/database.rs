@@ -168,8 +168,6 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(PATIENCE)?;
-    // Enough for what one commit changes: pages that are written twice cost more than memory.
-    database.pragma_update(None, "cache_size", -16_384)?;
     // It writes nowhere but where it lies.
     database.pragma_update(None, "temp_store", "MEMORY")?;
     // A power cut may cost the last commits, not more.
@@ -198,6 +196,12 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     }
     change.commit()?;
     Ok(database)
+}
+
+/// Makes room for what a large commit changes: pages that are written twice cost more than memory.
+/// For reading, memory that is used again costs less.
+pub(super) fn make_room(database: &Connection) -> rusqlite::Result<()> {
+    database.pragma_update(None, "cache_size", -16_384)
 }
 
 /// Moves a database out of the way, with what SQLite keeps beside it.

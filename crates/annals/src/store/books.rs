@@ -186,6 +186,23 @@ impl<'a> Books<'a> {
         }
     }
 
+    /// Enters what was read of a log that is still the same, without making a sheet of it; tells
+    /// whether that could be done.
+    pub(crate) fn enter_told(&mut self, number: usize, told: &impl Told) -> bool {
+        let Some(book) = self.books.get_mut(number) else {
+            return false;
+        };
+        let shared = book.file.artifact.kind == ArtifactKind::SharedLog;
+        let Some(payers) = self.payers.get_mut(book.root).filter(|_| !shared) else {
+            return false;
+        };
+        let entered = payers.enter_told(number, &book.file, told, &mut self.entries);
+        if entered.is_some() {
+            book.state = State::Done;
+        }
+        entered.is_some()
+    }
+
     /// Takes note that a log is as it was when it was read, without what it spent.
     pub(crate) fn pass(&mut self, number: usize) {
         if let Some(book) = self.books.get_mut(number) {
@@ -440,6 +457,30 @@ struct Entries {
     uncounted: u64,
 }
 
+/// What a log spent, as someone else keeps it.
+pub(crate) trait Told {
+    /// It spent nothing.
+    fn is_empty(&self) -> bool;
+    /// How many records could not be read whole.
+    fn uncounted(&self) -> u64;
+    /// The session named first.
+    fn first(&self) -> Option<&str>;
+    /// The working directories in which a model answered, the newest last.
+    fn directories(&self) -> Vec<Arc<str>>;
+    /// Adds the charges, for the session with that number, whose log it is alone; `None` if they
+    /// turn out to be damaged.
+    fn charges(&self, account: usize, only: &SessionId, to: &mut Vec<Charge>) -> Option<()>;
+}
+
+/// Whose a log is.
+fn session_of(file: &FoundFile, first: Option<&str>) -> Option<SessionId> {
+    let named = || SessionId::new(first?).ok();
+    // A log that tells nobody's session is a session of its own.
+    let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
+    let session = file.artifact.session.clone();
+    session.or_else(named).or_else(own)
+}
+
 /// The sessions of a root.
 #[derive(Debug)]
 struct Payers<'a> {
@@ -448,6 +489,8 @@ struct Payers<'a> {
     /// Where each is among the sessions, and the number of its account.
     known: HashMap<(SessionId, Option<String>), (usize, usize)>,
     sessions: Vec<Payer>,
+    /// Who was asked about last.
+    last: Option<(usize, usize)>,
     /// With whom the volume before ended, and the folder it lies in.
     before: Option<(Option<String>, share::Ending)>,
 }
@@ -469,6 +512,7 @@ impl<'a> Payers<'a> {
             registers,
             known: HashMap::new(),
             sessions: Vec::new(),
+            last: None,
             before: None,
         }
     }
@@ -482,11 +526,7 @@ impl<'a> Payers<'a> {
         if sheet.charges.is_empty() {
             return;
         }
-        let named = || SessionId::new(sheet.first.as_deref()?).ok();
-        // A log that tells nobody's session is a session of its own.
-        let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
-        let session = file.artifact.session.clone();
-        let Some(session) = session.or_else(named).or_else(own) else {
+        let Some(session) = session_of(file, sheet.first.as_deref()) else {
             return;
         };
         let directories = sheet.directories().into_iter();
@@ -497,6 +537,30 @@ impl<'a> Payers<'a> {
         entries
             .charges
             .extend(sheet.charges(account, Some(&session)));
+    }
+
+    /// The same of a log that is one session's, as it was told; `None` if that was damaged.
+    fn enter_told(
+        &mut self,
+        number: usize,
+        file: &FoundFile,
+        told: &impl Told,
+        entries: &mut Entries,
+    ) -> Option<()> {
+        let session = session_of(file, told.first()).filter(|_| !told.is_empty());
+        if let Some(session) = session {
+            let aside = file.artifact.is_agent_log();
+            let (at, account) = self.account(&session, file, aside, entries);
+            let before = entries.charges.len();
+            let added = told.charges(account, &session, &mut entries.charges);
+            if added.is_none() {
+                entries.charges.truncate(before);
+                return None;
+            }
+            self.moved(at, (aside, number), &told.directories());
+        }
+        entries.uncounted += told.uncounted();
+        Some(())
     }
 
     /// Enters what a log spent in which several sessions lie.
@@ -556,9 +620,19 @@ impl<'a> Payers<'a> {
         entries: &mut Entries,
     ) -> (usize, usize) {
         let folder = &file.artifact.folder;
-        let name = (session.clone(), folder.clone());
         let next = (self.sessions.len(), entries.accounts.len());
-        let known = *self.known.entry(name).or_insert(next);
+        // A session's logs mostly follow each other.
+        let is_it = |&(at, account): &(usize, usize)| {
+            let payer = self.sessions.get(at);
+            let account = entries.accounts.get(account);
+            payer.is_some_and(|payer| payer.folder == *folder)
+                && account.is_some_and(|account| account.session == *session)
+        };
+        let known = self.last.filter(is_it).unwrap_or_else(|| {
+            let name = (session.clone(), folder.clone());
+            *self.known.entry(name).or_insert(next)
+        });
+        self.last = Some(known);
         if known == next {
             self.sessions.push(Payer {
                 account: next.1,
