@@ -7,6 +7,8 @@
 //! good records too: escaped keys, numbers in the place of objects, deep nesting. So what it does
 //! read must be what serde would have read, and a test holds it to that.
 
+use std::borrow::Cow;
+
 use super::{Flag, Raw, Text, string};
 
 /// Deeper nesting is left to serde.
@@ -41,7 +43,11 @@ impl<'a> Fast<'a> for Text<'a> {
             walk.skip()?;
             return Some(Text(None));
         }
-        walk.string().map(|raw| Text(string(raw)))
+        let (raw, plain) = walk.spelled()?;
+        Some(Text(match plain {
+            true => raw.get(1..raw.len() - 1).map(Cow::Borrowed),
+            false => string(raw),
+        }))
     }
 }
 
@@ -227,11 +233,46 @@ impl<'a> Walk<'a> {
 
     /// Reads a string: its text with the quotes.
     fn string(&mut self) -> Option<&'a str> {
+        self.spelled().map(|(text, _)| text)
+    }
+
+    /// The same, and whether it is known to have no escapes.
+    fn spelled(&mut self) -> Option<(&'a str, bool)> {
         let start = self.at;
         (self.next()? == b'"').then_some(())?;
-        self.at = string_end(self.text.as_bytes(), self.at)? + 1;
-        self.text.get(start..self.at)
+        let bytes = self.text.as_bytes();
+        let mut end = self.at;
+        // Most strings are keys and short values: they end within a few words.
+        for _ in 0..SHORT {
+            let Some(word) = bytes.get(end..).and_then(<[u8]>::first_chunk) else {
+                break;
+            };
+            let special = special(u64::from_le_bytes(*word));
+            end += (special.trailing_zeros() / 8) as usize;
+            if special != 0 {
+                break;
+            }
+        }
+        let plain = bytes.get(end) == Some(&b'"');
+        if !plain {
+            end = string_end(bytes, end)?;
+        }
+        self.at = end + 1;
+        Some((self.text.get(start..self.at)?, plain))
     }
+}
+
+/// How many words of eight bytes are looked at one by one.
+const SHORT: usize = 5;
+
+/// The highest bit of the first byte that is a quote, a backslash or a control character. Bits of
+/// later bytes may be set as well.
+fn special(word: u64) -> u64 {
+    const EACH: u64 = u64::MAX / 0xff;
+    // Subtracting borrows from the highest bit of bytes that are smaller, and from none before them.
+    let below = |word: u64, limit: u64| word.wrapping_sub(EACH * limit) & !word;
+    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    (is(b'"') | is(b'\\') | below(word, 0x20)) & (EACH * 0x80)
 }
 
 /// Where the string ends whose first byte is at `at`.
