@@ -148,7 +148,8 @@ impl<'a> Spelled<'a> {
         sheet.charges.reserve(self.rows.len() / SHORTEST);
         let mut rows = Fields(self.rows);
         while !rows.0.is_empty() {
-            let (charge, session) = rows.charge(&mut names)?;
+            let mut charge = Charge::to(0);
+            let session = rows.read(&mut charge, &mut names)?;
             sheet.charges.push((charge, names.get(session)?));
         }
         if sheet.charges.len() != head.rows {
@@ -195,12 +196,12 @@ impl Told for Spelled<'_> {
         let before = to.len();
         let mut rows = Fields(self.rows);
         while !rows.0.is_empty() {
-            let (mut charge, session) = rows.charge(&mut names)?;
-            if let Some(session) = session {
+            // Where it stays: a charge is long, and there are many.
+            to.push(Charge::to(account));
+            let charge = to.last_mut()?;
+            if let Some(session) = rows.read(charge, &mut names)? {
                 charge.copied |= *foreign.get(session as usize)?;
             }
-            charge.account = account;
-            to.push(charge);
         }
         let new = to.get_mut(before..)?;
         if new.len() != self.head.rows {
@@ -268,10 +269,9 @@ impl Fields<'_> {
         Some(*field)
     }
 
-    /// The next row, and the number of the session that it names.
-    fn charge(&mut self, names: &mut Names<'_>) -> Option<(Charge, Option<u32>)> {
+    /// Reads the next row into a charge; gives the number of the session that it names.
+    fn read(&mut self, charge: &mut Charge, names: &mut Names<'_>) -> Option<Option<u32>> {
         let [flags] = self.take()?;
-        let mut charge = Charge::to(0);
         if flags & NAMED != 0 {
             charge.response = Some(ResponseKey {
                 message: Key::from_bytes(self.take()?),
@@ -287,27 +287,27 @@ impl Fields<'_> {
         for counter in &mut counters {
             *counter = self.number()?;
         }
+        charge.usage = Usage::from_counters(counters);
         // Texts are counted from 1 here.
         let mut number = || Some(u32::try_from(self.number()?).ok()?.checked_sub(1));
         charge.model = names.get(number()?)?;
         charge.agent = names.get(number()?)?;
         charge.git_branch = names.get(number()?)?;
         let session = number()?;
-        charge.usage = Usage::from_counters(counters);
         charge.terms = Terms {
             pace: *Pace::ALL.get(usize::from(flags / PACE))?,
             us_only: flags & US_ONLY != 0,
         };
         charge.copied = flags & COPIED != 0;
-        Some((charge, session))
+        Some(session)
     }
 
     fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.take()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
+        for (at, byte) in self.0.iter().take(10).enumerate() {
+            number |= u64::from(byte & 0x7f) << (7 * at);
+            if *byte < 0x80 {
+                self.0 = self.0.get(at + 1..)?;
                 return Some(number);
             }
         }
