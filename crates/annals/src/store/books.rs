@@ -4,6 +4,8 @@
 //! was read of it before may be taken from elsewhere and gone on from, so a ledger costs what was
 //! added since.
 
+mod look;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::ops::Range;
@@ -17,10 +19,12 @@ use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, Ending, FileId, Scanner};
 use crate::layout::{Decoder, Mark, Sink};
-use crate::model::{Artifact, ArtifactKind, Flaw, FlawKind, Project, SessionId};
+use crate::model::{ArtifactKind, Flaw, FlawKind, Project, SessionId};
 
 use super::inventory::{self, FoundFile, Registers};
 use super::{Root, Store, log, share, summary};
+
+pub(crate) use look::{OwnLog, Places, are_same};
 
 /// What a log spent up to some place in it.
 #[derive(Clone, Debug)]
@@ -46,9 +50,9 @@ struct Book {
 #[derive(Debug)]
 enum State {
     /// It must be read, from where the tab ends if there is one.
-    Unread(Option<Tab>),
+    Unread(Option<Box<Tab>>),
     /// What it spent, a last line without a line ending included.
-    Read(Sheet),
+    Read(Box<Sheet>),
     /// It is entered.
     Done,
 }
@@ -59,46 +63,11 @@ pub(crate) struct Books<'a> {
     /// Each root, and the sessions in it.
     payers: Vec<Payers<'a>>,
     books: Vec<Book>,
+    /// The directories of each root that were looked into, with when they changed last.
+    directories: Vec<Vec<(String, i128)>>,
     entries: Entries,
     /// What could not be read.
     pub(crate) troubles: Vec<Error>,
-}
-
-/// The log of a session that someone asks about often.
-pub(crate) struct OwnLog {
-    path: PathBuf,
-    pub(crate) artifact: Artifact,
-}
-
-impl OwnLog {
-    /// The log at that path, if it lies in the root.
-    pub(crate) fn of(root: &Root, path: &Path) -> Option<Self> {
-        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
-        Some(OwnLog {
-            path: path.to_owned(),
-            artifact,
-        })
-    }
-
-    /// The log, and those in the directory that is named after it, as they are now.
-    pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
-        let directory = self.path.with_extension("");
-        let mut files = Vec::new();
-        if let Ok(found) = std::fs::metadata(&self.path) {
-            files.push(FoundFile::new(
-                self.path,
-                self.artifact,
-                FileId::from(&found),
-            ));
-        }
-        if directory.is_dir()
-            && let Ok(within) = directory.strip_prefix(&root.path)
-        {
-            let wanted = |kind: ArtifactKind| kind.is_conversation();
-            files.extend(inventory::walk(root, within, &wanted, &mut Vec::new()));
-        }
-        files
-    }
 }
 
 /// How much of the work is done in one go: what was read is kept then.
@@ -116,6 +85,7 @@ impl<'a> Books<'a> {
                 .map(|root| Payers::new(root, Registers::default()))
                 .collect(),
             books: Vec::new(),
+            directories: Vec::new(),
             entries: Entries::default(),
             troubles: Vec::new(),
         }
@@ -134,11 +104,16 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// Adds a log that is taken to be as it was when it was read.
+    /// Adds a log that was read before, as it is now, unless it is gone.
     pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: Tab) {
+        let id = match std::fs::metadata(&path) {
+            Ok(found) => FileId::from(&found),
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(_) => tab.id,
+        };
         let relative = path.strip_prefix(&root.path).ok();
         if let Some(artifact) = relative.and_then(|path| root.layout.classify(path)) {
-            let file = FoundFile::new(path, artifact, tab.id);
+            let file = FoundFile::new(path, artifact, id);
             self.add(number, file, Some(tab));
         }
     }
@@ -149,7 +124,13 @@ impl<'a> Books<'a> {
         let mut found = Books::none(store);
         found.payers.clear();
         for (number, root) in store.roots.iter().enumerate() {
-            let files = inventory::walk(root, Path::new(""), &wanted, &mut found.troubles);
+            let mut directories = Vec::new();
+            let mut note = |path: &str, id: &FileId| {
+                directories.push((path.to_owned(), id.mtime_ns));
+            };
+            let from = Path::new("");
+            let files = inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
+            found.directories.push(directories);
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
             let registers = Registers::read(root, files.iter().filter(is_register));
             found.payers.push(Payers::new(root, registers));
@@ -182,7 +163,7 @@ impl<'a> Books<'a> {
         if tab.id.untouched(&book.file.id) && tab.whole {
             self.enter(number, tab.sheet);
         } else {
-            book.state = State::Unread(Some(tab));
+            book.state = State::Unread(Some(Box::new(tab)));
         }
     }
 
@@ -221,7 +202,7 @@ impl<'a> Books<'a> {
                 payers.enter(number, &book.file, sheet, &mut self.entries);
                 State::Done
             }
-            _ => State::Read(sheet),
+            _ => State::Read(Box::new(sheet)),
         };
     }
 
@@ -231,7 +212,7 @@ impl<'a> Books<'a> {
         mut keep: impl FnMut(&[(&Root, &FoundFile, &Tab)]),
         progress: &(dyn Fn(u64, u64) + Sync),
     ) {
-        let mut work: Vec<(usize, Option<Tab>, u64)> = Vec::new();
+        let mut work: Vec<(usize, Option<Box<Tab>>, u64)> = Vec::new();
         for (at, book) in self.books.iter_mut().enumerate() {
             if let State::Unread(before) = &mut book.state {
                 let before = before.take();
@@ -251,7 +232,7 @@ impl<'a> Books<'a> {
                 bytes += next.2;
                 portion.push(next);
             }
-            let read = |(at, tab, bytes): (usize, Option<Tab>, u64)| {
+            let read = |(at, tab, bytes): (usize, Option<Box<Tab>>, u64)| {
                 let book = self.books.get(at)?;
                 let root = self.payers.get(book.root)?.root;
                 let reading = Reading::go_on(root, &book.file, tab).map(Box::new);
@@ -304,7 +285,7 @@ impl<'a> Books<'a> {
             if let State::Read(sheet) = book.state
                 && let Some(payers) = self.payers.get_mut(book.root)
             {
-                payers.enter(number, &book.file, sheet, &mut self.entries);
+                payers.enter(number, &book.file, *sheet, &mut self.entries);
             }
         }
         let Entries {
@@ -350,10 +331,11 @@ struct Reading {
 
 impl Reading {
     /// Reads a log from where the tab ends, if it is still the log that the tab is of.
-    fn go_on(root: &Root, file: &FoundFile, tab: Option<Tab>) -> Result<Self> {
+    fn go_on(root: &Root, file: &FoundFile, tab: Option<Box<Tab>>) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
         let mut handle = log::open(&file.path)?;
-        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        // What it was when it was found: what was added since makes it another one next time.
+        let id = file.id;
         let mut known = tab;
         if let Some(tab) = &known
             && !(tab.goes_on_in(&id) && tab.cursor.still_valid(&handle).map_err(failed)?)

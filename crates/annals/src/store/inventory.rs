@@ -14,7 +14,7 @@ use super::Root;
 use super::log;
 use super::share::{self, Share};
 
-pub(super) use walk::walk;
+pub(super) use walk::{walk, walk_noting};
 
 /// A file of a root and what it means.
 #[derive(Clone, Debug)]

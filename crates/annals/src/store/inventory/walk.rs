@@ -33,6 +33,17 @@ pub(in crate::store) fn walk(
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
 ) -> Vec<FoundFile> {
+    walk_noting(root, from, wanted, troubles, &mut |_, _| {})
+}
+
+/// The same, and tells of each directory what it was before the names in it were read.
+pub(in crate::store) fn walk_noting(
+    root: &Root,
+    from: &Path,
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+    note: &mut dyn FnMut(&str, &FileId),
+) -> Vec<FoundFile> {
     let Some(from) = from.to_str() else {
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
@@ -41,6 +52,7 @@ pub(in crate::store) fn walk(
         root,
         wanted,
         troubles,
+        note,
         visited: HashSet::new(),
         links: BTreeSet::new(),
         steps: vec![Step::Enter(from.to_owned())],
@@ -84,6 +96,7 @@ struct Walk<'a> {
     root: &'a Root,
     wanted: &'a dyn Fn(ArtifactKind) -> bool,
     troubles: &'a mut Vec<Error>,
+    note: &'a mut dyn FnMut(&str, &FileId),
     /// Directories, by device and number.
     visited: HashSet<(u64, u64)>,
     /// Links to directories, which wait.
@@ -107,9 +120,12 @@ impl Walk<'_> {
         let name = if relative.is_empty() { "." } else { relative };
         let opened = openat(top, name, DIRECTORY, Mode::empty()).and_then(|dir| {
             let id = FileId::of(&fstat(&dir)?);
-            let new = self.visited.insert((id.dev, id.ino));
-            new.then(|| self.listing.read(&dir)).transpose()?;
-            Ok(new.then_some(dir))
+            if !self.visited.insert((id.dev, id.ino)) {
+                return Ok(None);
+            }
+            (self.note)(relative, &id);
+            self.listing.read(&dir)?;
+            Ok(Some(dir))
         });
         let dir = match opened {
             Ok(Some(dir)) => dir,
