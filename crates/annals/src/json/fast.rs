@@ -16,7 +16,13 @@ const DEEPEST: u32 = 120;
 
 /// Reads a whole text; `None` gives up.
 pub(crate) fn read<'a, T: Fast<'a>>(text: &'a str) -> Option<T> {
-    let mut walk = Walk { text, at: 0 };
+    let mut walk = Walk {
+        text,
+        at: 0,
+        clean: !text
+            .bytes()
+            .fold(false, |found, byte| found | (byte < 0x20)),
+    };
     walk.space();
     let value = T::fast(&mut walk)?;
     walk.space();
@@ -62,6 +68,8 @@ impl<'a> Fast<'a> for Flag {
 pub(crate) struct Walk<'a> {
     text: &'a str,
     at: usize,
+    /// There is no control character anywhere, so strings need not be looked through for any.
+    clean: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -242,18 +250,10 @@ impl<'a> Walk<'a> {
         (self.next()? == b'"').then_some(())?;
         let bytes = self.text.as_bytes();
         let mut end = self.at;
-        // Most strings are keys and short values: they end within a few words.
-        for _ in 0..SHORT {
-            let Some(word) = bytes.get(end..).and_then(<[u8]>::first_chunk) else {
-                break;
-            };
-            let special = special(u64::from_le_bytes(*word));
-            end += (special.trailing_zeros() / 8) as usize;
-            if special != 0 {
-                break;
-            }
+        if self.clean {
+            end += quote_or_escape(bytes.get(end..)?)?;
         }
-        let plain = bytes.get(end) == Some(&b'"');
+        let plain = self.clean && bytes.get(end) == Some(&b'"');
         if !plain {
             end = string_end(bytes, end)?;
         }
@@ -262,17 +262,16 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How many words of eight bytes are looked at one by one.
-const SHORT: usize = 5;
+/// Where the first quote or backslash is. Most strings are keys and short values, so they end before
+/// one could find out what the machine has to search with; this is what all of its kind have.
+#[cfg(target_arch = "x86_64")]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    memchr::arch::x86_64::sse2::memchr::Two::new(b'"', b'\\')?.find(bytes)
+}
 
-/// The highest bit of the first byte that is a quote, a backslash or a control character. Bits of
-/// later bytes may be set as well.
-fn special(word: u64) -> u64 {
-    const EACH: u64 = u64::MAX / 0xff;
-    // Subtracting borrows from the highest bit of bytes that are smaller, and from none before them.
-    let below = |word: u64, limit: u64| word.wrapping_sub(EACH * limit) & !word;
-    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
-    (is(b'"') | is(b'\\') | below(word, 0x20)) & (EACH * 0x80)
+#[cfg(not(target_arch = "x86_64"))]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr2(b'"', b'\\', bytes)
 }
 
 /// Where the string ends whose first byte is at `at`.
