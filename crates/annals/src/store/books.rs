@@ -388,7 +388,7 @@ impl Tab {
     }
 }
 
-/// Reads on, looking at every one of some first lines; gives the end of the last whole line, and the
+/// Reads on, looking at every one of some first lines until one names a session; gives the end of the last whole line, and the
 /// sheet with what follows it.
 fn read(
     lines: &mut Scanner<std::fs::File>,
@@ -426,6 +426,9 @@ fn read(
         end = record.span.end();
         sheet.uncounted += bad;
         sink.found.drain(..).for_each(|outline| sheet.add(&outline));
+        if sheet.first.is_some() {
+            opening = 0;
+        }
     }
     // Lines without marks were passed over.
     Ok((end.max(lines.offset()), None))
