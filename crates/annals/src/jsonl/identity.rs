@@ -44,6 +44,10 @@ impl FileId {
     }
 
     /// The same of what the system itself tells.
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the types are others on other systems"
+    )]
     pub(crate) fn of(stat: &Stat) -> Self {
         let time =
             |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
