@@ -91,11 +91,12 @@ impl Catalogue {
 
     /// Who spent what since some time, and all that one session spent, for those who ask often.
     ///
-    /// The logs of that session, and all in which something was spent since then, are read as they are
-    /// now. Whether there are new ones is told by the directories in which those would appear, so
+    /// The logs of that session, and all in which something was spent since then, are read as they
+    /// are now. Whether there are new ones is told by the directories in which those would appear, so
     /// that not all files need be looked at. That is done once in a while, by this or by
-    /// [`ledger`](Self::ledger). Until then, what another program adds to a log that spent nothing since then is missing, and
-    /// so are logs in directories that were empty when they were last looked into.
+    /// [`ledger`](Self::ledger). Until then two things may be missing: what is added to a log that
+    /// lay still since then, unless it is that session's, and logs in directories that held none when
+    /// they were last looked into.
     pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
         // Nobody who asks often waits for others.
         const SHORT: Duration = Duration::from_millis(20);

@@ -228,6 +228,8 @@ pub(super) fn write(
             let named = file.artifact.session.as_ref().map(SessionId::as_str);
             let session = named.or(tab.sheet.first.as_deref());
             let latest = tab.sheet.latest_charge().map(Timestamp::as_millisecond);
+            // One that spent nothing yet may be about to: its last change stands for that.
+            let latest = latest.unwrap_or((tab.id.mtime_ns / 1_000_000) as i64);
             insert.execute(params![
                 number,
                 within(root, file),
@@ -239,7 +241,7 @@ pub(super) fn write(
                 tab.cursor.offset as i64,
                 tab.cursor.guard,
                 tab.whole,
-                latest.unwrap_or(i64::MIN),
+                latest,
                 session,
                 sum(&tab.id, &tab.cursor, tab.whole, &spent),
                 spent,

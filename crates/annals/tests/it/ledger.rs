@@ -353,16 +353,25 @@ fn what_is_recent() {
     assert_eq!(asked(603, Some(&log_c)).get("c"), Some(&37));
     history.append("d", &reply("d", "a new one", 51, 5_000));
     assert_eq!(output(604).get("d"), Some(&5_000));
+    // One that was only asked something when it was seen first.
+    history.append(
+        "e",
+        "{\"type\":\"user\",\"message\":{\"content\":\"Hi.\"}}\n",
+    );
+    settle(history.dir.path());
+    assert_eq!(output(604).get("e"), None);
+    history.append("e", &reply("e", "its first", 52, 1));
+    assert_eq!(output(604).get("e"), Some(&1));
     // Sub-agents of the session that is asked for, and of another that is known to have one.
     agent("x1", "first");
     assert_eq!(output(605).get("a"), Some(&11_011));
     settle(history.dir.path());
-    output(606);
+    output(910);
     agent("x2", "second");
-    assert_eq!(asked(607, None).get("a"), Some(&21_011));
+    assert_eq!(asked(911, None).get("a"), Some(&21_011));
     // One that was deleted spent nothing.
     fs::remove_file(history.log("b")).unwrap();
-    assert_eq!(output(608).get("b"), None);
+    assert_eq!(output(912).get("b"), None);
     // A clock that was set back does not keep anyone waiting.
     history.append("c", &reply("c", "latest", 53, 100));
     assert_eq!(output(-1000).get("c"), Some(&137));
