@@ -145,6 +145,13 @@ impl Sheet {
     }
 
     fn push(&mut self, charge: Charge, session: Option<Arc<str>>) {
+        // The records of a response mostly follow each other.
+        if let Some((last, _)) = self.charges.last_mut()
+            && charge.response.is_some()
+            && last.response == charge.response
+        {
+            return last.settle(&charge);
+        }
         let known = charge.response.and_then(|key| self.known.get(&key));
         if let Some((known, _)) = known.and_then(|&at| self.charges.get_mut(at)) {
             known.settle(&charge);

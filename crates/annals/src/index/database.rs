@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::error::Error;
+use crate::store::books::Places;
 use crate::store::{FoundFile, Root};
 
 use super::{spending, words};
@@ -16,7 +17,7 @@ use super::{spending, words};
 /// What the database holds, and how: another number means another meaning.
 ///
 /// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// The name of the database. Programs of other versions have others beside it.
 pub(super) fn name() -> String {
@@ -24,7 +25,7 @@ pub(super) fn name() -> String {
 }
 
 /// How long another process may take to write.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of each part of the catalogue.
 const TABLES: [&str; 3] = [ROOTS, spending::TABLES, words::TABLES];
@@ -35,6 +36,7 @@ const ROOTS: &str = "
         layout TEXT NOT NULL,
         path BLOB NOT NULL,
         checked INTEGER NOT NULL,
+        places BLOB NOT NULL,
         UNIQUE (layout, path)
     );
 ";
@@ -64,26 +66,42 @@ pub(super) fn number_of(database: &Connection, root: &Root) -> rusqlite::Result<
 pub(super) fn new_number(database: &Connection, root: &Root) -> rusqlite::Result<i64> {
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
-    let insert = "INSERT INTO root (layout, path, checked) VALUES (?1, ?2, 0)
+    let insert = "INSERT INTO root (layout, path, checked, places) VALUES (?1, ?2, 0, x'')
                   ON CONFLICT DO UPDATE SET layout = layout RETURNING id";
     database.query_row(insert, name, |row| row.get(0))
 }
 
-/// When all files of a root were last looked at, in milliseconds since 1970.
-pub(super) fn checked(database: &Connection, root: &Root) -> rusqlite::Result<Option<i64>> {
+/// The last look at all files of a root.
+pub(super) struct Look {
+    /// When it was, in milliseconds since 1970.
+    pub(super) at: i64,
+    /// Where something new would show.
+    pub(super) places: Places,
+}
+
+/// When all files of a root were last looked at; `None` if they never were.
+pub(super) fn looked(database: &Connection, root: &Root) -> rusqlite::Result<Option<Look>> {
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
-    let select = "SELECT checked FROM root WHERE layout = ?1 AND path = ?2";
-    database
-        .query_row(select, name, |row| row.get(0))
-        .optional()
+    let select = "SELECT checked, places FROM root WHERE layout = ?1 AND path = ?2";
+    let look = |row: &rusqlite::Row<'_>| {
+        let places = postcard::from_bytes(row.get_ref(1)?.as_blob()?);
+        Ok((row.get(0)?, places.ok()))
+    };
+    let known = database.query_row(select, name, look).optional()?;
+    Ok(known.and_then(|(at, places)| {
+        let places: Places = places?;
+        Some(Look { at, places })
+    }))
 }
 
 /// Takes note that all files of a root were looked at.
-pub(super) fn check(database: &Connection, root: &Root, now: i64) -> rusqlite::Result<()> {
+pub(super) fn note_look(database: &Connection, root: &Root, look: &Look) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
-    let update = "UPDATE root SET checked = ?2 WHERE id = ?1";
-    database.execute(update, [number, now]).map(|_| ())
+    let places = postcard::to_stdvec(&look.places).unwrap_or_default();
+    let update = "UPDATE root SET checked = ?2, places = ?3 WHERE id = ?1";
+    let values = params![number, look.at, places];
+    database.execute(update, values).map(|_| ())
 }
 
 /// Why a database is not taken as it is.
@@ -168,8 +186,6 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut database = Connection::open_with_flags(path, flags)?;
     database.busy_timeout(PATIENCE)?;
-    // Enough for what one commit changes: pages that are written twice cost more than memory.
-    database.pragma_update(None, "cache_size", -16_384)?;
     // It writes nowhere but where it lies.
     database.pragma_update(None, "temp_store", "MEMORY")?;
     // A power cut may cost the last commits, not more.
@@ -198,6 +214,12 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     }
     change.commit()?;
     Ok(database)
+}
+
+/// Makes room for what a large commit changes: pages that are written twice cost more than memory.
+/// For reading, memory that is used again costs less.
+pub(super) fn make_room(database: &Connection) -> rusqlite::Result<()> {
+    database.pragma_update(None, "cache_size", -16_384)
 }
 
 /// Moves a database out of the way, with what SQLite keeps beside it.

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use crate::cost::Ledger;
 use crate::error::Error;
-use crate::store::books::{Books, OwnLog, Tab};
+use crate::store::books::{Books, OwnLog, Tab, are_same};
 use crate::store::{FoundFile, Root, Spent, Store};
 
 use super::Catalogue;
-use super::database::{check, checked};
+use super::database::{Look, PATIENCE, looked, note_look};
 use super::spending::{forget, recall, recent, write};
 
 impl Catalogue {
@@ -21,7 +21,25 @@ impl Catalogue {
         store: &Store,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> (Ledger, Vec<Error>) {
-        self.read_all(store, progress, false).ledger()
+        let books = self.read_all(store, progress, false);
+        self.spare_others(store, &books);
+        books.ledger()
+    }
+
+    /// Tells those who ask often that all logs were just looked at, if they were not told lately and
+    /// nobody has to wait for it.
+    fn spare_others(&mut self, store: &Store, books: &Books<'_>) {
+        const LATELY: i64 = 60_000;
+        let now = Timestamp::now().as_millisecond();
+        for (number, root) in store.roots().iter().enumerate() {
+            let last = looked(&self.database, root).ok().flatten();
+            if last.is_none_or(|last| !(now - LATELY..=now).contains(&last.at)) {
+                let _ = self.database.busy_timeout(Duration::ZERO);
+                let places = books.places(root, number);
+                let _ = note_look(&self.database, root, &Look { at: now, places });
+                let _ = self.database.busy_timeout(PATIENCE);
+            }
+        }
     }
 
     fn read_all<'a>(
@@ -73,32 +91,40 @@ impl Catalogue {
 
     /// Who spent what since some time, and all that one session spent, for those who ask often.
     ///
-    /// The session's own logs are read on whenever this is asked. All others are looked at no more
-    /// than once in a while, so what they spent may be missing for so long.
+    /// The logs of that session, and all in which something was spent since then, are read as they
+    /// are now. Whether there are new ones is told by the directories in which those would appear, so
+    /// that not all files need be looked at. That is done once in a while, by this or by
+    /// [`ledger`](Self::ledger). Until then two things may be missing: what is added to a log that
+    /// lay still since then, unless it is that session's, and logs in directories that held none when
+    /// they were last looked into.
     pub fn recent(&mut self, store: &Store, asked: &Recent<'_>) -> (Spent, Vec<Error>) {
         // Nobody who asks often waits for others.
-        const PATIENCE: Duration = Duration::from_millis(20);
-        let _ = self.database.busy_timeout(PATIENCE);
+        const SHORT: Duration = Duration::from_millis(20);
+        let _ = self.database.busy_timeout(SHORT);
         let now = asked.now.as_millisecond();
         let oldest = now - i64::try_from(asked.patience.as_millis()).unwrap_or(i64::MAX);
         let mut roots = store.roots().iter();
         let known = roots.all(|root| {
-            let checked = checked(&self.database, root).ok().flatten();
-            checked.is_some_and(|checked| (oldest..=now).contains(&checked))
+            let last = looked(&self.database, root).ok().flatten();
+            last.is_some_and(|last| {
+                (oldest..=now).contains(&last.at) && are_same(root, &last.places)
+            })
         });
         let mut troubles = Vec::new();
         if !known {
             let told = self.notices.len();
-            troubles = self.read_all(store, &|_, _| {}, true).troubles;
+            let mut books = self.read_all(store, &|_, _| {}, true);
             // What was not kept cannot be asked for.
             if self.notices.len() > told {
                 return self.all(store, asked);
             }
-            for root in store.roots() {
-                if check(&self.database, root, now).is_err() {
+            for (number, root) in store.roots().iter().enumerate() {
+                let places = books.places(root, number);
+                if note_look(&self.database, root, &Look { at: now, places }).is_err() {
                     return self.all(store, asked);
                 }
             }
+            troubles.append(&mut books.troubles);
         }
         let since = asked.since.as_millisecond();
         let mut books = Books::none(store);
@@ -112,7 +138,7 @@ impl Catalogue {
                     return self.all(store, asked);
                 }
             };
-            // The session's own files as they are now, all others as they were.
+            // The session's own files, known or not, and those that are known.
             let mut own = log.map(|log| log.files(root)).unwrap_or_default();
             for (path, tab) in rows {
                 let path = root.path.join(path);
@@ -147,7 +173,7 @@ pub struct Recent<'a> {
     pub since: Timestamp,
     /// The log of a session of which all responses are wanted.
     pub session: Option<&'a Path>,
-    /// All logs are looked at if this time has passed since they were.
+    /// All logs are looked at again if this time has passed since they were.
     pub patience: Duration,
 }
 
@@ -158,7 +184,7 @@ impl<'a> Recent<'a> {
             now,
             since,
             session: None,
-            patience: Duration::from_secs(5),
+            patience: Duration::from_secs(5 * 60),
         }
     }
 

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
+use crate::cost::Sheet;
 use crate::jsonl::{Cursor, FileId};
 use crate::model::SessionId;
 use crate::store::books::{Books, Tab};
 use crate::store::{FoundFile, Root};
 
-use super::database::{new_number, number_of, within};
-use super::tab;
+use super::database::{make_room, new_number, number_of, within};
+use super::tab::{self, Spelled};
 
 pub(super) const TABLES: &str = "
     CREATE TABLE file (
@@ -76,9 +77,26 @@ pub(super) fn recall(
             gone.push((number, path.to_vec()));
         } else if changed_only && books.file(at).is_some_and(|file| is_same(row, &file.id)) {
             books.pass(at);
-        } else if let Some(tab) = tab_of(row)? {
-            books.recall(at, tab);
+        } else {
+            remember(row, at, books)?;
         }
+    }
+    Ok(())
+}
+
+/// Tells a log what was read of it before.
+fn remember(row: &Row<'_>, at: usize, books: &mut Books<'_>) -> rusqlite::Result<()> {
+    let Some((known, spelled)) = known_of(row)? else {
+        return Ok(());
+    };
+    let same = known.whole
+        && books
+            .file(at)
+            .is_some_and(|file| known.id.untouched(&file.id));
+    if !(same && books.enter_told(at, &spelled))
+        && let Some(sheet) = spelled.sheet()
+    {
+        books.recall(at, known.with(sheet));
     }
     Ok(())
 }
@@ -127,7 +145,26 @@ fn sum(id: &FileId, cursor: &Cursor, whole: bool, spent: &[u8]) -> i64 {
     all.fold(FACTOR, mix) as i64
 }
 
-fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
+/// What is known of a file beside what it spent.
+struct Known {
+    id: FileId,
+    cursor: Cursor,
+    whole: bool,
+}
+
+impl Known {
+    fn with(self, sheet: Sheet) -> Tab {
+        Tab {
+            id: self.id,
+            cursor: self.cursor,
+            sheet,
+            whole: self.whole,
+        }
+    }
+}
+
+/// What a row says; one in which a bit was turned is as good as none.
+fn known_of<'a>(row: &'a Row<'_>) -> rusqlite::Result<Option<(Known, Spelled<'a>)>> {
     let id = id_of(row)?;
     let mut guard = [0; 16];
     let bytes = row.get_ref(7)?.as_blob()?;
@@ -141,17 +178,16 @@ fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
     };
     let whole = row.get(8)?;
     let spent = row.get_ref(10)?.as_blob()?;
-    // A row in which a bit was turned is as good as none.
-    let sheet = match row.get::<_, i64>(9)? == sum(&id, &cursor, whole, spent) {
-        true => tab::read(spent),
-        false => None,
-    };
-    Ok(sheet.map(|sheet| Tab {
-        id,
-        cursor,
-        sheet,
-        whole,
-    }))
+    if row.get::<_, i64>(9)? != sum(&id, &cursor, whole, spent) {
+        return Ok(None);
+    }
+    let known = Known { id, cursor, whole };
+    Ok(Spelled::of(spent).map(|spelled| (known, spelled)))
+}
+
+fn tab_of(row: &Row<'_>) -> rusqlite::Result<Option<Tab>> {
+    let known = known_of(row)?;
+    Ok(known.and_then(|(known, spelled)| Some(known.with(spelled.sheet()?))))
 }
 
 /// Keeps what was read.
@@ -161,6 +197,10 @@ pub(super) fn write(
 ) -> rusqlite::Result<()> {
     if fresh.is_empty() {
         return Ok(());
+    }
+    // A few rows fit as it is.
+    if fresh.len() > 50 {
+        make_room(database)?;
     }
     let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     {
@@ -188,6 +228,8 @@ pub(super) fn write(
             let named = file.artifact.session.as_ref().map(SessionId::as_str);
             let session = named.or(tab.sheet.first.as_deref());
             let latest = tab.sheet.latest_charge().map(Timestamp::as_millisecond);
+            // One that spent nothing yet may be about to: its last change stands for that.
+            let latest = latest.unwrap_or((tab.id.mtime_ns / 1_000_000) as i64);
             insert.execute(params![
                 number,
                 within(root, file),
@@ -199,7 +241,7 @@ pub(super) fn write(
                 tab.cursor.offset as i64,
                 tab.cursor.guard,
                 tab.whole,
-                latest.unwrap_or(i64::MIN),
+                latest,
                 session,
                 sum(&tab.id, &tab.cursor, tab.whole, &spent),
                 spent,

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{Charge, Opening, Owner, Sheet};
-use crate::model::{Key, Money, Pace, ResponseKey, Terms, Usage};
+use crate::model::{Key, Money, Pace, ResponseKey, SessionId, Terms, Usage};
+use crate::store::books::Told;
 
 /// What stands before the rows.
 #[derive(Serialize, Deserialize)]
@@ -108,73 +109,139 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads a sheet back; `None` if it is no such spelling.
-pub(super) fn read(bytes: &[u8]) -> Option<Sheet> {
-    let (head, rows): (Head<'_>, &[u8]) = postcard::take_from_bytes(bytes).ok()?;
-    let mut rows = Fields(rows);
-    let texts: Vec<Arc<str>> = head.texts.iter().map(|text| (*text).into()).collect();
-    // A number without a text would be damage.
-    let text = |number: Option<u32>| match number {
-        None => Some(None),
-        Some(number) => texts.get(number as usize).cloned().map(Some),
-    };
-    let mut sheet = Sheet::default();
-    sheet.first = text(head.first)?;
-    sheet.session = text(head.session)?;
-    sheet.git_branch = text(head.git_branch)?;
-    sheet.latest = whole(head.latest)?;
-    if let Some((answers, began)) = head.opening {
-        let time = whole(began)?;
-        sheet.opening = Some(Opening { answers, time });
+/// A sheet as it is spelled, of which rows are read when they are wanted.
+pub(super) struct Spelled<'a> {
+    head: Head<'a>,
+    rows: &'a [u8],
+}
+
+impl<'a> Spelled<'a> {
+    /// `None` if it is no such spelling.
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (head, rows) = postcard::take_from_bytes(bytes).ok()?;
+        Some(Spelled { head, rows })
     }
-    sheet.shared = head.shared;
-    sheet.uncounted = head.uncounted;
-    for (owner, path) in head.directories {
-        sheet.go_to(text(owner)?, text(Some(path))??);
+
+    /// The sheet with all that is in it.
+    pub(super) fn sheet(&self) -> Option<Sheet> {
+        let head = &self.head;
+        let mut names = Names::of(head);
+        let mut sheet = Sheet::default();
+        sheet.first = names.get(head.first)?;
+        sheet.session = names.get(head.session)?;
+        sheet.git_branch = names.get(head.git_branch)?;
+        sheet.latest = whole(head.latest)?;
+        if let Some((answers, began)) = head.opening {
+            let time = whole(began)?;
+            sheet.opening = Some(Opening { answers, time });
+        }
+        sheet.shared = head.shared;
+        sheet.uncounted = head.uncounted;
+        for &(owner, path) in &head.directories {
+            sheet.go_to(names.get(owner)?, names.get(Some(path))??);
+        }
+        for &(owner, path) in &head.cwd {
+            let owner = names.get(owner)?;
+            sheet.cwd.insert(owner, names.get(Some(path))??);
+        }
+        // A guess that saves most of the growing.
+        sheet.charges.reserve(self.rows.len() / SHORTEST);
+        let mut rows = Fields(self.rows);
+        while !rows.0.is_empty() {
+            let mut charge = Charge::to(0);
+            let session = rows.read(&mut charge, &mut names)?;
+            sheet.charges.push((charge, names.get(session)?));
+        }
+        if sheet.charges.len() != head.rows {
+            return None;
+        }
+        for &(number, pico) in &head.recorded {
+            let (charge, _) = sheet.charges.get_mut(number as usize)?;
+            charge.recorded = Some(Money::from_pico(pico));
+        }
+        Some(sheet)
     }
-    for (owner, path) in head.cwd {
-        sheet.cwd.insert(text(owner)?, text(Some(path))??);
+
+    /// A text of the head; a number without one would be damage.
+    fn text(&self, number: u32) -> Option<&'a str> {
+        self.head.texts.get(number as usize).copied()
     }
-    // A guess that saves most of the growing.
-    sheet.charges.reserve(rows.0.len() / 48);
-    while let Some([flags]) = rows.take() {
-        let mut charge = Charge::to(0);
-        if flags & NAMED != 0 {
-            charge.response = Some(ResponseKey {
-                message: Key::from_bytes(rows.take()?),
-                request: u64::from_le_bytes(rows.take()?),
-            });
-        }
-        if flags & TIMED != 0 {
-            let second = i64::from_le_bytes(rows.take()?);
-            let nanosecond = i32::from_le_bytes(rows.take()?);
-            charge.time = Some(time((second, nanosecond))?);
-        }
-        let mut counters = [0; 6];
-        for counter in &mut counters {
-            *counter = rows.number()?;
-        }
-        let mut name = || text(u32::try_from(rows.number()?).ok()?.checked_sub(1));
-        charge.model = name()?;
-        charge.agent = name()?;
-        charge.git_branch = name()?;
-        let session = name()?;
-        charge.usage = Usage::from_counters(counters);
-        charge.terms = Terms {
-            pace: *Pace::ALL.get(usize::from(flags / PACE))?,
-            us_only: flags & US_ONLY != 0,
+}
+
+impl Told for Spelled<'_> {
+    fn is_empty(&self) -> bool {
+        self.head.rows == 0
+    }
+
+    fn uncounted(&self) -> u64 {
+        self.head.uncounted
+    }
+
+    fn first(&self) -> Option<&str> {
+        self.text(self.head.first?)
+    }
+
+    fn directories(&self) -> Vec<Arc<str>> {
+        let paths = self.head.directories.iter();
+        let paths = paths.filter_map(|(_, path)| self.text(*path));
+        paths.map(Arc::from).collect()
+    }
+
+    fn charges(&self, account: usize, only: &SessionId, to: &mut Vec<Charge>) -> Option<()> {
+        let mut names = Names::of(&self.head);
+        let foreign: Vec<bool> = {
+            let texts = self.head.texts.iter();
+            texts.map(|text| *text != only.as_str()).collect()
         };
-        charge.copied = flags & COPIED != 0;
-        sheet.charges.push((charge, session));
+        let before = to.len();
+        let mut rows = Fields(self.rows);
+        while !rows.0.is_empty() {
+            // Where it stays: a charge is long, and there are many.
+            to.push(Charge::to(account));
+            let charge = to.last_mut()?;
+            if let Some(session) = rows.read(charge, &mut names)? {
+                charge.copied |= *foreign.get(session as usize)?;
+            }
+        }
+        let new = to.get_mut(before..)?;
+        if new.len() != self.head.rows {
+            return None;
+        }
+        for &(number, pico) in &self.head.recorded {
+            new.get_mut(number as usize)?.recorded = Some(Money::from_pico(pico));
+        }
+        Some(())
     }
-    if sheet.charges.len() != head.rows {
-        return None;
+}
+
+/// A row has at least about so many bytes.
+const SHORTEST: usize = 48;
+
+/// The texts of a head, each made when it is first asked for.
+struct Names<'a> {
+    texts: &'a [&'a str],
+    made: Vec<Option<Arc<str>>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(head: &'a Head<'a>) -> Self {
+        Names {
+            texts: &head.texts,
+            made: vec![None; head.texts.len()],
+        }
     }
-    for (number, pico) in head.recorded {
-        let (charge, _) = sheet.charges.get_mut(number as usize)?;
-        charge.recorded = Some(Money::from_pico(pico));
+
+    /// A number without a text would be damage.
+    fn get(&mut self, number: Option<u32>) -> Option<Option<Arc<str>>> {
+        let Some(number) = number else {
+            return Some(None);
+        };
+        let made = self.made.get_mut(number as usize)?;
+        if made.is_none() {
+            *made = self.texts.get(number as usize).map(|text| (*text).into());
+        }
+        Some(made.clone())
     }
-    Some(sheet)
 }
 
 /// Rows that are being spelled.
@@ -202,12 +269,45 @@ impl Fields<'_> {
         Some(*field)
     }
 
+    /// Reads the next row into a charge; gives the number of the session that it names.
+    fn read(&mut self, charge: &mut Charge, names: &mut Names<'_>) -> Option<Option<u32>> {
+        let [flags] = self.take()?;
+        if flags & NAMED != 0 {
+            charge.response = Some(ResponseKey {
+                message: Key::from_bytes(self.take()?),
+                request: u64::from_le_bytes(self.take()?),
+            });
+        }
+        if flags & TIMED != 0 {
+            let second = i64::from_le_bytes(self.take()?);
+            let nanosecond = i32::from_le_bytes(self.take()?);
+            charge.time = Some(time((second, nanosecond))?);
+        }
+        let mut counters = [0; 6];
+        for counter in &mut counters {
+            *counter = self.number()?;
+        }
+        charge.usage = Usage::from_counters(counters);
+        // Texts are counted from 1 here.
+        let mut number = || Some(u32::try_from(self.number()?).ok()?.checked_sub(1));
+        charge.model = names.get(number()?)?;
+        charge.agent = names.get(number()?)?;
+        charge.git_branch = names.get(number()?)?;
+        let session = number()?;
+        charge.terms = Terms {
+            pace: *Pace::ALL.get(usize::from(flags / PACE))?,
+            us_only: flags & US_ONLY != 0,
+        };
+        charge.copied = flags & COPIED != 0;
+        Some(session)
+    }
+
     fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.take()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
+        for (at, byte) in self.0.iter().take(10).enumerate() {
+            number |= u64::from(byte & 0x7f) << (7 * at);
+            if *byte < 0x80 {
+                self.0 = self.0.get(at + 1..)?;
                 return Some(number);
             }
         }
@@ -290,6 +390,31 @@ mod tests {
         sheet.first = Some("session".into());
         sheet.latest = Timestamp::from_second(9).ok();
         sheet
+    }
+
+    fn read(spelled: &[u8]) -> Option<Sheet> {
+        Spelled::of(spelled)?.sheet()
+    }
+
+    #[test]
+    fn rows_that_become_charges_at_once_are_those_of_the_sheet() {
+        let spelled = spell(&sheet()).unwrap();
+        let told = Spelled::of(&spelled).unwrap();
+        for only in ["session", "other"].map(|id| SessionId::new(id).unwrap()) {
+            let mut charges = vec![Charge::to(1)];
+            told.charges(7, &only, &mut charges).unwrap();
+            let expected = sheet().charges(7, Some(&only));
+            let expected: Vec<Charge> = [Charge::to(1)].into_iter().chain(expected).collect();
+            assert_eq!(charges, expected);
+        }
+        assert_eq!(told.directories(), ["/w".into(), "/x".into()]);
+        assert_eq!((told.first(), told.uncounted()), (Some("session"), 3));
+        for cut in 0..spelled.len() {
+            let told = spelled.get(..cut).and_then(Spelled::of);
+            let only = SessionId::new("session").unwrap();
+            let whole = told.and_then(|told| told.charges(0, &only, &mut Vec::new()));
+            assert_eq!(whole, None, "cut at {cut}");
+        }
     }
 
     #[test]

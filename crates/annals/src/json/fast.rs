@@ -7,6 +7,8 @@
 //! good records too: escaped keys, numbers in the place of objects, deep nesting. So what it does
 //! read must be what serde would have read, and a test holds it to that.
 
+use std::borrow::Cow;
+
 use super::{Flag, Raw, Text, string};
 
 /// Deeper nesting is left to serde.
@@ -14,7 +16,13 @@ const DEEPEST: u32 = 120;
 
 /// Reads a whole text; `None` gives up.
 pub(crate) fn read<'a, T: Fast<'a>>(text: &'a str) -> Option<T> {
-    let mut walk = Walk { text, at: 0 };
+    let mut walk = Walk {
+        text,
+        at: 0,
+        clean: !text
+            .bytes()
+            .fold(false, |found, byte| found | (byte < 0x20)),
+    };
     walk.space();
     let value = T::fast(&mut walk)?;
     walk.space();
@@ -41,7 +49,11 @@ impl<'a> Fast<'a> for Text<'a> {
             walk.skip()?;
             return Some(Text(None));
         }
-        walk.string().map(|raw| Text(string(raw)))
+        let (raw, plain) = walk.spelled()?;
+        Some(Text(match plain {
+            true => raw.get(1..raw.len() - 1).map(Cow::Borrowed),
+            false => string(raw),
+        }))
     }
 }
 
@@ -56,6 +68,8 @@ impl<'a> Fast<'a> for Flag {
 pub(crate) struct Walk<'a> {
     text: &'a str,
     at: usize,
+    /// There is no control character anywhere, so strings need not be looked through for any.
+    clean: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -227,11 +241,37 @@ impl<'a> Walk<'a> {
 
     /// Reads a string: its text with the quotes.
     fn string(&mut self) -> Option<&'a str> {
+        self.spelled().map(|(text, _)| text)
+    }
+
+    /// The same, and whether it is known to have no escapes.
+    fn spelled(&mut self) -> Option<(&'a str, bool)> {
         let start = self.at;
         (self.next()? == b'"').then_some(())?;
-        self.at = string_end(self.text.as_bytes(), self.at)? + 1;
-        self.text.get(start..self.at)
+        let bytes = self.text.as_bytes();
+        let mut end = self.at;
+        if self.clean {
+            end += quote_or_escape(bytes.get(end..)?)?;
+        }
+        let plain = self.clean && bytes.get(end) == Some(&b'"');
+        if !plain {
+            end = string_end(bytes, end)?;
+        }
+        self.at = end + 1;
+        Some((self.text.get(start..self.at)?, plain))
     }
+}
+
+/// Where the first quote or backslash is. Most strings are keys and short values, so they end before
+/// one could find out what the machine has to search with; this is what all of its kind have.
+#[cfg(target_arch = "x86_64")]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    memchr::arch::x86_64::sse2::memchr::Two::new(b'"', b'\\')?.find(bytes)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr2(b'"', b'\\', bytes)
 }
 
 /// Where the string ends whose first byte is at `at`.

@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
+use rustix::fs::Stat;
 use sha2::{Digest as _, Sha256};
 
 const GUARDED: u64 = 4 << 10;
@@ -40,6 +41,23 @@ impl FileId {
     /// Whether nothing at all was done to the file, not even its times set back.
     pub fn untouched(&self, other: &FileId) -> bool {
         self == other && self.ctime_ns == other.ctime_ns
+    }
+
+    /// The same of what the system itself tells.
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the types are others on other systems"
+    )]
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let time =
+            |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
+        Self {
+            dev: stat.st_dev as u64,
+            ino: stat.st_ino as u64,
+            len: stat.st_size as u64,
+            mtime_ns: time(stat.st_mtime, stat.st_mtime_nsec.into()),
+            ctime_ns: time(stat.st_ctime, stat.st_ctime_nsec.into()),
+        }
     }
 
     /// Whether both are the same file, changed or not.

@@ -42,6 +42,12 @@ pub(crate) const ORIGIN: &str = "annals-origin.jsonl";
 
 /// The names that a path consists of; `None` if it leads anywhere but down.
 pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
+    // Nearly all paths are plain; only others must be taken apart with care.
+    let text = path.to_str()?;
+    let plain: Vec<&str> = text.split('/').collect();
+    if !plain.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        return Some(plain);
+    }
     let name = |part| match part {
         Component::Normal(name) => name.to_str(),
         _ => None,

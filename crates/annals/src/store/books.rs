@@ -4,23 +4,28 @@
 //! was read of it before may be taken from elsewhere and gone on from, so a ledger costs what was
 //! added since.
 
-use std::collections::{BTreeSet, HashMap};
+mod look;
+mod payers;
+
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::cost::{Account, Charge, Ledger, Sheet};
+use crate::cost::{Charge, Ledger, Sheet};
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, Ending, FileId, Scanner};
 use crate::layout::{Decoder, Mark, Sink};
-use crate::model::{Artifact, ArtifactKind, Flaw, FlawKind, Project, SessionId};
+use crate::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, FoundFile, Registers};
-use super::{Root, Store, log, share, summary};
+use super::{Root, Store, log};
+
+pub(crate) use look::{OwnLog, Places, are_same};
+pub(crate) use payers::Told;
+use payers::{Entries, Payers};
 
 /// What a log spent up to some place in it.
 #[derive(Clone, Debug)]
@@ -46,9 +51,9 @@ struct Book {
 #[derive(Debug)]
 enum State {
     /// It must be read, from where the tab ends if there is one.
-    Unread(Option<Tab>),
+    Unread(Option<Box<Tab>>),
     /// What it spent, a last line without a line ending included.
-    Read(Sheet),
+    Read(Box<Sheet>),
     /// It is entered.
     Done,
 }
@@ -59,46 +64,11 @@ pub(crate) struct Books<'a> {
     /// Each root, and the sessions in it.
     payers: Vec<Payers<'a>>,
     books: Vec<Book>,
+    /// The directories of each root that were looked into, with when they changed last.
+    directories: Vec<Vec<(String, i128)>>,
     entries: Entries,
     /// What could not be read.
     pub(crate) troubles: Vec<Error>,
-}
-
-/// The log of a session that someone asks about often.
-pub(crate) struct OwnLog {
-    path: PathBuf,
-    pub(crate) artifact: Artifact,
-}
-
-impl OwnLog {
-    /// The log at that path, if it lies in the root.
-    pub(crate) fn of(root: &Root, path: &Path) -> Option<Self> {
-        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
-        Some(OwnLog {
-            path: path.to_owned(),
-            artifact,
-        })
-    }
-
-    /// The log, and those in the directory that is named after it, as they are now.
-    pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
-        let directory = self.path.with_extension("");
-        let mut files = Vec::new();
-        if let Ok(found) = std::fs::metadata(&self.path) {
-            files.push(FoundFile::new(
-                self.path,
-                self.artifact,
-                FileId::from(&found),
-            ));
-        }
-        if directory.is_dir()
-            && let Ok(within) = directory.strip_prefix(&root.path)
-        {
-            let wanted = |kind: ArtifactKind| kind.is_conversation();
-            files.extend(inventory::walk(root, within, &wanted, &mut Vec::new()));
-        }
-        files
-    }
 }
 
 /// How much of the work is done in one go: what was read is kept then.
@@ -116,6 +86,7 @@ impl<'a> Books<'a> {
                 .map(|root| Payers::new(root, Registers::default()))
                 .collect(),
             books: Vec::new(),
+            directories: Vec::new(),
             entries: Entries::default(),
             troubles: Vec::new(),
         }
@@ -134,11 +105,16 @@ impl<'a> Books<'a> {
         }
     }
 
-    /// Adds a log that is taken to be as it was when it was read.
+    /// Adds a log that was read before, as it is now, unless it is gone.
     pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: Tab) {
+        let id = match std::fs::metadata(&path) {
+            Ok(found) => FileId::from(&found),
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(_) => tab.id,
+        };
         let relative = path.strip_prefix(&root.path).ok();
         if let Some(artifact) = relative.and_then(|path| root.layout.classify(path)) {
-            let file = FoundFile::new(path, artifact, tab.id);
+            let file = FoundFile::new(path, artifact, id);
             self.add(number, file, Some(tab));
         }
     }
@@ -149,7 +125,13 @@ impl<'a> Books<'a> {
         let mut found = Books::none(store);
         found.payers.clear();
         for (number, root) in store.roots.iter().enumerate() {
-            let files = inventory::walk(root, Path::new(""), &wanted, &mut found.troubles);
+            let mut directories = Vec::new();
+            let mut note = |path: &str, id: &FileId| {
+                directories.push((path.to_owned(), id.mtime_ns));
+            };
+            let from = Path::new("");
+            let files = inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
+            found.directories.push(directories);
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
             let registers = Registers::read(root, files.iter().filter(is_register));
             found.payers.push(Payers::new(root, registers));
@@ -182,8 +164,25 @@ impl<'a> Books<'a> {
         if tab.id.untouched(&book.file.id) && tab.whole {
             self.enter(number, tab.sheet);
         } else {
-            book.state = State::Unread(Some(tab));
+            book.state = State::Unread(Some(Box::new(tab)));
         }
+    }
+
+    /// Enters what was read of a log that is still the same, without making a sheet of it; tells
+    /// whether that could be done.
+    pub(crate) fn enter_told(&mut self, number: usize, told: &impl Told) -> bool {
+        let Some(book) = self.books.get_mut(number) else {
+            return false;
+        };
+        let shared = book.file.artifact.kind == ArtifactKind::SharedLog;
+        let Some(payers) = self.payers.get_mut(book.root).filter(|_| !shared) else {
+            return false;
+        };
+        let entered = payers.enter_told(number, &book.file, told, &mut self.entries);
+        if entered.is_some() {
+            book.state = State::Done;
+        }
+        entered.is_some()
     }
 
     /// Takes note that a log is as it was when it was read, without what it spent.
@@ -204,7 +203,7 @@ impl<'a> Books<'a> {
                 payers.enter(number, &book.file, sheet, &mut self.entries);
                 State::Done
             }
-            _ => State::Read(sheet),
+            _ => State::Read(Box::new(sheet)),
         };
     }
 
@@ -214,7 +213,7 @@ impl<'a> Books<'a> {
         mut keep: impl FnMut(&[(&Root, &FoundFile, &Tab)]),
         progress: &(dyn Fn(u64, u64) + Sync),
     ) {
-        let mut work: Vec<(usize, Option<Tab>, u64)> = Vec::new();
+        let mut work: Vec<(usize, Option<Box<Tab>>, u64)> = Vec::new();
         for (at, book) in self.books.iter_mut().enumerate() {
             if let State::Unread(before) = &mut book.state {
                 let before = before.take();
@@ -234,7 +233,7 @@ impl<'a> Books<'a> {
                 bytes += next.2;
                 portion.push(next);
             }
-            let read = |(at, tab, bytes): (usize, Option<Tab>, u64)| {
+            let read = |(at, tab, bytes): (usize, Option<Box<Tab>>, u64)| {
                 let book = self.books.get(at)?;
                 let root = self.payers.get(book.root)?.root;
                 let reading = Reading::go_on(root, &book.file, tab).map(Box::new);
@@ -287,7 +286,7 @@ impl<'a> Books<'a> {
             if let State::Read(sheet) = book.state
                 && let Some(payers) = self.payers.get_mut(book.root)
             {
-                payers.enter(number, &book.file, sheet, &mut self.entries);
+                payers.enter(number, &book.file, *sheet, &mut self.entries);
             }
         }
         let Entries {
@@ -333,10 +332,11 @@ struct Reading {
 
 impl Reading {
     /// Reads a log from where the tab ends, if it is still the log that the tab is of.
-    fn go_on(root: &Root, file: &FoundFile, tab: Option<Tab>) -> Result<Self> {
+    fn go_on(root: &Root, file: &FoundFile, tab: Option<Box<Tab>>) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
         let mut handle = log::open(&file.path)?;
-        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        // What it was when it was found: what was added since makes it another one next time.
+        let id = file.id;
         let mut known = tab;
         if let Some(tab) = &known
             && !(tab.goes_on_in(&id) && tab.cursor.still_valid(&handle).map_err(failed)?)
@@ -389,7 +389,7 @@ impl Tab {
     }
 }
 
-/// Reads on, looking at every one of some first lines; gives the end of the last whole line, and the
+/// Reads on, looking at every one of some first lines until one names a session; gives the end of the last whole line, and the
 /// sheet with what follows it.
 fn read(
     lines: &mut Scanner<std::fs::File>,
@@ -427,229 +427,12 @@ fn read(
         end = record.span.end();
         sheet.uncounted += bad;
         sink.found.drain(..).for_each(|outline| sheet.add(&outline));
+        if sheet.first.is_some() {
+            opening = 0;
+        }
     }
     // Lines without marks were passed over.
     Ok((end.max(lines.offset()), None))
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    accounts: Vec<Account>,
-    charges: Vec<Charge>,
-    /// How many records could not be read whole.
-    uncounted: u64,
-}
-
-/// The sessions of a root.
-#[derive(Debug)]
-struct Payers<'a> {
-    root: &'a Root,
-    registers: Registers,
-    /// Where each is among the sessions, and the number of its account.
-    known: HashMap<(SessionId, Option<String>), (usize, usize)>,
-    sessions: Vec<Payer>,
-    /// With whom the volume before ended, and the folder it lies in.
-    before: Option<(Option<String>, share::Ending)>,
-}
-
-#[derive(Debug)]
-struct Payer {
-    account: usize,
-    folder: Option<String>,
-    /// Its own log was entered.
-    has_log: bool,
-    /// Directories that its logs name, with whether the log is a sub-agent's and its number.
-    directories: Vec<((bool, usize), Arc<str>)>,
-}
-
-impl<'a> Payers<'a> {
-    fn new(root: &'a Root, registers: Registers) -> Self {
-        Payers {
-            root,
-            registers,
-            known: HashMap::new(),
-            sessions: Vec::new(),
-            before: None,
-        }
-    }
-
-    /// Enters what a log spent.
-    fn enter(&mut self, number: usize, file: &FoundFile, sheet: Sheet, entries: &mut Entries) {
-        entries.uncounted += sheet.uncounted;
-        if file.artifact.kind == ArtifactKind::SharedLog {
-            return self.enter_shared(number, file, sheet, entries);
-        }
-        if sheet.charges.is_empty() {
-            return;
-        }
-        let named = || SessionId::new(sheet.first.as_deref()?).ok();
-        // A log that tells nobody's session is a session of its own.
-        let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
-        let session = file.artifact.session.clone();
-        let Some(session) = session.or_else(named).or_else(own) else {
-            return;
-        };
-        let directories = sheet.directories().into_iter();
-        let directories: Vec<Arc<str>> = directories.map(|(_, path)| path.clone()).collect();
-        let aside = file.artifact.is_agent_log();
-        let (at, account) = self.account(&session, file, aside, entries);
-        self.moved(at, (aside, number), &directories);
-        entries
-            .charges
-            .extend(sheet.charges(account, Some(&session)));
-    }
-
-    /// Enters what a log spent in which several sessions lie.
-    fn enter_shared(
-        &mut self,
-        number: usize,
-        file: &FoundFile,
-        mut sheet: Sheet,
-        entries: &mut Entries,
-    ) {
-        let folder = file.artifact.folder.clone();
-        let before = self.before.take().filter(|(of, _)| *of == folder);
-        let before = before.map(|(_, ending)| ending);
-        let goes_on = sheet
-            .opening
-            .is_some_and(|opening| share::goes_on(opening.answers, opening.time, before.as_ref()));
-        let owner = before.filter(|_| goes_on).map(|before| before.session);
-        let Some(owner) = owner.or_else(|| file.artifact.session.clone()) else {
-            return;
-        };
-        let named = |name: Option<Arc<str>>| {
-            let name = name.and_then(|name| SessionId::new(&name).ok());
-            name.unwrap_or_else(|| owner.clone())
-        };
-        for (mut charge, name) in std::mem::take(&mut sheet.charges) {
-            let (session, agent) = share::whose(&named(name));
-            let aside = agent.is_some();
-            let (_, account) = self.account(&session, file, aside, entries);
-            charge.account = account;
-            charge.agent = agent.map(|agent| agent.as_str().into()).or(charge.agent);
-            entries.charges.push(charge);
-        }
-        for (owner, path) in sheet.directories() {
-            let (session, agent) = share::whose(&named(owner.clone()));
-            let aside = agent.is_some();
-            let known = self.known.get(&(session, folder.clone())).copied();
-            let log = (aside, number);
-            if let Some((at, _)) = known {
-                self.moved(at, log, std::slice::from_ref(path));
-            }
-        }
-        if sheet.opening.is_some() {
-            let ending = share::Ending {
-                session: named(sheet.session),
-                time: sheet.latest,
-            };
-            self.before = Some((folder, ending));
-        }
-    }
-
-    /// The number of a session's account, which is opened if need be.
-    fn account(
-        &mut self,
-        session: &SessionId,
-        file: &FoundFile,
-        aside: bool,
-        entries: &mut Entries,
-    ) -> (usize, usize) {
-        let folder = &file.artifact.folder;
-        let name = (session.clone(), folder.clone());
-        let next = (self.sessions.len(), entries.accounts.len());
-        let known = *self.known.entry(name).or_insert(next);
-        if known == next {
-            self.sessions.push(Payer {
-                account: next.1,
-                folder: folder.clone(),
-                has_log: false,
-                directories: Vec::new(),
-            });
-            let mut account =
-                Account::new(self.root.layout.name(), &self.root.path, session.clone());
-            account.file.clone_from(&file.path);
-            entries.accounts.push(account);
-        }
-        if let Some(account) = entries.accounts.get_mut(known.1)
-            && let Some(payer) = self.sessions.get_mut(known.0)
-        {
-            // The newest volume of its own log stands for a session, or else its first sub-agent's
-            // log, whichever was read first.
-            let stands = match (aside, payer.has_log) {
-                (false, had) => !had || account.file < file.path,
-                (true, had) => !had && file.path < account.file,
-            };
-            payer.has_log |= !aside;
-            if stands {
-                account.file.clone_from(&file.path);
-            }
-        }
-        known
-    }
-
-    /// Takes note of the directories that a log names.
-    fn moved(&mut self, at: usize, log: (bool, usize), directories: &[Arc<str>]) {
-        if let Some(payer) = self.sessions.get_mut(at) {
-            let named = directories.iter().map(|path| (log, path.clone()));
-            payer.directories.extend(named);
-        }
-    }
-
-    /// Says what each session is about.
-    fn settle(mut self, accounts: &mut [Account]) {
-        let mut doubt = false;
-        for payer in &mut self.sessions {
-            let Some(account) = accounts.get_mut(payer.account) else {
-                continue;
-            };
-            // Its own log first, whichever was read first.
-            payer.directories.sort_by_key(|(log, _)| *log);
-            let named = payer.directories.iter();
-            let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
-            let folder = payer.folder.as_deref();
-            let about = self.registers.about(folder, &account.session);
-            let told = about.iter().find_map(|about| about.cwd.clone());
-            (account.project, account.other_directories) =
-                summary::project_of(self.root, folder, &directories, told);
-            doubt |= account.project.guessed;
-        }
-        if doubt {
-            self.ask_others(accounts);
-        }
-    }
-
-    /// Where a session names no directory, others of its folder may, if there is no doubt.
-    fn ask_others(&self, accounts: &mut [Account]) {
-        let mut homes: HashMap<Option<&str>, BTreeSet<String>> = HashMap::new();
-        for payer in &self.sessions {
-            let project = accounts.get(payer.account).map(|account| &account.project);
-            let Some(project) = project.filter(|project| !project.guessed) else {
-                continue;
-            };
-            let folder = payer.folder.as_deref();
-            if self.root.layout.folder(&project.path).as_deref() == folder {
-                homes
-                    .entry(folder)
-                    .or_default()
-                    .insert(project.path.clone());
-            }
-        }
-        for payer in &self.sessions {
-            let homes = homes.get(&payer.folder.as_deref());
-            let home = homes.filter(|homes| homes.len() == 1);
-            let home = home.and_then(|homes| homes.first());
-            if let Some(account) = accounts.get_mut(payer.account)
-                && account.project.guessed
-                && let Some(path) = home
-            {
-                account.project = Project {
-                    path: path.clone(),
-                    guessed: false,
-                };
-            }
-        }
-    }
 }
 
 impl Store {

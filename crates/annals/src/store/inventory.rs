@@ -1,7 +1,8 @@
 //! What lies in the roots, and which session each file belongs to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs;
+mod walk;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,8 @@ use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId
 use super::Root;
 use super::log;
 use super::share::{self, Share};
+
+pub(super) use walk::{walk, walk_noting};
 
 /// A file of a root and what it means.
 #[derive(Clone, Debug)]
@@ -364,86 +367,4 @@ pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId>
         _ => None,
     };
     log::first_fact(root, file, NAMED_WITHIN, named).ok()?
-}
-
-/// Every file of a root that means something, in a stable order.
-///
-/// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
-/// name if it has one in the root: links wait until all that is real was seen.
-///
-/// Only files below `from`, and of the kinds that are `wanted`, are looked at.
-pub(super) fn walk(
-    root: &Root,
-    from: &Path,
-    wanted: &dyn Fn(ArtifactKind) -> bool,
-    troubles: &mut Vec<Error>,
-) -> Vec<FoundFile> {
-    let mut found = Vec::new();
-    let mut visited = HashSet::new();
-    let mut pending = vec![from.to_owned()];
-    let mut links = BTreeSet::new();
-    while let Some(relative) = pending.pop().or_else(|| links.pop_first()) {
-        let dir = root.path.join(&relative);
-        let opened = fs::metadata(&dir).and_then(|metadata| {
-            let id = FileId::from(&metadata);
-            let new = visited.insert((id.dev, id.ino));
-            new.then(|| fs::read_dir(&dir)).transpose()
-        });
-        let entries = match opened {
-            Ok(Some(entries)) => entries,
-            Ok(None) => continue,
-            Err(error) => {
-                troubles.push(Error::io("read", &dir, error));
-                continue;
-            }
-        };
-        for entry in entries.flatten() {
-            let relative = relative.join(entry.file_name());
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if relative.to_str().is_none() {
-                // Such names mean nothing to any layout; what might be a session must not go unseen.
-                let log = relative.extension().is_some_and(|ending| ending == "jsonl");
-                let inside = relative.components().count() > 1;
-                if inside && (kind.is_dir() || log) {
-                    troubles.push(Error::refused(format!(
-                        "{} was not read: its name is not UTF-8",
-                        entry.path().display()
-                    )));
-                }
-                continue;
-            }
-            // A file that vanished meanwhile is as if it had never been there, and so is one that a
-            // link does not lead to.
-            let metadata = || fs::metadata(entry.path());
-            if kind.is_dir() || (kind.is_symlink() && metadata().is_ok_and(|what| what.is_dir())) {
-                if !root.layout.enters(&relative) {
-                    continue;
-                }
-                if kind.is_symlink() {
-                    links.insert(relative);
-                } else {
-                    pending.push(relative);
-                }
-            } else if let Some(artifact) = root.layout.classify(&relative)
-                && wanted(artifact.kind)
-                && let Ok(metadata) = match kind.is_file() {
-                    // Relative to the open directory, which spares the way down to it.
-                    true => entry.metadata(),
-                    false => metadata(),
-                }
-                && metadata.is_file()
-            {
-                found.push(FoundFile::new(
-                    entry.path(),
-                    artifact,
-                    FileId::from(&metadata),
-                ));
-            }
-        }
-    }
-    // Byte by byte, as databases do.
-    found.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
-    found
 }

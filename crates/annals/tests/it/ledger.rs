@@ -248,7 +248,7 @@ fn a_catalogue_that_cannot_be_used_is_set_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
-    let path = history.state.path().join("catalogue-2.db");
+    let path = history.state.path().join("catalogue-3.db");
     // Damaged, cut, empty, and something else altogether.
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();
@@ -301,7 +301,7 @@ fn many_catalogues_at_once() {
     assert_eq!(all, 4 * 19 + 1);
 }
 
-/// What is asked often: the session at once, all others once in a while, and nothing that is not so.
+/// What is asked often: what is new at once, and what is old once in a while, but nothing that is not so.
 #[test]
 fn what_is_recent() {
     let history = History::new();
@@ -309,11 +309,17 @@ fn what_is_recent() {
     history.append("a", &(reply("a", "old", 1, 1) + &reply("a", "new", 40, 10)));
     history.append("b", &reply("b", "other", 45, 100));
     history.append("c", &reply("c", "long ago", 2, 7));
-    let now = jiff::Timestamp::from_second(2_000_000_000).unwrap();
     let log = history.log("a");
-    let output = |seconds: i64| {
+    let agents = log.with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    let agent = |name: &str, message: &str| {
+        let text = reply("a", message, 52, 10_000);
+        fs::write(agents.join(format!("agent-{name}.jsonl")), text).unwrap();
+    };
+    let now = jiff::Timestamp::from_second(2_000_000_000).unwrap();
+    let asked = |seconds: i64, log: Option<&Path>| {
         let then = now.checked_add(jiff::SignedDuration::from_secs(seconds));
-        let asked = annals::index::Recent::new(then.unwrap(), start).session(Some(&log));
+        let asked = annals::index::Recent::new(then.unwrap(), start).session(log);
         let mut catalogue = Catalogue::open(history.state.path()).unwrap();
         let (spent, troubles) = catalogue.recent(&history.store(), &asked);
         let ledger = spent.ledger;
@@ -325,27 +331,64 @@ fn what_is_recent() {
         }
         sums
     };
+    let output = |seconds: i64| asked(seconds, Some(&log));
+    settle(history.dir.path());
     // All of the session that is asked for, the others since then.
     assert_eq!(output(0), sums(&[("a", 11), ("b", 100)]));
+    // What lately spent something is read on, an old session when its turn comes.
     history.append("a", &reply("a", "newer", 50, 1000));
-    history.append("b", &reply("b", "unseen", 51, 5000));
-    history.append("d", &reply("d", "unseen too", 51, 5000));
-    let agents = log.with_extension("").join("subagents");
-    fs::create_dir_all(&agents).unwrap();
-    fs::write(
-        agents.join("agent-x1.jsonl"),
-        reply("a", "agent", 52, 10_000),
-    )
-    .unwrap();
-    assert_eq!(output(3), sums(&[("a", 11_011), ("b", 100)]));
-    let all = sums(&[("a", 11_011), ("b", 5_100), ("d", 5_000)]);
-    assert_eq!(output(6), all);
-    assert_eq!(output(7), all);
+    history.append("b", &reply("b", "seen", 51, 5000));
+    history.append("c", &reply("c", "unseen", 51, 3));
+    assert_eq!(output(1), sums(&[("a", 1_011), ("b", 5_100)]));
+    assert_eq!(output(299), sums(&[("a", 1_011), ("b", 5_100)]));
+    let all = sums(&[("a", 1_011), ("b", 5_100), ("c", 10)]);
+    assert_eq!(output(301), all);
+    assert_eq!(output(302), all);
+    // It is also seen by those who ask for it, and once someone made a new log.
+    let log_c = history.log("c");
+    fs::write(&log_c, reply("c", "long ago", 2, 7)).unwrap();
+    assert_eq!(output(602).get("c"), None);
+    history.append("c", &reply("c", "later", 52, 30));
+    assert_eq!(output(603).get("c"), None);
+    assert_eq!(asked(603, Some(&log_c)).get("c"), Some(&37));
+    history.append("d", &reply("d", "a new one", 51, 5_000));
+    assert_eq!(output(604).get("d"), Some(&5_000));
+    // One that was only asked something when it was seen first.
+    history.append(
+        "e",
+        "{\"type\":\"user\",\"message\":{\"content\":\"Hi.\"}}\n",
+    );
+    settle(history.dir.path());
+    assert_eq!(output(604).get("e"), None);
+    history.append("e", &reply("e", "its first", 52, 1));
+    assert_eq!(output(604).get("e"), Some(&1));
+    // Sub-agents of the session that is asked for, and of another that is known to have one.
+    agent("x1", "first");
+    assert_eq!(output(605).get("a"), Some(&11_011));
+    settle(history.dir.path());
+    output(910);
+    agent("x2", "second");
+    assert_eq!(asked(911, None).get("a"), Some(&21_011));
+    // One that was deleted spent nothing.
+    fs::remove_file(history.log("b")).unwrap();
+    assert_eq!(output(912).get("b"), None);
     // A clock that was set back does not keep anyone waiting.
-    history.append("b", &reply("b", "later", 53, 1));
-    assert_eq!(output(-1000).get("b"), Some(&5_101));
+    history.append("c", &reply("c", "latest", 53, 100));
+    assert_eq!(output(-1000).get("c"), Some(&137));
     // The figures of the whole ledger are not touched by it.
-    assert_eq!(history.output().get("c"), Some(&7));
+    assert_eq!(history.output().get("a"), Some(&21_011));
+}
+
+/// Sets directories back, as if what is in them had been made long ago.
+fn settle(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            settle(&entry.path());
+        }
+    }
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let handle = fs::File::open(directory).unwrap();
+    handle.set_modified(long_ago).unwrap();
 }
 
 fn account(name: &str) -> Account {

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 
 use crate::json::{Flag, Raw, Text, fast, object};
-use crate::layout::field::{self, timestamp};
+use crate::layout::field::{self, Spending, timestamp};
 use crate::layout::{Decoder as _, Mark, Record, Sink};
-use crate::model::{Fact, FlawKind, Kind, Outline, Reply};
+use crate::model::{Fact, FlawKind, Kind, Outline, Reply, Terms, Usage};
 
 use super::line::Lines;
 
@@ -55,6 +55,33 @@ object! {
     }
 }
 
+/// What the line before said about its tokens: the lines of a response repeat it word for word.
+#[derive(Debug, Default)]
+pub(super) struct LastUsage {
+    text: String,
+    said: Option<(Option<Usage>, Terms)>,
+}
+
+impl LastUsage {
+    fn read(&mut self, raw: Raw<'_>) -> Spending {
+        if let (Some(text), Some((usage, terms))) = (raw.0, self.said)
+            && *text == *self.text
+        {
+            return Spending {
+                usage,
+                terms,
+                fault: None,
+            };
+        }
+        let spent = field::spending(raw);
+        // What is wrong is said of every line.
+        self.said = spent.fault.is_none().then_some((spent.usage, spent.terms));
+        self.text.clear();
+        self.text.push_str(raw.0.unwrap_or_default());
+        spent
+    }
+}
+
 /// Outlines a line of a model. What is odd or damaged is left to the full outline.
 pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Outline>) {
     let text = simdutf8::basic::from_utf8(record.bytes).ok();
@@ -76,7 +103,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     outline.facts.extend(cwd.map(Fact::Cwd));
     let git_branch = lines.git_branch.changed_to(&bill.git_branch);
     outline.facts.extend(git_branch.map(Fact::GitBranch));
-    let spent = field::spending(bill.message.usage);
+    let spent = lines.usage.read(bill.message.usage);
     let (recorded, fault) = field::recorded("costUSD", bill.cost);
     if let Some(detail) = spent.fault.or(fault) {
         out.flaw(FlawKind::BadUsage, record.span, detail);
@@ -92,4 +119,95 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
         ..Reply::default()
     }));
     out.found.push(outline);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Sheet;
+    use crate::model::{Artifact, ArtifactKind, Flaw, Span};
+
+    /// The charges and flaws of lines, at one depth.
+    fn read(
+        lines: &[String],
+        depth: fn(&mut Lines, &Record<'_>, &mut Sink<Outline>),
+    ) -> (String, Vec<Flaw>) {
+        let mut decoder = Lines::of(&Artifact::of(ArtifactKind::SessionLog));
+        let mut sheet = Sheet::default();
+        let mut sink = Sink::default();
+        for (number, line) in lines.iter().enumerate() {
+            let record = Record {
+                span: Span {
+                    offset: number as u64 * 1000,
+                    len: line.len() as u64,
+                    line: 0,
+                },
+                bytes: line.as_bytes(),
+                terminated: true,
+                oversize: false,
+            };
+            depth(&mut decoder, &record, &mut sink);
+            sink.found.drain(..).for_each(|outline| sheet.add(&outline));
+        }
+        (format!("{:?}", sheet.charges), sink.flaws)
+    }
+
+    /// Whatever stands in a line, and in whichever order, a bill says what the full outline says.
+    #[test]
+    fn a_bill_says_no_more_and_no_less_than_the_outline() {
+        let usages = [
+            r#"{"input_tokens":1,"output_tokens":20,"cache_creation":{"ephemeral_1h_input_tokens":3}}"#,
+            r#"{"output_tokens":21,"service_tier":"batch"}"#,
+            r#"{"output_tokens":-1}"#,
+            r#"{"output_tokens":15.0,"output_tokens":1e1}"#,
+            r#"{"output\u005ftokens":4}"#,
+            r#""none""#,
+            "null",
+            "{}",
+        ];
+        // What looks like tokens but is text, or another's.
+        let contents = [
+            "[]",
+            r#"[{"type":"text","text":"\"usage\":{\"output_tokens\":999}}"}]"#,
+            r#"[{"type":"tool_use","input":{"usage":{"output_tokens":999},"type":"assistant","id":"x"}}]"#,
+            r#"[{"type":"text","text":"\ud800 \u0022usage\u0022"}]"#,
+            r#"[{"type":"text","text":"a bad \escape"}]"#,
+        ];
+        let mut lines = Vec::new();
+        for (number, usage) in usages.iter().enumerate() {
+            for content in contents {
+                let message = format!(
+                    r#""id":"m{number}","model":"m","role":"assistant","content":{content}"#
+                );
+                let rest = format!(
+                    r#""requestId":"r{number}","timestamp":"2026-03-02T09:00:{number:02}Z","type":"assistant""#
+                );
+                lines.extend([
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}}}"#),
+                    // Once more, then with its members the other way round.
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}}}"#),
+                    format!(r#"{{{rest},"message":{{"usage":{usage},{message}}}}}"#),
+                    // The last of two counts, and an escaped name is a name.
+                    format!(r#"{{"message":{{"usage":{{}},{message},"usage":{usage}}},{rest}}}"#),
+                    format!(r#"{{"message":{{{message},"\u0075sage":{usage}}},{rest}}}"#),
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},"message":{{{message}}},{rest}}}"#),
+                    format!(r#"{{"usage":{usage},"message":{{{message}}},{rest}}}"#),
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},{rest},"type":"user"}}"#),
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}"#),
+                ]);
+            }
+        }
+        let bill = read(&lines, outline);
+        let full = read(&lines, |lines, record, out| lines.outline(record, out));
+        assert_eq!(bill, full);
+        assert!(bill.0.contains("output: 20") && !bill.0.contains("output: 999"));
+    }
+
+    #[test]
+    fn a_line_that_spells_its_kind_with_escapes_is_found() {
+        let text = br#"xx \u001b "type":"a\u0073sistant" "assistant""#;
+        assert_eq!(find(text), Some(19));
+        assert_eq!(find(br#"\u001b "assistant""#), Some(7));
+        assert_eq!(find(br#"\u001b \u0056"#), None);
+    }
 }

@@ -206,13 +206,19 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
 /// Every UTF-16 unit outside `[A-Za-z0-9]` becomes `-`; a long result is cut and gets a hash of the
 /// whole path. Different paths can give one name.
 pub(super) fn encode_path(path: &str) -> String {
-    let name: String = path
-        .encode_utf16()
-        .map(|unit| match u8::try_from(unit) {
-            Ok(byte) if byte.is_ascii_alphanumeric() => char::from(byte),
-            _ => '-',
-        })
-        .collect();
+    let spelled = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => char::from(byte),
+        false => '-',
+    };
+    let name: String = match path.is_ascii() {
+        // Nearly all are, and a ledger names every session's folder.
+        true => path.bytes().map(spelled).collect(),
+        false => {
+            let units = path.encode_utf16();
+            let bytes = units.map(|unit| u8::try_from(unit).unwrap_or_default());
+            bytes.map(spelled).collect()
+        }
+    };
     if name.len() <= MAX_FOLDER {
         return name;
     }

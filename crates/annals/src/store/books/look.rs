@@ -1,0 +1,106 @@
+//! What to look at where looking at all would take too long.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::jsonl::FileId;
+use crate::model::{Artifact, ArtifactKind};
+use crate::store::Root;
+use crate::store::inventory::{self, FoundFile};
+
+use super::Books;
+
+/// The log of a session that someone asks about often.
+pub(crate) struct OwnLog {
+    path: PathBuf,
+    pub(crate) artifact: Artifact,
+}
+
+impl OwnLog {
+    /// The log at that path, if it lies in the root.
+    pub(crate) fn of(root: &Root, path: &Path) -> Option<Self> {
+        let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
+        Some(OwnLog {
+            path: path.to_owned(),
+            artifact,
+        })
+    }
+
+    /// The log, and those in the directory that is named after it, as they are now.
+    pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
+        let directory = self.path.with_extension("");
+        let mut files = Vec::new();
+        if let Ok(found) = std::fs::metadata(&self.path) {
+            files.push(FoundFile::new(
+                self.path,
+                self.artifact,
+                FileId::from(&found),
+            ));
+        }
+        if directory.is_dir()
+            && let Ok(within) = directory.strip_prefix(&root.path)
+        {
+            let wanted = |kind: ArtifactKind| kind.is_conversation();
+            files.extend(inventory::walk(root, within, &wanted, &mut Vec::new()));
+        }
+        files
+    }
+}
+
+/// Directories of a root, and when each changed last, in nanoseconds since 1970.
+///
+/// A directory changes when something is made or deleted in it, not when a file in it grows.
+pub(crate) type Places = Vec<(String, i64)>;
+
+impl Books<'_> {
+    /// The directories of a root in which new logs would appear: those that hold the logs of sessions,
+    /// or logs that grew in the last two days before the newest did, and all above them.
+    pub(crate) fn places(&self, root: &Root, number: usize) -> Places {
+        const LATELY: i128 = 2 * 86_400 * 1_000_000_000;
+        let books = self.of_root(number).filter_map(|at| self.file(at));
+        let newest = books.clone().map(|file| file.id.mtime_ns).max();
+        let oldest = newest.unwrap_or_default() - LATELY;
+        let mut wanted = HashSet::from([""]);
+        let mut last = None;
+        for file in books {
+            let busy = file.artifact.kind != ArtifactKind::AgentLog || file.id.mtime_ns >= oldest;
+            // Files that follow each other mostly lie together.
+            let directory = file.path.parent().map(Path::as_os_str);
+            if !busy || directory == last {
+                continue;
+            }
+            last = directory;
+            let within = file.path.strip_prefix(&root.path).ok();
+            let above = within.into_iter().flat_map(|path| path.ancestors().skip(1));
+            for name in above.map_while(Path::to_str) {
+                if !wanted.insert(name) {
+                    break;
+                }
+            }
+        }
+        let known = self.directories.get(number).into_iter().flatten();
+        let known = known.filter(|(path, _)| wanted.contains(path.as_str()));
+        let known = known.map(|(path, changed)| (path.clone(), settled(*changed)));
+        known.collect()
+    }
+}
+
+/// A time that another change would change. Clocks of file systems are coarse, so a directory that
+/// changed just now may change again at the same time; it gets a time that is never found.
+fn settled(changed: i128) -> i64 {
+    const TICK: i128 = 100_000_000;
+    match changed < Timestamp::now().as_nanosecond() - TICK {
+        true => changed as i64,
+        false => i64::MIN,
+    }
+}
+
+/// Whether nothing was made or deleted in these directories.
+pub(crate) fn are_same(root: &Root, places: &Places) -> bool {
+    places.iter().all(|(path, changed)| {
+        let found = std::fs::metadata(root.path.join(path));
+        found.is_ok_and(|found| FileId::from(&found).mtime_ns == i128::from(*changed))
+    })
+}

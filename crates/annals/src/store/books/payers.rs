@@ -1,0 +1,293 @@
+//! Whose a log is, and what its session is about.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::cost::{Account, Charge, Sheet};
+use crate::model::{ArtifactKind, Project, SessionId};
+use crate::store::inventory::{FoundFile, Registers};
+use crate::store::{Root, share, summary};
+
+/// What was entered so far.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) accounts: Vec<Account>,
+    pub(super) charges: Vec<Charge>,
+    /// How many records could not be read whole.
+    pub(super) uncounted: u64,
+}
+
+/// What a log spent, as someone else keeps it.
+pub(crate) trait Told {
+    /// It spent nothing.
+    fn is_empty(&self) -> bool;
+    /// How many records could not be read whole.
+    fn uncounted(&self) -> u64;
+    /// The session named first.
+    fn first(&self) -> Option<&str>;
+    /// The working directories in which a model answered, the newest last.
+    fn directories(&self) -> Vec<Arc<str>>;
+    /// Adds the charges, for the session with that number, whose log it is alone; `None` if they
+    /// turn out to be damaged.
+    fn charges(&self, account: usize, only: &SessionId, to: &mut Vec<Charge>) -> Option<()>;
+}
+
+/// Whose a log is.
+fn session_of(file: &FoundFile, first: Option<&str>) -> Option<SessionId> {
+    let named = || SessionId::new(first?).ok();
+    // A log that tells nobody's session is a session of its own.
+    let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
+    let session = file.artifact.session.clone();
+    session.or_else(named).or_else(own)
+}
+
+/// The sessions of a root.
+#[derive(Debug)]
+pub(super) struct Payers<'a> {
+    pub(super) root: &'a Root,
+    registers: Registers,
+    /// Where each is among the sessions, and the number of its account.
+    known: HashMap<(SessionId, Option<String>), (usize, usize)>,
+    sessions: Vec<Payer>,
+    /// Who was asked about last.
+    last: Option<(usize, usize)>,
+    /// With whom the volume before ended, and the folder it lies in.
+    before: Option<(Option<String>, share::Ending)>,
+}
+
+#[derive(Debug)]
+struct Payer {
+    account: usize,
+    folder: Option<String>,
+    /// Its own log was entered.
+    has_log: bool,
+    /// Directories that its logs name, with whether the log is a sub-agent's and its number.
+    directories: Vec<((bool, usize), Arc<str>)>,
+}
+
+impl<'a> Payers<'a> {
+    pub(super) fn new(root: &'a Root, registers: Registers) -> Self {
+        Payers {
+            root,
+            registers,
+            known: HashMap::new(),
+            sessions: Vec::new(),
+            last: None,
+            before: None,
+        }
+    }
+
+    /// Enters what a log spent.
+    pub(super) fn enter(
+        &mut self,
+        number: usize,
+        file: &FoundFile,
+        sheet: Sheet,
+        entries: &mut Entries,
+    ) {
+        entries.uncounted += sheet.uncounted;
+        if file.artifact.kind == ArtifactKind::SharedLog {
+            return self.enter_shared(number, file, sheet, entries);
+        }
+        if sheet.charges.is_empty() {
+            return;
+        }
+        let Some(session) = session_of(file, sheet.first.as_deref()) else {
+            return;
+        };
+        let directories = sheet.directories().into_iter();
+        let directories: Vec<Arc<str>> = directories.map(|(_, path)| path.clone()).collect();
+        let aside = file.artifact.is_agent_log();
+        let (at, account) = self.account(&session, file, aside, entries);
+        self.moved(at, (aside, number), &directories);
+        entries
+            .charges
+            .extend(sheet.charges(account, Some(&session)));
+    }
+
+    /// The same of a log that is one session's, as it was told; `None` if that was damaged.
+    pub(super) fn enter_told(
+        &mut self,
+        number: usize,
+        file: &FoundFile,
+        told: &impl Told,
+        entries: &mut Entries,
+    ) -> Option<()> {
+        let session = session_of(file, told.first()).filter(|_| !told.is_empty());
+        if let Some(session) = session {
+            let aside = file.artifact.is_agent_log();
+            let (at, account) = self.account(&session, file, aside, entries);
+            let before = entries.charges.len();
+            let added = told.charges(account, &session, &mut entries.charges);
+            if added.is_none() {
+                entries.charges.truncate(before);
+                return None;
+            }
+            self.moved(at, (aside, number), &told.directories());
+        }
+        entries.uncounted += told.uncounted();
+        Some(())
+    }
+
+    /// Enters what a log spent in which several sessions lie.
+    fn enter_shared(
+        &mut self,
+        number: usize,
+        file: &FoundFile,
+        mut sheet: Sheet,
+        entries: &mut Entries,
+    ) {
+        let folder = file.artifact.folder.clone();
+        let before = self.before.take().filter(|(of, _)| *of == folder);
+        let before = before.map(|(_, ending)| ending);
+        let goes_on = sheet
+            .opening
+            .is_some_and(|opening| share::goes_on(opening.answers, opening.time, before.as_ref()));
+        let owner = before.filter(|_| goes_on).map(|before| before.session);
+        let Some(owner) = owner.or_else(|| file.artifact.session.clone()) else {
+            return;
+        };
+        let named = |name: Option<Arc<str>>| {
+            let name = name.and_then(|name| SessionId::new(&name).ok());
+            name.unwrap_or_else(|| owner.clone())
+        };
+        for (mut charge, name) in std::mem::take(&mut sheet.charges) {
+            let (session, agent) = share::whose(&named(name));
+            let aside = agent.is_some();
+            let (_, account) = self.account(&session, file, aside, entries);
+            charge.account = account;
+            charge.agent = agent.map(|agent| agent.as_str().into()).or(charge.agent);
+            entries.charges.push(charge);
+        }
+        for (owner, path) in sheet.directories() {
+            let (session, agent) = share::whose(&named(owner.clone()));
+            let aside = agent.is_some();
+            let known = self.known.get(&(session, folder.clone())).copied();
+            let log = (aside, number);
+            if let Some((at, _)) = known {
+                self.moved(at, log, std::slice::from_ref(path));
+            }
+        }
+        if sheet.opening.is_some() {
+            let ending = share::Ending {
+                session: named(sheet.session),
+                time: sheet.latest,
+            };
+            self.before = Some((folder, ending));
+        }
+    }
+
+    /// The number of a session's account, which is opened if need be.
+    fn account(
+        &mut self,
+        session: &SessionId,
+        file: &FoundFile,
+        aside: bool,
+        entries: &mut Entries,
+    ) -> (usize, usize) {
+        let folder = &file.artifact.folder;
+        let next = (self.sessions.len(), entries.accounts.len());
+        // A session's logs mostly follow each other.
+        let is_it = |&(at, account): &(usize, usize)| {
+            let payer = self.sessions.get(at);
+            let account = entries.accounts.get(account);
+            payer.is_some_and(|payer| payer.folder == *folder)
+                && account.is_some_and(|account| account.session == *session)
+        };
+        let known = self.last.filter(is_it).unwrap_or_else(|| {
+            let name = (session.clone(), folder.clone());
+            *self.known.entry(name).or_insert(next)
+        });
+        self.last = Some(known);
+        if known == next {
+            self.sessions.push(Payer {
+                account: next.1,
+                folder: folder.clone(),
+                has_log: false,
+                directories: Vec::new(),
+            });
+            let mut account =
+                Account::new(self.root.layout.name(), &self.root.path, session.clone());
+            account.file.clone_from(&file.path);
+            entries.accounts.push(account);
+        }
+        if let Some(account) = entries.accounts.get_mut(known.1)
+            && let Some(payer) = self.sessions.get_mut(known.0)
+        {
+            // The newest volume of its own log stands for a session, or else its first sub-agent's
+            // log, whichever was read first.
+            let stands = match (aside, payer.has_log) {
+                (false, had) => !had || account.file < file.path,
+                (true, had) => !had && file.path < account.file,
+            };
+            payer.has_log |= !aside;
+            if stands {
+                account.file.clone_from(&file.path);
+            }
+        }
+        known
+    }
+
+    /// Takes note of the directories that a log names.
+    fn moved(&mut self, at: usize, log: (bool, usize), directories: &[Arc<str>]) {
+        if let Some(payer) = self.sessions.get_mut(at) {
+            let named = directories.iter().map(|path| (log, path.clone()));
+            payer.directories.extend(named);
+        }
+    }
+
+    /// Says what each session is about.
+    pub(super) fn settle(mut self, accounts: &mut [Account]) {
+        let mut doubt = false;
+        for payer in &mut self.sessions {
+            let Some(account) = accounts.get_mut(payer.account) else {
+                continue;
+            };
+            // Its own log first, whichever was read first.
+            payer.directories.sort_by_key(|(log, _)| *log);
+            let named = payer.directories.iter();
+            let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
+            let folder = payer.folder.as_deref();
+            let about = self.registers.about(folder, &account.session);
+            let told = about.iter().find_map(|about| about.cwd.clone());
+            (account.project, account.other_directories) =
+                summary::project_of(self.root, folder, &directories, told);
+            doubt |= account.project.guessed;
+        }
+        if doubt {
+            self.ask_others(accounts);
+        }
+    }
+
+    /// Where a session names no directory, others of its folder may, if there is no doubt.
+    fn ask_others(&self, accounts: &mut [Account]) {
+        let mut homes: HashMap<Option<&str>, BTreeSet<String>> = HashMap::new();
+        for payer in &self.sessions {
+            let project = accounts.get(payer.account).map(|account| &account.project);
+            let Some(project) = project.filter(|project| !project.guessed) else {
+                continue;
+            };
+            let folder = payer.folder.as_deref();
+            if self.root.layout.folder(&project.path).as_deref() == folder {
+                homes
+                    .entry(folder)
+                    .or_default()
+                    .insert(project.path.clone());
+            }
+        }
+        for payer in &self.sessions {
+            let homes = homes.get(&payer.folder.as_deref());
+            let home = homes.filter(|homes| homes.len() == 1);
+            let home = home.and_then(|homes| homes.first());
+            if let Some(account) = accounts.get_mut(payer.account)
+                && account.project.guessed
+                && let Some(path) = home
+            {
+                account.project = Project {
+                    path: path.clone(),
+                    guessed: false,
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Finds the files of a root.
+//!
+//! Every list, search and ledger begins with this, so a file costs its `stat` and little more: names
+//! are read into one buffer, a name that means nothing costs no allocation, and whatever is asked of
+//! a file is asked by its name in the open directory. Owns the order in which files are found.
+//! Reads no file, and keeps at most two directories open.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{CStr, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::jsonl::FileId;
+use crate::model::ArtifactKind;
+use crate::store::Root;
+
+use super::FoundFile;
+
+/// Every file of a root that means something, in the order of the bytes of their paths.
+///
+/// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
+/// name if it has one in the root: links wait until all that is real was seen.
+///
+/// Only files below `from`, and of the kinds that are `wanted`, are looked at.
+pub(in crate::store) fn walk(
+    root: &Root,
+    from: &Path,
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+) -> Vec<FoundFile> {
+    walk_noting(root, from, wanted, troubles, &mut |_, _| {})
+}
+
+/// The same, and tells of each directory what it was before the names in it were read.
+pub(in crate::store) fn walk_noting(
+    root: &Root,
+    from: &Path,
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+    note: &mut dyn FnMut(&str, &FileId),
+) -> Vec<FoundFile> {
+    let Some(from) = from.to_str() else {
+        troubles.push(unreadable(&root.path.join(from)));
+        return Vec::new();
+    };
+    let mut walk = Walk {
+        root,
+        wanted,
+        troubles,
+        note,
+        visited: HashSet::new(),
+        links: BTreeSet::new(),
+        steps: vec![Step::Enter(from.to_owned())],
+        found: Vec::new(),
+        listing: Listing::default(),
+    };
+    let top = match open(&root.path, DIRECTORY, Mode::empty()) {
+        Ok(top) => top,
+        Err(error) => {
+            walk.troubled(from, error);
+            return Vec::new();
+        }
+    };
+    let mut linked = false;
+    loop {
+        match walk.steps.pop() {
+            Some(Step::Found(file)) => walk.found.push(file),
+            Some(Step::Enter(relative)) => walk.enter(&top, &relative, relative == from),
+            None => match walk.links.pop_first() {
+                Some(relative) => {
+                    linked = true;
+                    walk.steps.push(Step::Enter(relative));
+                }
+                None => break,
+            },
+        }
+    }
+    if linked {
+        // Byte by byte, as databases do, and as directories are gone through.
+        let sorted = &mut walk.found;
+        sorted.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+    }
+    walk.found
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+struct Walk<'a> {
+    root: &'a Root,
+    wanted: &'a dyn Fn(ArtifactKind) -> bool,
+    troubles: &'a mut Vec<Error>,
+    note: &'a mut dyn FnMut(&str, &FileId),
+    /// Directories, by device and number.
+    visited: HashSet<(u64, u64)>,
+    /// Links to directories, which wait.
+    links: BTreeSet<String>,
+    /// What comes next, the last first.
+    steps: Vec<Step>,
+    found: Vec<FoundFile>,
+    listing: Listing,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are files, and memory for each alone would cost more"
+)]
+enum Step {
+    /// A file whose turn comes after directories before it.
+    Found(FoundFile),
+    /// A directory, by its path within the root.
+    Enter(String),
+}
+
+impl Walk<'_> {
+    /// Goes through the names in a directory.
+    fn enter(&mut self, top: &OwnedFd, relative: &str, first: bool) {
+        let name = if relative.is_empty() { "." } else { relative };
+        let opened = openat(top, name, DIRECTORY, Mode::empty()).and_then(|dir| {
+            let id = FileId::of(&fstat(&dir)?);
+            if !self.visited.insert((id.dev, id.ino)) {
+                return Ok(None);
+            }
+            (self.note)(relative, &id);
+            self.listing.read(&dir)?;
+            Ok(Some(dir))
+        });
+        let dir = match opened {
+            Ok(Some(dir)) => dir,
+            Ok(None) => return,
+            // What vanished meanwhile is as if it had never been there.
+            Err(Errno::NOENT) if !first => return,
+            Err(error) => return self.troubled(relative, error),
+        };
+        let mut listing = std::mem::take(&mut self.listing);
+        listing.sort();
+        let path = self.root.path.join(relative);
+        let mut within = relative.to_owned();
+        if !within.is_empty() {
+            within.push('/');
+        }
+        let before = within.len();
+        let steps = self.steps.len();
+        for entry in &listing.entries {
+            let name = listing.name(entry);
+            let Ok(text) = str::from_utf8(name) else {
+                self.skipped(&path, name, entry.kind, relative.is_empty());
+                continue;
+            };
+            within.truncate(before);
+            within.push_str(text);
+            match self.step((&dir, &path), &within, listing.spelled(entry), entry.kind) {
+                // Nothing that is still to be entered comes before it.
+                Some(Step::Found(file)) if self.steps.len() == steps => self.found.push(file),
+                step => self.steps.extend(step),
+            }
+        }
+        if let Some(new) = self.steps.get_mut(steps..) {
+            new.reverse();
+        }
+        self.listing = listing;
+    }
+
+    /// What one name of an open directory leads to.
+    fn step(
+        &mut self,
+        (dir, path): (&OwnedFd, &Path),
+        within: &str,
+        name: Option<&CStr>,
+        kind: FileType,
+    ) -> Option<Step> {
+        // A file that vanished meanwhile is as if it had never been there, and so is one that a
+        // link does not lead to.
+        let stat = |flags: AtFlags| statat(dir, name?, flags).ok();
+        let is = |stat: &Stat, kind: FileType| FileType::from_raw_mode(stat.st_mode) == kind;
+        let linked = match kind {
+            FileType::Symlink => stat(AtFlags::empty()),
+            _ => None,
+        };
+        let leads_to_directory = |stat: &Stat| is(stat, FileType::Directory);
+        if kind == FileType::Directory || linked.as_ref().is_some_and(leads_to_directory) {
+            if !self.root.layout.enters(Path::new(within)) {
+                return None;
+            }
+            if kind == FileType::Directory {
+                return Some(Step::Enter(within.to_owned()));
+            }
+            self.links.insert(within.to_owned());
+            return None;
+        }
+        let artifact = self.root.layout.classify(Path::new(within))?;
+        if !(self.wanted)(artifact.kind) {
+            return None;
+        }
+        let stat = match kind {
+            FileType::RegularFile => stat(AtFlags::SYMLINK_NOFOLLOW),
+            _ => linked.or_else(|| stat(AtFlags::empty())),
+        };
+        let stat = stat.filter(|stat| is(stat, FileType::RegularFile))?;
+        let path = joined(path, name?.to_bytes());
+        let file = FoundFile::new(path, artifact, FileId::of(&stat));
+        Some(Step::Found(file))
+    }
+
+    /// Such names mean nothing to any layout; what might be a session must not go unseen.
+    fn skipped(&mut self, dir: &Path, name: &[u8], kind: FileType, top: bool) {
+        let ending = Path::new(OsStr::from_bytes(name)).extension();
+        let log = ending.is_some_and(|ending| ending == "jsonl");
+        if !top && (kind == FileType::Directory || log) {
+            self.troubles.push(unreadable(&joined(dir, name)));
+        }
+    }
+
+    fn troubled(&mut self, relative: &str, error: Errno) {
+        let dir = self.root.path.join(relative);
+        self.troubles.push(Error::io("read", &dir, error.into()));
+    }
+}
+
+fn unreadable(path: &Path) -> Error {
+    Error::refused(format!(
+        "{} was not read: its name is not UTF-8",
+        path.display()
+    ))
+}
+
+/// The path of a name in a directory, in one piece of memory.
+fn joined(dir: &Path, name: &[u8]) -> PathBuf {
+    let mut path = PathBuf::with_capacity(dir.as_os_str().len() + 1 + name.len());
+    path.push(dir);
+    path.push(OsStr::from_bytes(name));
+    path
+}
+
+/// The names in a directory.
+#[derive(Default)]
+struct Listing {
+    /// Each with the byte that comes after it in a path: NUL, or the slash of a directory.
+    names: Vec<u8>,
+    entries: Vec<Entry>,
+    /// What the system fills.
+    buffer: Vec<u8>,
+}
+
+struct Entry {
+    /// The first bytes of the name and what comes after it: most names differ in them.
+    head: u64,
+    start: usize,
+    end: usize,
+    kind: FileType,
+}
+
+impl Listing {
+    fn read(&mut self, dir: &OwnedFd) -> rustix::io::Result<()> {
+        self.names.clear();
+        self.entries.clear();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let outcome = each_name(dir, &mut buffer, |name, kind| self.add(dir, name, kind));
+        self.buffer = buffer;
+        outcome
+    }
+
+    fn add(&mut self, dir: &OwnedFd, name: &CStr, mut kind: FileType) {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return;
+        }
+        // Not all file systems tell.
+        if kind == FileType::Unknown {
+            let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                return;
+            };
+            kind = FileType::from_raw_mode(stat.st_mode);
+        }
+        let start = self.names.len();
+        self.names.extend_from_slice(name.to_bytes());
+        let end = self.names.len();
+        let after = if kind == FileType::Directory { b'/' } else { 0 };
+        self.names.push(after);
+        let mut head = [0; 8];
+        let bytes = self.names.get(start..=end).unwrap_or_default();
+        head.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
+        self.entries.push(Entry {
+            head: u64::from_be_bytes(head),
+            start,
+            end,
+            kind,
+        });
+    }
+
+    /// By the bytes of the paths that begin with them.
+    fn sort(&mut self) {
+        let names = &self.names;
+        let rest = |entry: &Entry| names.get(entry.start..=entry.end);
+        self.entries.sort_unstable_by(|a, b| {
+            let heads = a.head.cmp(&b.head);
+            heads.then_with(|| rest(a).cmp(&rest(b)))
+        });
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        self.names.get(entry.start..entry.end).unwrap_or_default()
+    }
+
+    /// The name as the system takes it; `None` for directories, which are not asked about.
+    fn spelled(&self, entry: &Entry) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(self.names.get(entry.start..=entry.end)?).ok()
+    }
+}
+
+/// Tells every name in a directory.
+#[cfg(target_os = "linux")]
+fn each_name(
+    dir: &OwnedFd,
+    buffer: &mut Vec<u8>,
+    mut tell: impl FnMut(&CStr, FileType),
+) -> rustix::io::Result<()> {
+    // The longest name of any file system fits.
+    const ROOM: usize = 32 << 10;
+    buffer.reserve(ROOM);
+    let mut entries = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        tell(entry.file_name(), entry.file_type());
+    }
+    Ok(())
+}
+
+/// The same, where directories are read in other ways.
+#[cfg(not(target_os = "linux"))]
+fn each_name(
+    dir: &OwnedFd,
+    _: &mut Vec<u8>,
+    mut tell: impl FnMut(&CStr, FileType),
+) -> rustix::io::Result<()> {
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let entry = entry?;
+        tell(entry.file_name(), entry.file_type());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const IDS: [&str; 2] = [
+        "8c549c46-16ca-47dd-b731-f4c264becc53",
+        "8c549c46-16ca-47dd-b731-f4c264becc54",
+    ];
+
+    fn put(root: &Path, path: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{}\n").unwrap();
+    }
+
+    fn found(root: &Path) -> (Vec<String>, Vec<Error>) {
+        let mut troubles = Vec::new();
+        let files = walk(
+            &Root::claude_code(root),
+            Path::new(""),
+            &|_| true,
+            &mut troubles,
+        );
+        for file in &files {
+            let metadata = fs::metadata(&file.path).unwrap();
+            assert!(file.id.untouched(&FileId::from(&metadata)));
+        }
+        let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+        let names = files.iter().map(|file| within(file).display().to_string());
+        (names.collect(), troubles)
+    }
+
+    /// A log stands before the directory of its name, and what lies in that before the next log.
+    #[test]
+    fn files_come_in_the_order_of_the_bytes_of_their_paths() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["-w", "-w-", "-w.x", "-", "-w0"] {
+            for id in IDS {
+                put(root.path(), &format!("projects/{folder}/{id}.jsonl"));
+                put(
+                    root.path(),
+                    &format!("projects/{folder}/{id}/tool-results/a"),
+                );
+                put(
+                    root.path(),
+                    &format!("projects/{folder}/{id}/tool-results-b"),
+                );
+                put(
+                    root.path(),
+                    &format!("projects/{folder}/{id}/subagents/agent-1.jsonl"),
+                );
+            }
+        }
+        put(root.path(), "history.jsonl");
+        put(root.path(), "projects/-w/not-ours.txt");
+        put(root.path(), "elsewhere/x.jsonl");
+        let (names, troubles) = found(root.path());
+        let mut sorted = names.clone();
+        sorted.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        assert_eq!(names, sorted);
+        assert_eq!((names.len(), troubles.len()), (41, 0));
+    }
+
+    #[test]
+    fn a_directory_is_entered_once_and_under_its_own_name() {
+        let root = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let log = format!("{}.jsonl", IDS[0]);
+        put(root.path(), &format!("projects/-w/{log}"));
+        put(elsewhere.path(), &log);
+        let projects = root.path().join("projects");
+        symlink(projects.join("-w"), projects.join("-a")).unwrap();
+        symlink(elsewhere.path(), projects.join("-b")).unwrap();
+        symlink(elsewhere.path(), projects.join("-z")).unwrap();
+        symlink(root.path(), projects.join("-loop")).unwrap();
+        symlink("nowhere", projects.join("-none")).unwrap();
+        let (names, troubles) = found(root.path());
+        let expected = [format!("projects/-b/{log}"), format!("projects/-w/{log}")];
+        assert_eq!(names, expected);
+        assert_eq!(troubles.len(), 0);
+    }
+
+    #[test]
+    fn a_root_that_is_not_there_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let (names, troubles) = found(&root.path().join("none"));
+        assert_eq!((names.len(), troubles.len()), (0, 1));
+    }
+}
