@@ -1,13 +1,14 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use annals::cost::{Ledger, Prices};
+use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
 use annals::store::{
-    Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store, Target, WriteOptions,
+    ConversationInfo, Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store,
+    Target, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -34,7 +35,7 @@ pub(crate) struct Context {
     /// The user named a list of prices.
     named_prices: Option<PathBuf>,
     /// Nothing that was read before may be used.
-    no_index: bool,
+    pub(crate) no_index: bool,
     /// Where annals keeps its own things.
     state_dir: PathBuf,
     /// Where the user's own settings lie.
@@ -100,10 +101,16 @@ impl Context {
     /// Reads and sums up all sessions, the most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
-        let rows = self
-            .store
-            .sessions(inventory, &|done, total| progress.set(done, total));
-        drop(progress);
+        let told = |done, total| progress.set(done, total);
+        let rows = match self.catalogue() {
+            Some(mut catalogue) => {
+                let rows = catalogue.sessions(&self.store, inventory, &told);
+                drop(progress);
+                self.tell(&mut catalogue);
+                rows
+            }
+            None => self.store.sessions(inventory, &told),
+        };
         let mut sessions = Vec::with_capacity(rows.len());
         for row in rows {
             match row {
@@ -113,6 +120,34 @@ impl Context {
         }
         sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         sessions
+    }
+
+    /// The conversations of some sessions, by their places in the inventory, and what each comes to.
+    pub(crate) fn conversations(
+        &mut self,
+        inventory: &Inventory,
+        wanted: &[usize],
+        price: Pricing<'_>,
+    ) -> Vec<(ConversationInfo, Tally)> {
+        let progress = Progress::new("reading conversations");
+        let told = |done, total| progress.set(done, total);
+        let rows = match self.catalogue() {
+            Some(mut catalogue) => {
+                let rows = catalogue.conversations(&self.store, inventory, wanted, price, &told);
+                drop(progress);
+                self.tell(&mut catalogue);
+                rows
+            }
+            None => self.store.conversations(inventory, wanted, price, &told),
+        };
+        let mut conversations = Vec::new();
+        for row in rows {
+            match row {
+                Ok(rows) => conversations.extend(rows),
+                Err(error) => self.warn(&error),
+            }
+        }
+        conversations
     }
 
     /// Every response once, with the session that pays for it.
@@ -161,6 +196,24 @@ impl Context {
                 None
             }
         }
+    }
+
+    /// Where annals keeps its own things.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// Reads all that is not known yet, and keeps it.
+    pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
+        let mut catalogue = Catalogue::open(&self.state_dir)?;
+        self.tell(&mut catalogue);
+        let progress = Progress::new("building the index");
+        let told = |_, done, total| progress.set(done, total);
+        let troubles = catalogue.update(&self.store, inventory, &told);
+        drop(progress);
+        self.tell(&mut catalogue);
+        self.warn_of(&troubles);
+        Ok(())
     }
 
     fn tell(&self, catalogue: &mut Catalogue) {

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavio
 use crate::error::Error;
 use crate::store::{FoundFile, Root};
 
-use super::spending;
+use super::{rows, spending};
 
 /// What the database holds, and how: another number means another meaning.
 ///
@@ -27,7 +27,7 @@ pub(super) fn name() -> String {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of each part of the catalogue.
-const TABLES: [&str; 2] = [ROOTS, spending::TABLES];
+const TABLES: [&str; 3] = [ROOTS, spending::TABLES, rows::TABLES];
 
 const ROOTS: &str = "
     CREATE TABLE root (

@@ -8,8 +8,16 @@
 mod catalogue;
 mod database;
 mod ledger;
+mod listing;
+mod place;
+mod row;
+mod rows;
+mod seal;
 mod spending;
+mod status;
 mod tab;
 
 pub use catalogue::{Catalogue, Notice};
 pub use ledger::Recent;
+pub use place::{CatalogueFile, CatalogueFileKind};
+pub use status::{Part, RootStatus, Status};
