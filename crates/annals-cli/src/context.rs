@@ -1,5 +1,6 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -98,8 +99,16 @@ impl Context {
         }
     }
 
-    /// Reads and sums up all sessions, the most recent first.
+    /// Sums up all sessions, the most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
+        let mut sessions = self.sessions_in_any_order(inventory);
+        // Rows are large: each is moved once.
+        sessions.sort_by_cached_key(|session| (Reverse(session.updated), session.id.clone()));
+        sessions
+    }
+
+    /// Sums up all sessions, for those who show few of them.
+    pub(crate) fn sessions_in_any_order(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
         let told = |done, total| progress.set(done, total);
         let rows = match self.catalogue() {
@@ -111,14 +120,11 @@ impl Context {
             }
             None => self.store.sessions(inventory, &told),
         };
-        let mut sessions = Vec::with_capacity(rows.len());
-        for row in rows {
-            match row {
-                Ok(session) => sessions.push(session),
-                Err(error) => self.warn(&error),
-            }
-        }
-        sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+        let mut troubles = Vec::new();
+        let read =
+            |row: annals::Result<SessionInfo>| row.map_err(|error| troubles.push(error)).ok();
+        let sessions = rows.into_iter().filter_map(read).collect();
+        troubles.iter().for_each(|error| self.warn(error));
         sessions
     }
 
@@ -381,6 +387,12 @@ impl Context {
     pub(crate) fn finish(self) -> Result<()> {
         Ok(self.out.finish()?)
     }
+}
+
+/// Leaves what takes much memory to the end of the program: to give it back piece by piece would take
+/// longer than most of what is done with it.
+pub(crate) fn leave<T>(value: T) {
+    std::mem::forget(value);
 }
 
 /// Says something beside the answer.

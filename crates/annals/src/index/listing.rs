@@ -9,14 +9,13 @@ use crate::model::{FlawKind, Key};
 use crate::store::listing::{self, Facts};
 use crate::store::talks::Talks;
 use crate::store::{
-    ConversationInfo, FoundFile, Inventory, Root, Session, SessionFiles, SessionInfo, Store,
-    read_each,
+    ConversationInfo, FoundFile, Inventory, Session, SessionFiles, SessionInfo, Store, read_each,
 };
 
 use super::Catalogue;
 use super::row::{self, Names};
-use super::rows::{Fresh, Known, Met, forget, is_same, order, recall, write};
-use super::seal::{Stamp, seal};
+use super::rows::{Entry, Fresh, Met, Sorted, recall, write};
+use super::seal::Stamp;
 
 impl Catalogue {
     /// Sums up every session, as [`Store::sessions`] does.
@@ -31,7 +30,8 @@ impl Catalogue {
             store,
             inventory,
             progress,
-            |_, known| row::read(known.facts()?, &mut names),
+            false,
+            |_, known| row::read(known.facts, &mut names),
             |_, facts, _| facts,
         );
         listing::list(&inventory.sessions, facts, &store.keep_days(inventory))
@@ -59,13 +59,14 @@ impl Catalogue {
             store,
             inventory,
             progress,
+            true,
             |at, known| {
-                let summaries = row::read(known.facts()?, &mut names)?.summaries;
+                let facts = row::read(known.facts, &mut names)?;
                 let talks = match is_wanted(at) {
-                    true => Some(row::read_talks(known.talks()?, &mut names)?),
+                    true => Some(row::read_talks(known.talks, &facts, &mut names)?),
                     false => None,
                 };
-                Some((summaries, talks))
+                Some((facts.summaries, talks))
             },
             |at, facts, talks| (facts.summaries, is_wanted(at).then_some(talks)),
         );
@@ -103,52 +104,68 @@ impl Catalogue {
         store: &Store,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
-        mut known: impl FnMut(usize, &Known<'_>) -> Option<T>,
+        with_talks: bool,
+        mut known: impl FnMut(usize, &Entry<'_>) -> Option<T>,
         read: impl Fn(usize, Facts, Talks) -> T + Sync,
     ) -> Vec<Result<T>> {
         let all = &inventory.sessions;
         let mut found: Vec<Option<Result<T>>> = all.iter().map(|_| None).collect();
-        let mut gone = Vec::new();
-        let mut work: Vec<(usize, &SessionFiles)> = Vec::new();
         for root in store.roots() {
-            let own = in_order(all, root);
-            let recalled = recall(&self.database, root, &own, &mut gone, |at, met| {
+            let sorted = Sorted::of(root, all);
+            let recalled = recall(&self.database, &sorted, with_talks, |at, _, met| {
                 if let Met::Same(row) = met
                     && let Some(slot) = found.get_mut(at)
                 {
                     *slot = known(at, &row).map(Ok);
                 }
             });
-            if let Err(error) = recalled {
-                gone.clear();
+            let gone = recalled.unwrap_or_else(|error| {
                 self.begin_anew(&error);
+                Vec::new()
+            });
+            let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
+            let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
+            // What was not found is gone, if all could be looked at.
+            let all_seen = inventory.troubles.is_empty();
+            let mut keep = Keep {
+                catalogue: self,
+                sorted: &sorted,
+                all_seen,
+                failed: false,
+            };
+            keep.read(&work, progress, |at, reading| {
+                if let Some(slot) = found.get_mut(at) {
+                    *slot = Some(reading.map(|(facts, talks)| read(at, facts, talks)));
+                }
+            });
+            if all_seen {
+                keep.write(&[], &gone);
             }
-            work.extend(own);
         }
-        let foreign = |files: &SessionFiles| {
-            let mut roots = store.roots().iter();
-            !roots.any(|root| is_same(&files.root, root))
-        };
-        let others = all.iter().enumerate();
-        work.extend(others.filter(|(_, files)| foreign(files)));
-        work.retain(|(at, _)| matches!(found.get(*at), Some(None)));
-        self.read_portions(&work, progress, |at, reading| {
-            if let Some(slot) = found.get_mut(at) {
-                *slot = Some(reading.map(|(facts, talks)| read(at, facts, talks)));
-            }
-        });
-        // What was not found is gone, if all could be looked at.
-        if inventory.troubles.is_empty()
-            && let Err(error) = forget(&mut self.database, &gone)
-        {
-            self.not_kept(&error);
+        // A store may be asked about others' sessions.
+        let others = all.iter().zip(&mut found).enumerate();
+        for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
+            let session = Session::read(files.clone());
+            let told = |session: Session| read(at, Facts::of(&session), Talks::of(&session));
+            *slot = Some(session.map(told));
         }
         found.into_iter().flatten().collect()
     }
+}
 
+/// Reads sessions of a root and keeps what was read.
+struct Keep<'a> {
+    catalogue: &'a mut Catalogue,
+    sorted: &'a Sorted<'a>,
+    all_seen: bool,
+    /// Something could not be kept.
+    failed: bool,
+}
+
+impl Keep<'_> {
     /// Reads sessions, some at a time. Each portion is kept before the next is begun, so that who is
     /// interrupted goes on there.
-    fn read_portions(
+    fn read(
         &mut self,
         work: &[(usize, &SessionFiles)],
         progress: &(dyn Fn(u64, u64) + Sync),
@@ -156,7 +173,6 @@ impl Catalogue {
     ) {
         let total = work.iter().map(|(_, files)| files.log_bytes()).sum();
         let mut done = 0;
-        let mut kept = true;
         let mut rest = work;
         while !rest.is_empty() {
             let (portion, after) = rest.split_at(portion(rest));
@@ -176,15 +192,22 @@ impl Catalogue {
                     talks,
                 })
             });
-            let fresh: Vec<Fresh<'_>> = fresh.collect();
-            // Where one portion cannot be kept, the next cannot either.
-            if kept && let Err(error) = write(&mut self.database, &fresh) {
-                kept = false;
-                self.not_kept(&error);
-            }
+            self.write(&fresh.collect::<Vec<_>>(), &[]);
             for ((at, _), reading) in portion.iter().zip(read) {
                 take(*at, reading.map(|reading| (reading.facts, reading.talks)));
             }
+        }
+    }
+
+    fn write(&mut self, fresh: &[Fresh<'_>], tidy: &[usize]) {
+        // Where one portion cannot be kept, the next cannot either.
+        if self.failed {
+            return;
+        }
+        let database = &mut self.catalogue.database;
+        if let Err(error) = write(database, self.sorted, fresh, tidy, self.all_seen) {
+            self.failed = true;
+            self.catalogue.not_kept(&error);
         }
     }
 }
@@ -201,10 +224,7 @@ impl Reading {
     fn of(session: &Session) -> Self {
         let (facts, talks) = (Facts::of(session), Talks::of(session));
         let stamp = Stamp::of(&session.files);
-        let spelled = || {
-            let rows = (row::spell(&facts)?, row::spell_talks(&talks)?);
-            Some((seal(stamp, rows.0), seal(stamp, rows.1)))
-        };
+        let spelled = || Some((row::spell(&facts)?, row::spell_talks(&talks, &facts)?));
         // What could not be read now may be readable when nothing about it has changed.
         let whole = !facts.flaw_kinds.contains_key(&FlawKind::Unreadable);
         Reading {
@@ -237,19 +257,6 @@ fn is_settled(files: &SessionFiles, now: SystemTime) -> bool {
     let before = now.saturating_sub(TICK).as_nanos() as i128;
     let mut volumes = files.files().flat_map(FoundFile::volumes);
     volumes.all(|file| file.id.ctime_ns < before)
-}
-
-/// The sessions of a root with their places, in the order of their rows.
-pub(super) fn in_order<'a>(
-    sessions: &'a [SessionFiles],
-    root: &Root,
-) -> Vec<(usize, &'a SessionFiles)> {
-    let sessions = sessions.iter().enumerate();
-    let own = sessions.filter(|(_, files)| is_same(&files.root, root));
-    let mut own: Vec<(usize, &SessionFiles)> = own.collect();
-    // They mostly are.
-    own.sort_by(|(_, one), (_, other)| order(one, other));
-    own
 }
 
 fn place(files: &SessionFiles) -> (&std::ffi::OsStr, Option<&str>) {

@@ -13,6 +13,7 @@ mod place;
 mod row;
 mod rows;
 mod seal;
+mod spelling;
 mod spending;
 mod status;
 mod tab;

@@ -1,103 +1,22 @@
 //! How what was read of a session is spelled in the catalogue.
 //!
 //! All rows of a history are read whenever sessions are listed, so reading one must cost next to
-//! nothing: texts are borrowed, and names that most rows share are held once.
+//! nothing: what is rare stands behind one bit, and names that rows share are held once.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use jiff::civil::Date;
-use serde::{Deserialize, Serialize};
 
 use crate::cost::Charge;
 use crate::model::{FlawKind, Key, Money, Pace, Project, ResponseKey, Terms, TitleSource, Usage};
 use crate::store::State;
 use crate::store::listing::Facts;
-use crate::store::talks::{Limb, Talk, Talks};
+use crate::store::talks::{Limb, Talk, Talks, for_pricing};
 use crate::tree::Title;
 
-/// A time: seconds since 1970, and nanoseconds.
-type Time = Option<(i64, i32)>;
-
-/// What lists say about a session.
-#[derive(Serialize, Deserialize)]
-struct Row<'a> {
-    project: &'a str,
-    guessed: bool,
-    #[serde(borrow)]
-    other_directories: Vec<&'a str>,
-    title: Option<(&'a str, TitleSource)>,
-    tag: Option<&'a str>,
-    state: u8,
-    started: Time,
-    updated: Time,
-    entries: u64,
-    messages: u64,
-    conversations: usize,
-    agents: usize,
-    agent_names: Vec<&'a str>,
-    flaws: Vec<(FlawKind, usize)>,
-    models: Vec<&'a str>,
-    messages_by_day: Vec<(i32, u64)>,
-    wants: &'a [u8],
-    summaries: Vec<(&'a [u8], &'a str)>,
-    /// Its project is the only directory that its folder can be named after.
-    at_home: bool,
-    homes: Vec<&'a str>,
-    charges: Charges<'a>,
-}
-
-/// What its conversations are.
-#[derive(Serialize, Deserialize)]
-struct TalksRow<'a> {
-    #[serde(borrow)]
-    list: Vec<TalkRow<'a>>,
-    limbs: Vec<LimbRow<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct TalkRow<'a> {
-    leaf: &'a str,
-    title: Option<(&'a str, TitleSource)>,
-    open: bool,
-    branch: Option<&'a str>,
-    messages: usize,
-    started: Time,
-    updated: Time,
-    resumes: bool,
-    limb: usize,
-}
-
-#[derive(Serialize, Deserialize)]
-struct LimbRow<'a> {
-    parent: Option<usize>,
-    keys: &'a [u8],
-    #[serde(borrow)]
-    charges: Charges<'a>,
-}
-
-/// Responses, and the names in them, each once. Names are counted from 1; 0 is none.
-#[derive(Serialize, Deserialize)]
-struct Charges<'a> {
-    #[serde(borrow)]
-    names: Vec<&'a str>,
-    list: Vec<ChargeRow>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ChargeRow {
-    response: Option<([u8; 16], [u8; 8])>,
-    time: Time,
-    usage: [u64; 6],
-    pace: u8,
-    us_only: bool,
-    copied: bool,
-    recorded: Option<i128>,
-    model: u32,
-    agent: u32,
-    git_branch: u32,
-}
+use super::spelling::{Put, Take};
 
 const STATES: [State; 5] = [
     State::Created,
@@ -107,234 +26,497 @@ const STATES: [State; 5] = [
     State::Deleted,
 ];
 
+const SOURCES: [TitleSource; 4] = [
+    TitleSource::Prompt,
+    TitleSource::Summary,
+    TitleSource::Ai,
+    TitleSource::Custom,
+];
+
+const FLAWS: [FlawKind; 15] = [
+    FlawKind::TornTail,
+    FlawKind::BadJson,
+    FlawKind::NotAnObject,
+    FlawKind::Glued,
+    FlawKind::NulRun,
+    FlawKind::BadUtf8,
+    FlawKind::Oversize,
+    FlawKind::Orphan,
+    FlawKind::Cycle,
+    FlawKind::DuplicateId,
+    FlawKind::BadUsage,
+    FlawKind::Unreadable,
+    FlawKind::BadDocument,
+    FlawKind::StaleIndex,
+    FlawKind::BadHeader,
+];
+
+/// Bits of a session's first byte.
+mod is {
+    pub(super) const GUESSED: u8 = 1;
+    pub(super) const TITLED: u8 = 2;
+    pub(super) const TAGGED: u8 = 4;
+    pub(super) const STARTED: u8 = 8;
+    pub(super) const UPDATED: u8 = 16;
+    pub(super) const AT_HOME: u8 = 32;
+    /// Lists follow that most sessions do not have.
+    pub(super) const ODD: u8 = 64;
+}
+
 /// Spells what a session's files tell.
 pub(super) fn spell(facts: &Facts) -> Option<Vec<u8>> {
-    let wants = key_bytes(&facts.wants);
-    let leaves: Vec<[u8; 16]> = facts
-        .summaries
+    let odd = !(facts.other_directories.is_empty()
+        && facts.agent_names.is_empty()
+        && facts.flaw_kinds.is_empty()
+        && facts.summaries.is_empty()
+        && facts.homes.is_empty());
+    let mut row = Put::default();
+    row.byte(
+        flag(facts.project.guessed, is::GUESSED)
+            | flag(facts.title.is_some(), is::TITLED)
+            | flag(facts.tag.is_some(), is::TAGGED)
+            | flag(facts.started.is_some(), is::STARTED)
+            | flag(facts.updated.is_some(), is::UPDATED)
+            | flag(facts.at_home, is::AT_HOME)
+            | flag(odd, is::ODD),
+    );
+    row.byte(number_of(&STATES, facts.state)?);
+    row.text(&facts.project.path);
+    put_title(&mut row, facts.title.as_ref())?;
+    facts.tag.iter().for_each(|tag| row.text(tag));
+    facts.started.iter().for_each(|time| row.time(*time));
+    facts.updated.iter().for_each(|time| row.time(*time));
+    row.number(facts.entries);
+    row.number(facts.messages);
+    row.count(facts.conversations);
+    row.count(facts.agents);
+    if odd {
+        put_texts(&mut row, &facts.other_directories);
+        put_texts(&mut row, &facts.agent_names);
+        row.count(facts.flaw_kinds.len());
+        for (kind, count) in &facts.flaw_kinds {
+            row.byte(number_of(&FLAWS, *kind)?);
+            row.count(*count);
+        }
+        row.count(facts.summaries.len());
+        for (leaf, text) in &facts.summaries {
+            row.raw(&leaf.to_bytes());
+            row.text(text);
+        }
+        put_texts(&mut row, &facts.homes);
+    }
+    row.count(facts.messages_by_day.len());
+    for (day, count) in &facts.messages_by_day {
+        row.raw(&day_number(*day).to_le_bytes());
+        row.number(*count);
+    }
+    row.keys(&facts.wants);
+    let mut names = Numbers::default();
+    let models: Vec<u64> = facts
+        .models
         .iter()
-        .map(|(key, _)| key.to_bytes())
+        .map(|name| names.of(Some(name)))
         .collect();
-    let texts = facts.summaries.iter().map(|(_, text)| &**text);
-    let at_home = matches!(facts.homes.as_slice(), [only] if **only == *facts.project.path);
-    let row = Row {
-        project: &facts.project.path,
-        guessed: facts.project.guessed,
-        other_directories: strs(&facts.other_directories),
-        title: title_row(facts.title.as_ref()),
-        tag: facts.tag.as_deref(),
-        state: number_of(&STATES, facts.state)?,
-        started: facts.started.map(parts),
-        updated: facts.updated.map(parts),
-        entries: facts.entries,
-        messages: facts.messages,
-        conversations: facts.conversations,
-        agents: facts.agents,
-        agent_names: strs(&facts.agent_names),
-        flaws: facts
-            .flaw_kinds
-            .iter()
-            .map(|(kind, n)| (*kind, *n))
-            .collect(),
-        models: strs(&facts.models),
-        messages_by_day: facts
-            .messages_by_day
-            .iter()
-            .map(|(day, count)| (day_number(*day), *count))
-            .collect(),
-        wants: &wants,
-        summaries: leaves.iter().map(|leaf| &leaf[..]).zip(texts).collect(),
-        at_home,
-        homes: match at_home {
-            true => Vec::new(),
-            false => strs(&facts.homes),
-        },
-        charges: charges_row(&facts.charges)?,
-    };
-    postcard::to_stdvec(&row).ok()
+    let charges = charges_row(&facts.charges, &mut names)?;
+    put_texts(&mut row, &names.list);
+    row.count(models.len());
+    models.iter().for_each(|model| row.number(*model));
+    row.raw(&charges);
+    Some(row.0)
 }
 
 /// Reads them back; `None` if it is no such spelling.
 pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
-    let row: Row<'_> = postcard::from_bytes(bytes).ok()?;
-    let days = row.messages_by_day.iter();
-    let summaries = row.summaries.iter();
-    Some(Facts {
-        homes: match row.at_home {
-            true => vec![row.project.into()],
-            false => row.homes.into_iter().map(Into::into).collect(),
-        },
+    let mut row = Take(bytes);
+    let flags = row.byte()?;
+    let is = |bit: u8| flags & bit != 0;
+    let state = *STATES.get(usize::from(row.byte()?))?;
+    let mut facts = Facts {
         project: Project {
-            path: row.project.to_owned(),
-            guessed: row.guessed,
+            path: row.text()?.to_owned(),
+            guessed: is(is::GUESSED),
         },
-        other_directories: owned(&row.other_directories),
-        title: title(row.title),
-        tag: row.tag.map(str::to_owned),
-        state: *STATES.get(usize::from(row.state))?,
-        started: time(row.started)?,
-        updated: time(row.updated)?,
-        entries: row.entries,
-        messages: row.messages,
-        conversations: row.conversations,
-        agents: row.agents,
-        agent_names: owned(&row.agent_names),
-        flaw_kinds: row.flaws.into_iter().collect(),
-        models: owned(&row.models),
-        charges: charges(&row.charges, names)?,
-        messages_by_day: days
-            .map(|(number, count)| Some((day(*number)?, *count)))
-            .collect::<Option<_>>()?,
-        wants: keys(row.wants)?,
-        summaries: summaries
-            .map(|(leaf, text)| Some((Key::from_bytes((*leaf).try_into().ok()?), (*text).into())))
-            .collect::<Option<_>>()?,
-    })
+        other_directories: Vec::new(),
+        title: row.maybe(is(is::TITLED), title)?,
+        tag: row.maybe(is(is::TAGGED), |row| row.text().map(str::to_owned))?,
+        state,
+        started: row.maybe(is(is::STARTED), Take::time)?,
+        updated: row.maybe(is(is::UPDATED), Take::time)?,
+        entries: row.number()?,
+        messages: row.number()?,
+        conversations: row.count()?,
+        agents: row.count()?,
+        agent_names: Default::default(),
+        flaw_kinds: Default::default(),
+        models: Default::default(),
+        charges: Vec::new(),
+        messages_by_day: Default::default(),
+        wants: Vec::new(),
+        summaries: Vec::new(),
+        at_home: is(is::AT_HOME),
+        homes: Vec::new(),
+    };
+    if is(is::ODD) {
+        facts.other_directories = texts(&mut row)?;
+        facts.agent_names = texts(&mut row)?;
+        for _ in 0..row.count()? {
+            let kind = *FLAWS.get(usize::from(row.byte()?))?;
+            facts.flaw_kinds.insert(kind, row.count()?);
+        }
+        for _ in 0..row.count()? {
+            let leaf = Key::from_bytes(row.array()?);
+            facts.summaries.push((leaf, row.text()?.into()));
+        }
+        facts.homes = texts::<Vec<String>>(&mut row)?
+            .into_iter()
+            .map(Into::into)
+            .collect();
+    }
+    for _ in 0..row.count()? {
+        let day = day(i32::from_le_bytes(row.array()?))?;
+        facts.messages_by_day.insert(day, row.number()?);
+    }
+    facts.wants = row.keys()?;
+    let names = names.of(&mut row)?;
+    for _ in 0..row.count()? {
+        let name = name(names, row.number()?)??;
+        facts.models.insert((*name).to_owned());
+    }
+    let count = row.list(10)?;
+    facts.charges.reserve_exact(count);
+    for _ in 0..count {
+        facts.charges.push(charge(&mut row, names)?);
+    }
+    Some(facts)
 }
 
-/// Spells the conversations of a session.
-pub(super) fn spell_talks(talks: &Talks) -> Option<Vec<u8>> {
-    let keys: Vec<Vec<u8>> = talks
-        .limbs
-        .iter()
-        .map(|limb| key_bytes(&limb.keys))
-        .collect();
-    let limbs = talks.limbs.iter().zip(&keys).map(|(limb, keys)| {
-        Some(LimbRow {
-            parent: limb.parent,
-            keys,
-            charges: charges_row(&limb.charges)?,
-        })
-    });
-    let list = talks.list.iter().map(|talk| TalkRow {
-        leaf: &talk.leaf,
-        title: title_row(talk.title.as_ref()),
-        open: talk.open,
-        branch: talk.branch.as_deref(),
-        messages: talk.messages,
-        started: talk.started.map(parts),
-        updated: talk.updated.map(parts),
-        resumes: talk.resumes,
-        limb: talk.limb,
-    });
-    let row = TalksRow {
-        list: list.collect(),
-        limbs: limbs.collect::<Option<_>>()?,
-    };
-    postcard::to_stdvec(&row).ok()
+/// Bits of a conversation's first byte.
+mod talk_is {
+    pub(super) const TITLED: u8 = 1;
+    /// It is called what the session is called.
+    pub(super) const SAME_TITLE: u8 = 2;
+    pub(super) const OPEN: u8 = 4;
+    pub(super) const BRANCHED: u8 = 8;
+    pub(super) const STARTED: u8 = 16;
+    pub(super) const UPDATED: u8 = 32;
+    pub(super) const RESUMES: u8 = 64;
+    /// The id of its leaf is a UUID.
+    pub(super) const UUID: u8 = 128;
+}
+
+/// How the keys of a limb are told.
+const NO_KEYS: u8 = 0;
+const THE_WANTED: u8 = 1;
+const KEYS: u8 = 2;
+
+/// Spells the conversations of a session, beside what else is told of it: most are all of it.
+pub(super) fn spell_talks(talks: &Talks, facts: &Facts) -> Option<Vec<u8>> {
+    let mut row = Put::default();
+    row.count(talks.list.len());
+    for talk in &talks.list {
+        let same = talk.title == facts.title;
+        let uuid = Key::spells(&talk.leaf);
+        row.byte(
+            flag(talk.title.is_some(), talk_is::TITLED)
+                | flag(same, talk_is::SAME_TITLE)
+                | flag(talk.open, talk_is::OPEN)
+                | flag(talk.branch.is_some(), talk_is::BRANCHED)
+                | flag(talk.started.is_some(), talk_is::STARTED)
+                | flag(talk.updated.is_some(), talk_is::UPDATED)
+                | flag(talk.resumes, talk_is::RESUMES)
+                | flag(uuid, talk_is::UUID),
+        );
+        match uuid {
+            true => row.raw(&Key::of(&talk.leaf).to_bytes()),
+            false => row.text(&talk.leaf),
+        }
+        put_title(&mut row, talk.title.as_ref().filter(|_| !same))?;
+        talk.branch.iter().for_each(|branch| row.text(branch));
+        talk.started.iter().for_each(|time| row.time(*time));
+        talk.updated.iter().for_each(|time| row.time(*time));
+        row.count(talk.messages);
+        row.count(talk.limb);
+    }
+    let known = Places::of(&facts.charges);
+    row.count(talks.limbs.len());
+    for limb in &talks.limbs {
+        row.count(limb.parent.map_or(0, |parent| parent + 1));
+        match limb.keys.is_empty() {
+            true => row.byte(NO_KEYS),
+            false if limb.keys == facts.wants => row.byte(THE_WANTED),
+            false => {
+                row.byte(KEYS);
+                row.keys(&limb.keys);
+            }
+        }
+        put_limb(&mut row, limb, &known)?;
+    }
+    Some(row.0)
+}
+
+/// Spells the responses of a limb: runs of those that the session's row tells, then its own.
+fn put_limb(row: &mut Put, limb: &Limb, known: &Places<'_>) -> Option<()> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut left = limb.charges.as_slice();
+    while let [first, rest @ ..] = left {
+        let next = runs.last().map_or(0, |(start, len)| start + len);
+        let Some(at) = known.find(first, next) else {
+            break;
+        };
+        match runs.last_mut() {
+            Some((_, len)) if at == next => *len += 1,
+            _ => runs.push((at, 1)),
+        }
+        left = rest;
+    }
+    row.count(runs.len());
+    for (start, len) in runs {
+        row.count(start);
+        row.count(len);
+    }
+    let mut names = Numbers::default();
+    let own = charges_row(left, &mut names)?;
+    put_texts(row, &names.list);
+    row.raw(&own);
+    Some(())
 }
 
 /// Reads them back; `None` if it is no such spelling.
-pub(super) fn read_talks(bytes: &[u8], names: &mut Names) -> Option<Talks> {
-    let row: TalksRow<'_> = postcard::from_bytes(bytes).ok()?;
-    let list = row.list.into_iter().map(|talk| {
-        Some(Talk {
-            leaf: talk.leaf.to_owned(),
-            title: title(talk.title),
-            open: talk.open,
-            branch: talk.branch.map(str::to_owned),
-            messages: talk.messages,
-            started: time(talk.started)?,
-            updated: time(talk.updated)?,
-            resumes: talk.resumes,
-            limb: talk.limb,
-        })
-    });
-    let limbs = row.limbs.iter().map(|limb| {
-        Some(Limb {
-            parent: limb.parent,
-            keys: keys(limb.keys)?,
-            charges: charges(&limb.charges, names)?,
-        })
-    });
-    Some(Talks {
-        list: list.collect::<Option<_>>()?,
-        limbs: limbs.collect::<Option<_>>()?,
-    })
+pub(super) fn read_talks(bytes: &[u8], facts: &Facts, names: &mut Names) -> Option<Talks> {
+    let mut row = Take(bytes);
+    let mut talks = Talks::default();
+    for _ in 0..row.count()? {
+        let flags = row.byte()?;
+        let is = |bit: u8| flags & bit != 0;
+        let leaf = match is(talk_is::UUID) {
+            true => Key::from_bytes(row.array()?).uuid(),
+            false => row.text()?.to_owned(),
+        };
+        talks.list.push(Talk {
+            leaf,
+            title: match is(talk_is::SAME_TITLE) {
+                true => facts.title.clone(),
+                false => row.maybe(is(talk_is::TITLED), title)?,
+            },
+            open: is(talk_is::OPEN),
+            branch: row.maybe(is(talk_is::BRANCHED), |row| row.text().map(str::to_owned))?,
+            started: row.maybe(is(talk_is::STARTED), Take::time)?,
+            updated: row.maybe(is(talk_is::UPDATED), Take::time)?,
+            resumes: is(talk_is::RESUMES),
+            messages: row.count()?,
+            limb: row.count()?,
+        });
+    }
+    for _ in 0..row.count()? {
+        let parent = row.count()?.checked_sub(1);
+        let keys = match row.byte()? {
+            NO_KEYS => Vec::new(),
+            THE_WANTED => facts.wants.clone(),
+            KEYS => row.keys()?,
+            _ => return None,
+        };
+        let mut charges = Vec::new();
+        for _ in 0..row.count()? {
+            let (start, len) = (row.count()?, row.count()?);
+            let run = facts.charges.get(start..start.checked_add(len)?)?;
+            charges.extend(run.iter().cloned().map(for_pricing));
+        }
+        let names = names.of(&mut row)?;
+        for _ in 0..row.list(10)? {
+            charges.push(charge(&mut row, names)?);
+        }
+        talks.limbs.push(Limb {
+            parent,
+            keys,
+            charges,
+        });
+    }
+    Some(talks)
+}
+
+/// Where a session's row tells of responses.
+struct Places<'a> {
+    charges: &'a [Charge],
+    named: OnceCell<HashMap<ResponseKey, usize>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(charges: &'a [Charge]) -> Self {
+        Places {
+            charges,
+            named: OnceCell::new(),
+        }
+    }
+
+    fn named(&self) -> HashMap<ResponseKey, usize> {
+        let named = self.charges.iter().enumerate();
+        let named = named.filter_map(|(at, charge)| Some((charge.response?, at)));
+        named.collect()
+    }
+
+    /// Where a response is told of in the same words; most likely at `next`.
+    fn find(&self, charge: &Charge, next: usize) -> Option<usize> {
+        let is_it = |at: usize| {
+            let known = self.charges.get(at).cloned();
+            known.is_some_and(|known| for_pricing(known) == *charge)
+        };
+        let named = || {
+            let named = self.named.get_or_init(|| self.named());
+            named.get(&charge.response?).copied()
+        };
+        Some(next)
+            .filter(|at| is_it(*at))
+            .or_else(|| named().filter(|at| is_it(*at)))
+    }
 }
 
 /// Names that many rows share, each held once.
 #[derive(Default)]
-pub(super) struct Names(HashSet<Arc<str>>);
+pub(super) struct Names {
+    known: Vec<Arc<str>>,
+    row: Vec<Arc<str>>,
+}
 
 impl Names {
-    fn get(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
-            return known.clone();
-        }
-        let name: Arc<str> = name.into();
-        self.0.insert(name.clone());
-        name
-    }
-}
-
-fn charges_row(charges: &[Charge]) -> Option<Charges<'_>> {
-    let mut names: Vec<&str> = Vec::new();
-    let mut numbers: HashMap<&str, u32> = HashMap::new();
-    let mut list = Vec::with_capacity(charges.len());
-    for charge in charges {
-        let [model, agent, git_branch] =
-            [&charge.model, &charge.agent, &charge.git_branch].map(|name| {
-                let Some(name) = name.as_deref() else {
-                    return 0;
-                };
-                *numbers.entry(name).or_insert_with(|| {
-                    names.push(name);
-                    names.len() as u32
-                })
+    /// The names of a row.
+    fn of(&mut self, row: &mut Take<'_>) -> Option<&[Arc<str>]> {
+        // Models and branches are few; what there are many of is not shared.
+        const MOST: usize = 32;
+        self.row.clear();
+        for _ in 0..row.list(1)? {
+            let name = row.text()?;
+            let known = self.known.iter().find(|known| ***known == *name).cloned();
+            let name = known.unwrap_or_else(|| {
+                let name: Arc<str> = name.into();
+                if self.known.len() < MOST {
+                    self.known.push(name.clone());
+                }
+                name
             });
-        let response = charge.response;
-        list.push(ChargeRow {
-            response: response.map(|key| (key.message.to_bytes(), key.request.to_le_bytes())),
-            time: charge.time.map(parts),
-            usage: charge.usage.counters(),
-            pace: number_of(&Pace::ALL, charge.terms.pace)?,
-            us_only: charge.terms.us_only,
-            copied: charge.copied,
-            recorded: charge.recorded.map(Money::pico),
-            model,
-            agent,
-            git_branch,
+            self.row.push(name);
+        }
+        Some(&self.row)
+    }
+}
+
+/// Names by number, from 1 on; 0 is none.
+#[derive(Default)]
+struct Numbers<'a> {
+    list: Vec<&'a str>,
+    numbers: HashMap<&'a str, u64>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(&mut self, name: Option<&'a str>) -> u64 {
+        let Some(name) = name else { return 0 };
+        // Mostly there are few.
+        let few = self.list.iter().take(8);
+        if let Some(at) = few.into_iter().position(|known| *known == name) {
+            return at as u64 + 1;
+        }
+        if self.list.len() < 8 {
+            self.list.push(name);
+            return self.list.len() as u64;
+        }
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.list.push(name);
+            self.list.len() as u64
+        })
+    }
+}
+
+/// A number without a name would be damage.
+fn name(names: &[Arc<str>], number: u64) -> Option<Option<Arc<str>>> {
+    match usize::try_from(number).ok()?.checked_sub(1) {
+        None => Some(None),
+        Some(at) => names.get(at).cloned().map(Some),
+    }
+}
+
+/// Bits of a response's first byte; its pace stands above them.
+mod charge_is {
+    pub(super) const NAMED: u8 = 1;
+    pub(super) const TIMED: u8 = 2;
+    pub(super) const US_ONLY: u8 = 4;
+    pub(super) const COPIED: u8 = 8;
+    pub(super) const RECORDED: u8 = 16;
+    pub(super) const PACE: u8 = 32;
+}
+
+/// Spells responses; at least ten bytes each.
+fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec<u8>> {
+    let mut row = Put::default();
+    row.count(charges.len());
+    for charge in charges {
+        row.byte(
+            flag(charge.response.is_some(), charge_is::NAMED)
+                | flag(charge.time.is_some(), charge_is::TIMED)
+                | flag(charge.terms.us_only, charge_is::US_ONLY)
+                | flag(charge.copied, charge_is::COPIED)
+                | flag(charge.recorded.is_some(), charge_is::RECORDED)
+                | (number_of(&Pace::ALL, charge.terms.pace)? * charge_is::PACE),
+        );
+        if let Some(key) = charge.response {
+            row.raw(&key.message.to_bytes());
+            row.raw(&key.request.to_le_bytes());
+        }
+        charge.time.iter().for_each(|time| row.time(*time));
+        for count in charge.usage.counters() {
+            row.number(count);
+        }
+        for text in [&charge.model, &charge.agent, &charge.git_branch] {
+            row.number(names.of(text.as_deref()));
+        }
+        if let Some(cost) = charge.recorded {
+            row.raw(&cost.pico().to_le_bytes());
+        }
+    }
+    Some(row.0)
+}
+
+fn charge(row: &mut Take<'_>, names: &[Arc<str>]) -> Option<Charge> {
+    let flags = row.byte()?;
+    let is = |bit: u8| flags & bit != 0;
+    let mut charge = Charge::to(0);
+    if is(charge_is::NAMED) {
+        charge.response = Some(ResponseKey {
+            message: Key::from_bytes(row.array()?),
+            request: u64::from_le_bytes(row.array()?),
         });
     }
-    Some(Charges { names, list })
-}
-
-fn charges(row: &Charges<'_>, names: &mut Names) -> Option<Vec<Charge>> {
-    let shared: Vec<Arc<str>> = row.names.iter().map(|name| names.get(name)).collect();
-    let name = |number: u32| match number.checked_sub(1) {
-        None => Some(None),
-        // A number without a name would be damage.
-        Some(at) => shared.get(at as usize).cloned().map(Some),
+    charge.time = row.maybe(is(charge_is::TIMED), Take::time)?;
+    let mut counters = [0; 6];
+    for counter in &mut counters {
+        *counter = row.number()?;
+    }
+    charge.usage = Usage::from_counters(counters);
+    charge.model = name(names, row.number()?)?;
+    charge.agent = name(names, row.number()?)?;
+    charge.git_branch = name(names, row.number()?)?;
+    if is(charge_is::RECORDED) {
+        charge.recorded = Some(Money::from_pico(i128::from_le_bytes(row.array()?)));
+    }
+    charge.terms = Terms {
+        pace: *Pace::ALL.get(usize::from(flags / charge_is::PACE))?,
+        us_only: is(charge_is::US_ONLY),
     };
-    let charge = |row: &ChargeRow| {
-        let mut charge = Charge::to(0);
-        charge.response = row.response.map(|(message, request)| ResponseKey {
-            message: Key::from_bytes(message),
-            request: u64::from_le_bytes(request),
-        });
-        charge.time = time(row.time)?;
-        charge.usage = Usage::from_counters(row.usage);
-        charge.terms = Terms {
-            pace: *Pace::ALL.get(usize::from(row.pace))?,
-            us_only: row.us_only,
-        };
-        charge.copied = row.copied;
-        charge.recorded = row.recorded.map(Money::from_pico);
-        charge.model = name(row.model)?;
-        charge.agent = name(row.agent)?;
-        charge.git_branch = name(row.git_branch)?;
-        Some(charge)
-    };
-    row.list.iter().map(charge).collect()
+    charge.copied = is(charge_is::COPIED);
+    Some(charge)
 }
 
-fn strs<'a, T: AsRef<str> + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Vec<&'a str> {
-    texts.into_iter().map(AsRef::as_ref).collect()
+fn flag(is: bool, bit: u8) -> u8 {
+    if is { bit } else { 0 }
 }
 
-fn owned<T: FromIterator<String>>(texts: &[&str]) -> T {
-    texts.iter().map(|text| (*text).to_owned()).collect()
+fn put_texts<'a, T: AsRef<str> + 'a>(row: &mut Put, texts: impl IntoIterator<Item = &'a T>) {
+    let texts: Vec<&str> = texts.into_iter().map(AsRef::as_ref).collect();
+    row.count(texts.len());
+    texts.iter().for_each(|text| row.text(text));
+}
+
+fn texts<T: FromIterator<String>>(row: &mut Take<'_>) -> Option<T> {
+    let count = row.list(1)?;
+    (0..count).map(|_| row.text().map(str::to_owned)).collect()
 }
 
 fn number_of<T: PartialEq>(all: &[T], one: T) -> Option<u8> {
@@ -342,37 +524,19 @@ fn number_of<T: PartialEq>(all: &[T], one: T) -> Option<u8> {
     u8::try_from(number).ok()
 }
 
-fn title_row(title: Option<&Title>) -> Option<(&str, TitleSource)> {
-    title.map(|title| (title.text.as_str(), title.source))
-}
-
-fn title(row: Option<(&str, TitleSource)>) -> Option<Title> {
-    row.map(|(text, source)| Title {
-        text: text.to_owned(),
-        source,
-    })
-}
-
-fn key_bytes(keys: &[Key]) -> Vec<u8> {
-    keys.iter().flat_map(|key| key.to_bytes()).collect()
-}
-
-fn keys(bytes: &[u8]) -> Option<Vec<Key>> {
-    let (keys, rest) = bytes.as_chunks();
-    rest.is_empty()
-        .then(|| keys.iter().map(|key| Key::from_bytes(*key)).collect())
-}
-
-fn parts(time: Timestamp) -> (i64, i32) {
-    (time.as_second(), time.subsec_nanosecond())
-}
-
-/// A time that may be missing but not wrong.
-fn time(parts: Time) -> Option<Option<Timestamp>> {
-    match parts {
-        None => Some(None),
-        Some((second, nanosecond)) => Timestamp::new(second, nanosecond).ok().map(Some),
+fn put_title(row: &mut Put, title: Option<&Title>) -> Option<()> {
+    if let Some(title) = title {
+        row.byte(number_of(&SOURCES, title.source)?);
+        row.text(&title.text);
     }
+    Some(())
+}
+
+fn title(row: &mut Take<'_>) -> Option<Title> {
+    Some(Title {
+        source: *SOURCES.get(usize::from(row.byte()?))?,
+        text: row.text()?.to_owned(),
+    })
 }
 
 fn day_number(day: Date) -> i32 {
@@ -385,109 +549,4 @@ fn day(number: i32) -> Option<Date> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn charge(number: u64) -> Charge {
-        let mut charge = Charge::to(0);
-        charge.response = (number % 3 > 0).then(|| ResponseKey::of(&number.to_string(), "r"));
-        charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
-        charge.model = Some(format!("model-{}", number % 4).into());
-        charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
-        charge.terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
-        charge.terms.us_only = number % 2 > 0;
-        charge.recorded = (number % 7 == 0).then(|| Money::from_pico(i128::MAX / 3));
-        charge.agent = (number % 2 > 0).then(|| "agent".into());
-        charge.git_branch = (number % 5 > 0).then(|| "main".into());
-        charge.copied = number % 6 == 0;
-        charge
-    }
-
-    fn facts() -> Facts {
-        let text = |text: &str| text.to_owned();
-        let day = |year, month, day| Date::new(year, month, day).unwrap();
-        Facts {
-            project: Project {
-                path: text("/w"),
-                guessed: false,
-            },
-            other_directories: vec![text("/x"), text("/é")],
-            title: Some(Title {
-                text: text("A title"),
-                source: TitleSource::Ai,
-            }),
-            tag: Some(text("tag")),
-            state: State::Resumed,
-            started: Timestamp::new(-7, -5).ok(),
-            updated: Timestamp::new(1_800_000_000, 999_999_999).ok(),
-            entries: 300,
-            messages: 129,
-            conversations: 2,
-            agents: 1,
-            agent_names: [text("a1"), text("Explore")].into(),
-            flaw_kinds: [(FlawKind::TornTail, 1), (FlawKind::BadHeader, 70_000)].into(),
-            models: [text("model-1")].into(),
-            charges: (0..40).map(charge).collect(),
-            messages_by_day: [(day(2026, 12, 31), 4), (day(-9999, 1, 1), 1)].into(),
-            wants: vec![Key::of("one"), Key::of("other")],
-            summaries: vec![(Key::of("leaf"), "what it was about".into())],
-            homes: vec!["/w".into()],
-        }
-    }
-
-    fn talks() -> Talks {
-        let talk = |limb: usize| Talk {
-            leaf: format!("leaf-{limb}"),
-            title: None,
-            open: limb > 0,
-            branch: (limb > 0).then(|| "another way".to_owned()),
-            messages: 200,
-            started: None,
-            updated: Timestamp::from_second(5).ok(),
-            resumes: limb == 1,
-            limb,
-        };
-        let limb = |parent: Option<usize>| Limb {
-            parent,
-            keys: vec![Key::of("k")],
-            charges: (3..6).map(charge).collect(),
-        };
-        Talks {
-            list: vec![talk(1), talk(2)],
-            limbs: vec![limb(None), limb(Some(0)), limb(Some(0))],
-        }
-    }
-
-    #[test]
-    fn what_is_spelled_is_read_back() {
-        let mut names = Names::default();
-        let mut wanted = facts();
-        for homes in [vec!["/w".into()], vec!["/v".into(), "/w".into()], vec![]] {
-            wanted.homes = homes;
-            let spelled = spell(&wanted).unwrap();
-            assert_eq!(read(&spelled, &mut names), Some(wanted.clone()));
-        }
-        let spelled = spell_talks(&talks()).unwrap();
-        assert_eq!(read_talks(&spelled, &mut names), Some(talks()));
-    }
-
-    /// Whatever stands in the database, nothing panics and nothing is made of half a row.
-    #[test]
-    fn what_is_cut_or_changed_is_nothing_or_something_else() {
-        let mut names = Names::default();
-        let whole = spell(&facts()).unwrap();
-        for at in 0..whole.len() {
-            assert_eq!(read(&whole[..at], &mut names), None, "cut at {at}");
-            let mut changed = whole.clone();
-            changed[at] ^= 0xff;
-            read(&changed, &mut names);
-        }
-        let whole = spell_talks(&talks()).unwrap();
-        for at in 0..whole.len() {
-            assert_eq!(read_talks(&whole[..at], &mut names), None, "cut at {at}");
-            let mut changed = whole.clone();
-            changed[at] ^= 0xff;
-            read_talks(&changed, &mut names);
-        }
-    }
-}
+mod tests;

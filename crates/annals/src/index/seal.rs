@@ -26,14 +26,20 @@ impl Stamp {
         Stamp(mixer.0)
     }
 
+    /// What seals the rows of a block.
+    pub(super) fn of_block(id: i64) -> Self {
+        let mut mixer = Mixer::default();
+        mixer.word(id as u64);
+        Stamp(mixer.0)
+    }
+
     pub(super) fn to_bytes(self) -> [u8; 16] {
         let [one, other] = self.0.map(u128::from);
         (one << 64 | other).to_le_bytes()
     }
 }
 
-/// Puts what was kept of a session under a seal: damage is then known, and so is a row that stands
-/// in another's place.
+/// Puts what is kept under a seal: damage is then known, and so is what stands in another's place.
 pub(super) fn seal(stamp: Stamp, mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = sum(stamp, &bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());

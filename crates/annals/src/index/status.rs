@@ -11,9 +11,8 @@ use crate::store::{FoundFile, Inventory, Root, Store};
 
 use super::Catalogue;
 use super::database::{number_of, within};
-use super::listing::in_order;
 use super::place;
-use super::rows::{self, Met, is_same};
+use super::rows::{self, Met, Sorted, is_same};
 
 /// What a catalogue knows.
 #[derive(Clone, Debug)]
@@ -108,7 +107,7 @@ impl Catalogue {
                 layout: root.layout.name(),
                 path: root.path.clone(),
                 files: logs.len(),
-                sessions: in_order(&inventory.sessions, root).len(),
+                sessions: Sorted::of(root, &inventory.sessions).all().count(),
                 bytes: logs.values().map(|id| id.len).sum(),
                 parts: parts.collect::<rusqlite::Result<_>>().map_err(failed)?,
             });
@@ -165,15 +164,10 @@ fn spending(database: &Connection, root: &Root, inventory: &Inventory) -> rusqli
 
 /// What sessions and conversations are: a row for each session.
 fn sessions(database: &Connection, root: &Root, inventory: &Inventory) -> rusqlite::Result<Part> {
-    let own = in_order(&inventory.sessions, root);
-    let mut part = Part::new("sessions", own.len());
-    rows::recall(database, root, &own, &mut Vec::new(), |at, met| {
-        let bytes = inventory.sessions.get(at).map(|files| files.log_bytes());
-        let same = match met {
-            Met::Same(row) => row.facts().is_some(),
-            Met::Changed => false,
-        };
-        part.count(same, bytes.unwrap_or_default());
+    let sorted = Sorted::of(root, &inventory.sessions);
+    let mut part = Part::new("sessions", sorted.all().count());
+    rows::recall(database, &sorted, false, |_, files, met| {
+        part.count(matches!(met, Met::Same(_)), files.log_bytes());
     })?;
     Ok(part)
 }

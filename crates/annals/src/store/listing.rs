@@ -5,8 +5,11 @@
 //! when the agent program deletes what.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cost::{Account, Charge, Ledger, Sheet};
@@ -46,7 +49,9 @@ pub(crate) struct Facts {
     pub(crate) wants: Vec<Key>,
     /// Summaries of other sessions' conversations, by the leaf they name.
     pub(crate) summaries: Vec<(Key, Box<str>)>,
-    /// The directories at its beginning that its folder can be named after, each once.
+    /// Its project is the only directory at its beginning that its folder can be named after.
+    pub(crate) at_home: bool,
+    /// Those directories otherwise, each once.
     pub(crate) homes: Vec<Box<str>>,
 }
 
@@ -72,7 +77,12 @@ impl Facts {
             .unwrap_or_default();
         let mut homes = Homes::default();
         homes.add(files.root.layout, files.folder(), &opening.directories);
+        let mut homes: Vec<Box<str>> = homes.0.into_iter().collect();
         let (project, other_directories) = project(session);
+        let at_home = matches!(homes.as_slice(), [only] if **only == *project.path);
+        if at_home {
+            homes.clear();
+        }
         Facts {
             project,
             other_directories,
@@ -100,7 +110,8 @@ impl Facts {
                 Vec::new()
             },
             summaries: opening.summaries,
-            homes: homes.0.into_iter().collect(),
+            at_home,
+            homes,
         }
     }
 
@@ -238,9 +249,16 @@ fn total(charges: &[Charge]) -> Usage {
 /// Leaves each response to the session that had it first.
 pub(super) fn credit<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
     let mut sessions: Vec<&mut SessionInfo> = sessions.collect();
-    let mut charges = Vec::with_capacity(sessions.iter().map(|info| info.charges.len()).sum());
-    let mut accounts = Vec::with_capacity(sessions.len());
-    for (number, info) in sessions.iter_mut().enumerate() {
+    let copies = with_copies(&sessions);
+    let mut number = 0;
+    let mut charges = Vec::new();
+    let mut accounts = Vec::new();
+    let mut copies = copies.iter();
+    sessions.retain_mut(|info| {
+        if copies.next() != Some(&true) {
+            info.usage = total(&info.charges);
+            return false;
+        }
         // What decides who pays, and no more.
         let mut account = Account::new(info.layout, PathBuf::new(), info.id.clone());
         account.file.clone_from(&info.file);
@@ -250,7 +268,9 @@ pub(super) fn credit<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
             account: number,
             ..charge
         }));
-    }
+        number += 1;
+        true
+    });
     for mut charge in Ledger::settle(accounts, charges).charges {
         if let Some(info) = sessions.get_mut(std::mem::take(&mut charge.account)) {
             info.charges.push(charge);
@@ -259,6 +279,44 @@ pub(super) fn credit<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
     for info in sessions {
         info.usage = total(&info.charges);
     }
+}
+
+/// Which sessions have a response that is told of more than once, by them or by others. Nothing is
+/// to be settled about all others.
+fn with_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
+    let count = sessions.iter().map(|info| info.charges.len()).sum();
+    let mut first: HashTable<(Key, u32)> = HashTable::with_capacity(count);
+    let seed = [0u64, 1].map(|number| RandomState::new().hash_one(number));
+    let mut copies = vec![false; sessions.len()];
+    for (number, info) in sessions.iter().enumerate() {
+        let keys = info.charges.iter().filter_map(|charge| charge.response);
+        // A record may leave out the request, so messages are compared.
+        for message in keys.map(|key| key.message) {
+            let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
+            let entry = first.entry(
+                spread(message, seed),
+                |(known, _)| *known == message,
+                |(known, _)| spread(*known, seed),
+            );
+            match entry {
+                Entry::Vacant(slot) => _ = slot.insert(place),
+                Entry::Occupied(known) => {
+                    for at in [number, known.get().1 as usize] {
+                        copies.get_mut(at).into_iter().for_each(|is| *is = true);
+                    }
+                }
+            }
+        }
+    }
+    copies
+}
+
+/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
+/// choosing hashes.
+fn spread(key: Key, [one, other]: [u64; 2]) -> u64 {
+    let [high, low] = key.halves();
+    let product = u128::from(high ^ one) * u128::from(low ^ other | 1);
+    (product >> 64) as u64 ^ product as u64
 }
 
 fn agent_names(session: &Session) -> BTreeSet<String> {
@@ -306,12 +364,15 @@ fn settle(sessions: &[SessionFiles], facts: &mut [Result<Facts>]) {
         places.push(place);
         if let (Ok(facts), Some(folder)) = (facts, folders.list.get_mut(place)) {
             folder.summaries.extend(facts.summaries.drain(..));
-            for home in facts.homes.drain(..) {
-                if !folder.homes.0.contains(&home) {
-                    folder.homes.0.insert(home);
-                }
+            folder.homes.0.extend(facts.homes.drain(..));
+            let home = facts.project.path.as_str();
+            if facts.at_home && !folder.homes.0.contains(home) {
+                folder.homes.0.insert(home.into());
             }
         }
+    }
+    for folder in &mut folders.list {
+        folder.sort();
     }
     for (facts, place) in facts.iter_mut().zip(places) {
         let (Ok(facts), Some(folder)) = (facts, folders.list.get(place)) else {
@@ -319,11 +380,8 @@ fn settle(sessions: &[SessionFiles], facts: &mut [Result<Facts>]) {
         };
         let wants = std::mem::take(&mut facts.wants);
         // The summary nearest to the leaf wins.
-        let mut found = wants
-            .iter()
-            .rev()
-            .filter(|_| !folder.summaries.is_empty())
-            .filter_map(|key| folder.summaries.get(key));
+        let found = wants.iter().rev();
+        let mut found = found.filter_map(|key| folder.summary(*key));
         if let Some(text) = found.find(|text| !text.trim().is_empty()) {
             facts.title = Some(Title {
                 text: crate::tree::one_line(text),
@@ -352,8 +410,26 @@ struct Folders<'a> {
 
 #[derive(Default)]
 struct Folder {
-    summaries: HashMap<Key, Box<str>>,
+    /// By the leaf they name, once they are sorted.
+    summaries: Vec<(Key, Box<str>)>,
     homes: Homes,
+}
+
+impl Folder {
+    fn sort(&mut self) {
+        // Of several for one leaf, the last counts.
+        self.summaries.reverse();
+        self.summaries.sort_by_key(|(leaf, _)| *leaf);
+        self.summaries.dedup_by_key(|(leaf, _)| *leaf);
+    }
+
+    fn summary(&self, leaf: Key) -> Option<&str> {
+        let at = self
+            .summaries
+            .binary_search_by_key(&leaf, |(leaf, _)| *leaf);
+        let (_, text) = self.summaries.get(at.ok()?)?;
+        Some(text)
+    }
 }
 
 impl<'a> Folders<'a> {

@@ -127,6 +127,11 @@ impl Requests {
         Requests(requests)
     }
 
+    /// Every record names its request, or none of them could.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn key(&self, mut key: ResponseKey) -> ResponseKey {
         if key.request == 0
             && let Some(request) = self.0.get(&key.message)

@@ -1,6 +1,7 @@
 //! Rows: what lists say about sessions, conversations and projects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -152,9 +153,10 @@ pub struct ProjectInfo {
 impl ProjectInfo {
     /// Sums up sessions by project, the most recent first.
     pub fn of<'a>(sessions: impl Iterator<Item = &'a SessionInfo>) -> Vec<Self> {
-        let mut projects: BTreeMap<(&Path, &str), ProjectInfo> = BTreeMap::new();
+        // Paths as they are spelled: to take them apart would take longer.
+        let mut projects: BTreeMap<(&OsStr, &str), ProjectInfo> = BTreeMap::new();
         for session in sessions {
-            let key = (session.root.as_path(), session.project.path.as_str());
+            let key = (session.root.as_os_str(), session.project.path.as_str());
             let project = projects.entry(key).or_insert_with(|| ProjectInfo {
                 layout: session.layout,
                 root: session.root.clone(),

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::cost::{Charge, Pricing, Tally};
+use crate::cost::{Charge, Pricing, Sheet, Tally};
 use crate::model::{Key, Money, Outline, ResponseKey, SessionId, TitleSource};
 use crate::tree::{Title, Titles, one_line, shorten};
 
@@ -263,8 +263,23 @@ impl Path<'_> {
     }
 }
 
+/// Of what is known of a response, only what its price depends on.
+pub(crate) fn for_pricing(charge: Charge) -> Charge {
+    Charge {
+        agent: None,
+        git_branch: None,
+        copied: false,
+        ..charge
+    }
+}
+
 /// What some records say that responses cost, each response once.
 fn charges<'a>(outlines: impl Iterator<Item = &'a Outline>, requests: &Requests) -> Vec<Charge> {
+    if requests.are_told() {
+        let mut sheet = Sheet::default();
+        outlines.for_each(|outline| sheet.add(outline));
+        return sheet.charges(0, None).map(for_pricing).collect();
+    }
     let mut charges: Vec<Charge> = Vec::new();
     let mut known: HashMap<ResponseKey, usize> = HashMap::new();
     for charge in outlines.filter_map(|outline| requests.charge(outline)) {
@@ -273,7 +288,7 @@ fn charges<'a>(outlines: impl Iterator<Item = &'a Outline>, requests: &Requests)
             .map(|key| *known.entry(key).or_insert(charges.len()));
         match place.and_then(|at| charges.get_mut(at)) {
             Some(first) => first.settle(&charge),
-            None => charges.push(charge),
+            None => charges.push(for_pricing(charge)),
         }
     }
     charges

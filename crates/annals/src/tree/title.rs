@@ -148,6 +148,9 @@ pub fn shorten(text: &str) -> String {
 }
 
 pub(crate) fn one_line(text: &str) -> String {
+    if memchr::memchr2(b'\r', b'\n', text.as_bytes()).is_none() {
+        return text.trim().to_owned();
+    }
     let line = text.replace("\r\n", " ").replace(['\r', '\n'], " ");
     line.trim().to_owned()
 }
