@@ -239,7 +239,7 @@ impl Reading {
 /// How many sessions are read before what was read is kept.
 fn portion(work: &[(usize, &SessionFiles)]) -> usize {
     const BYTES: u64 = 96 << 20;
-    const SESSIONS: usize = 16_384;
+    const SESSIONS: usize = 4_096;
     let mut bytes = 0;
     let more = |(_, files): &&(usize, &SessionFiles)| {
         let room = bytes < BYTES;

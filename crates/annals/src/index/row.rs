@@ -133,7 +133,7 @@ pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
     let state = *STATES.get(usize::from(row.byte()?))?;
     let mut facts = Facts {
         project: Project {
-            path: row.text()?.to_owned(),
+            path: names.project(row.bytes()?)?.to_owned(),
             guessed: is(is::GUESSED),
         },
         other_directories: Vec::new(),
@@ -375,24 +375,38 @@ impl<'a> Places<'a> {
 pub(super) struct Names {
     known: Vec<Arc<str>>,
     row: Vec<Arc<str>>,
+    project: String,
 }
 
 impl Names {
+    /// The name of a project. Most rows are of the same one as the row before, which is known to be
+    /// text.
+    fn project(&mut self, bytes: &[u8]) -> Option<&str> {
+        if self.project.as_bytes() != bytes {
+            self.project.clear();
+            self.project.push_str(std::str::from_utf8(bytes).ok()?);
+        }
+        Some(&self.project)
+    }
+
     /// The names of a row.
     fn of(&mut self, row: &mut Take<'_>) -> Option<&[Arc<str>]> {
         // Models and branches are few; what there are many of is not shared.
         const MOST: usize = 32;
         self.row.clear();
         for _ in 0..row.list(1)? {
-            let name = row.text()?;
-            let known = self.known.iter().find(|known| ***known == *name).cloned();
-            let name = known.unwrap_or_else(|| {
-                let name: Arc<str> = name.into();
-                if self.known.len() < MOST {
-                    self.known.push(name.clone());
+            let name = row.bytes()?;
+            let mut known = self.known.iter();
+            let name = match known.find(|known| known.as_bytes() == name) {
+                Some(known) => known.clone(),
+                None => {
+                    let name: Arc<str> = std::str::from_utf8(name).ok()?.into();
+                    if self.known.len() < MOST {
+                        self.known.push(name.clone());
+                    }
+                    name
                 }
-                name
-            });
+            };
             self.row.push(name);
         }
         Some(&self.row)

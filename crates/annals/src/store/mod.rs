@@ -197,8 +197,10 @@ pub(crate) fn read_each<T: Send>(
         progress(so_far, total);
         Some((at, made))
     };
-    // Threads cost more than a little reading.
-    let mut read: Vec<(usize, Result<T>)> = match total < ALONE {
+    // Threads cost more than a little reading, and more than many small ones: what one of them made
+    // another has to put away.
+    let small = total < SMALL * sessions.len() as u64;
+    let mut read: Vec<(usize, Result<T>)> = match small || total < ALONE {
         true => order.into_iter().filter_map(read).collect(),
         false => {
             let order = order.into_par_iter().with_max_len(1);
@@ -211,3 +213,6 @@ pub(crate) fn read_each<T: Send>(
 
 /// Less than this is read by one thread.
 const ALONE: u64 = 1 << 20;
+
+/// And so are sessions that are smaller than this, taken together.
+const SMALL: u64 = 4 << 10;
