@@ -232,47 +232,53 @@ fn merge<'a>(
     old: impl Iterator<Item = Entry<'a>>,
     new: &[(usize, &Fresh<'_>)],
 ) -> (Vec<u8>, Vec<u8>) {
-    let (mut facts, mut talks) = (Put::default(), Put::default());
-    let mut put = |name: &[u8], stamp: &[u8], bytes: u64, row: &[u8], talk: &[u8]| {
-        facts.bytes(name);
-        facts.raw(stamp);
-        facts.number(bytes);
-        facts.bytes(row);
-        talks.bytes(talk);
-    };
+    let mut block = Block::default();
     let mut new = new.iter().map(|(_, row)| row).peekable();
-    let mut spelled = Vec::new();
-    let mut put_new = |row: &Fresh<'_>, put: &mut dyn FnMut(&[u8], &[u8], u64, &[u8], &[u8])| {
-        let (id, folder) = name(row.files);
-        spelled.clear();
-        spelled.extend_from_slice(id);
-        if let Some(folder) = folder {
-            spelled.push(0);
-            spelled.extend_from_slice(folder);
-        }
-        let bytes = row.files.log_bytes();
-        put(&spelled, &row.stamp.to_bytes(), bytes, row.facts, row.talks);
-    };
     for entry in old {
         let known = parts(entry.name);
         while let Some(row) = new.next_if(|row| name(row.files) < known) {
-            put_new(row, &mut put);
+            block.add(row);
         }
         if new.peek().is_none_or(|row| name(row.files) != known) {
-            put(
-                entry.name,
-                &entry.stamp,
-                entry.bytes,
-                entry.facts,
-                entry.talks,
-            );
+            block.put(&entry);
         }
     }
-    for row in new {
-        put_new(row, &mut put);
-    }
+    new.for_each(|row| block.add(row));
     let salt = Stamp::of_block(id);
-    (seal(salt, facts.0), seal(salt, talks.0))
+    (seal(salt, block.facts.0), seal(salt, block.talks.0))
+}
+
+/// A block that is being spelled.
+#[derive(Default)]
+struct Block {
+    facts: Put,
+    talks: Put,
+}
+
+impl Block {
+    fn add(&mut self, row: &Fresh<'_>) {
+        let (id, folder) = name(row.files);
+        let mut name = id.to_vec();
+        if let Some(folder) = folder {
+            name.push(0);
+            name.extend_from_slice(folder);
+        }
+        self.put(&Entry {
+            name: &name,
+            stamp: row.stamp.to_bytes(),
+            bytes: row.files.log_bytes(),
+            facts: row.facts,
+            talks: row.talks,
+        });
+    }
+
+    fn put(&mut self, entry: &Entry<'_>) {
+        self.facts.bytes(entry.name);
+        self.facts.raw(&entry.stamp);
+        self.facts.number(entry.bytes);
+        self.facts.bytes(entry.facts);
+        self.talks.bytes(entry.talks);
+    }
 }
 
 /// The rows of a block; `None` if it is damaged.

@@ -363,7 +363,7 @@ fn settle(sessions: &[SessionFiles], facts: &mut [Result<Facts>]) {
         let place = folders.place(files);
         places.push(place);
         if let (Ok(facts), Some(folder)) = (facts, folders.list.get_mut(place)) {
-            folder.summaries.extend(facts.summaries.drain(..));
+            folder.summaries.append(&mut facts.summaries);
             folder.homes.0.extend(facts.homes.drain(..));
             let home = facts.project.path.as_str();
             if facts.at_home && !folder.homes.0.contains(home) {

@@ -3,16 +3,19 @@ use jiff::Timestamp;
 
 fn charge(number: u64) -> Charge {
     let mut charge = Charge::to(0);
-    charge.response = (number % 3 > 0).then(|| ResponseKey::of(&number.to_string(), "r"));
+    charge.response =
+        (!number.is_multiple_of(3)).then(|| ResponseKey::of(&number.to_string(), "r"));
     charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
     charge.model = Some(format!("model-{}", number % 4).into());
     charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
     charge.terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
-    charge.terms.us_only = number % 2 > 0;
-    charge.recorded = (number % 7 == 0).then(|| Money::from_pico(i128::MAX / 3));
-    charge.agent = (number % 2 > 0).then(|| "agent".into());
-    charge.git_branch = (number % 5 > 0).then(|| "main".into());
-    charge.copied = number % 6 == 0;
+    charge.terms.us_only = !number.is_multiple_of(2);
+    charge.recorded = number
+        .is_multiple_of(7)
+        .then(|| Money::from_pico(i128::MAX / 3));
+    charge.agent = (!number.is_multiple_of(2)).then(|| "agent".into());
+    charge.git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
+    charge.copied = number.is_multiple_of(6);
     charge
 }
 
