@@ -1,14 +1,16 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use annals::cost::{Ledger, Prices};
+use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
 use annals::search::{Found, Query};
 use annals::store::{
-    Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store, Target, WriteOptions,
+    ConversationInfo, Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store,
+    Target, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -35,7 +37,7 @@ pub(crate) struct Context {
     /// The user named a list of prices.
     named_prices: Option<PathBuf>,
     /// Nothing that was read before may be used.
-    no_index: bool,
+    pub(crate) no_index: bool,
     /// Where annals keeps its own things.
     state_dir: PathBuf,
     /// Where the user's own settings lie.
@@ -101,22 +103,61 @@ impl Context {
         }
     }
 
-    /// Reads and sums up all sessions, the most recent first.
+    /// Sums up all sessions, the most recent first.
     pub(crate) fn sessions(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
+        let mut sessions = self.sessions_in_any_order(inventory);
+        // Rows are large: each is moved once.
+        sessions.sort_by_cached_key(|session| (Reverse(session.updated), session.id.clone()));
+        sessions
+    }
+
+    /// Sums up all sessions, for those who show few of them.
+    pub(crate) fn sessions_in_any_order(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
-        let rows = self
-            .store
-            .sessions(inventory, &|done, total| progress.set(done, total));
-        drop(progress);
-        let mut sessions = Vec::with_capacity(rows.len());
+        let told = |done, total| progress.set(done, total);
+        let rows = match self.catalogue() {
+            Some(mut catalogue) => {
+                let rows = catalogue.sessions(&self.store, inventory, &told);
+                drop(progress);
+                self.tell(&mut catalogue);
+                rows
+            }
+            None => self.store.sessions(inventory, &told),
+        };
+        let mut troubles = Vec::new();
+        let read =
+            |row: annals::Result<SessionInfo>| row.map_err(|error| troubles.push(error)).ok();
+        let sessions = rows.into_iter().filter_map(read).collect();
+        troubles.iter().for_each(|error| self.warn(error));
+        sessions
+    }
+
+    /// The conversations of some sessions, by their places in the inventory, and what each comes to.
+    pub(crate) fn conversations(
+        &mut self,
+        inventory: &Inventory,
+        wanted: &[usize],
+        price: Pricing<'_>,
+    ) -> Vec<(ConversationInfo, Tally)> {
+        let progress = Progress::new("reading conversations");
+        let told = |done, total| progress.set(done, total);
+        let rows = match self.catalogue() {
+            Some(mut catalogue) => {
+                let rows = catalogue.conversations(&self.store, inventory, wanted, price, &told);
+                drop(progress);
+                self.tell(&mut catalogue);
+                rows
+            }
+            None => self.store.conversations(inventory, wanted, price, &told),
+        };
+        let mut conversations = Vec::new();
         for row in rows {
             match row {
-                Ok(session) => sessions.push(session),
+                Ok(rows) => conversations.extend(rows),
                 Err(error) => self.warn(&error),
             }
         }
-        sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
-        sessions
+        conversations
     }
 
     /// Looks for something in all sessions.
@@ -197,6 +238,24 @@ impl Context {
                 None
             }
         }
+    }
+
+    /// Where annals keeps its own things.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// Reads all that is not known yet, and keeps it.
+    pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
+        let mut catalogue = Catalogue::open(&self.state_dir)?;
+        self.tell(&mut catalogue);
+        let progress = Progress::new("building the index");
+        let told = |_, done, total| progress.set(done, total);
+        let troubles = catalogue.update(&self.store, inventory, &told);
+        drop(progress);
+        self.tell(&mut catalogue);
+        self.warn_of(&troubles);
+        Ok(())
     }
 
     fn tell(&self, catalogue: &mut Catalogue) {
@@ -391,6 +450,12 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// Leaves what takes much memory to the end of the program: to give it back piece by piece would take
+/// longer than most of what is done with it.
+pub(crate) fn leave<T>(value: T) {
+    std::mem::forget(value);
 }
 
 /// Says something beside the answer.

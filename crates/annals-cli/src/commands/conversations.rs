@@ -1,6 +1,10 @@
 //! `annals conversations`
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use annals::cost::{Charge, Tally};
+use annals::model::SessionId;
 use annals::store::{ConversationInfo, Neighbours, Session};
 use anyhow::Result;
 use clap::Args;
@@ -69,41 +73,36 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
 fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(ConversationInfo, Tally)>> {
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
-    let wanted = match &args.session {
-        Some(id) => {
-            let target = context.store.find(&inventory, id)?;
-            target.refuse_agent()?;
-            vec![target.files]
-        }
-        None => {
-            let all = context.sessions(&inventory);
-            let filter = SessionFilter {
-                limit: None,
-                ..args.filter.clone()
-            };
-            let rows = filter.apply(context, all)?;
-            let keep = |files: &&annals::store::SessionFiles| {
-                rows.iter().any(|row| {
-                    row.file == files.main_path() && (!args.branched || row.conversations > 1)
-                })
-            };
-            inventory.sessions.iter().filter(keep).cloned().collect()
+    let price = |charge: &Charge| pricer.price(charge);
+    let Some(id) = &args.session else {
+        let all = context.sessions(&inventory);
+        let filter = SessionFilter {
+            limit: None,
+            ..args.filter.clone()
+        };
+        let mut rows = filter.apply(context, all)?;
+        rows.retain(|row| !args.branched || row.conversations > 1);
+        let rows: HashSet<(&Path, &SessionId)> = rows
+            .iter()
+            .map(|row| (row.file.as_path(), &row.id))
+            .collect();
+        let sessions = inventory.sessions.iter().enumerate();
+        let wanted = sessions.filter(|(_, files)| rows.contains(&(files.main_path(), &files.id)));
+        let wanted: Vec<usize> = wanted.map(|(at, _)| at).collect();
+        return Ok(context.conversations(&inventory, &wanted, &price));
+    };
+    let target = context.store.find(&inventory, id)?;
+    target.refuse_agent()?;
+    let mut session = match Session::read(target.files) {
+        Ok(session) => session,
+        Err(error) => {
+            context.warn(&error);
+            return Ok(Vec::new());
         }
     };
-    let neighbours = Neighbours::of(&inventory.sessions);
-    let price = |charge: &Charge| pricer.price(charge);
-    let mut found = Vec::new();
-    for files in wanted {
-        match Session::read(files) {
-            Ok(mut session) => {
-                session.find_summaries(&neighbours);
-                let costs = session.conversation_costs(&price);
-                found.extend(session.conversations().into_iter().zip(costs));
-            }
-            Err(error) => context.warn(&error),
-        }
-    }
-    Ok(found)
+    session.find_summaries(&Neighbours::of(&inventory.sessions));
+    let costs = session.conversation_costs(&price);
+    Ok(session.conversations().into_iter().zip(costs).collect())
 }
 
 fn table(conversations: &[(ConversationInfo, Tally)], context: &Context) -> String {

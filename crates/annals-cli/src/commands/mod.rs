@@ -19,6 +19,7 @@ mod filter;
 mod fork;
 mod history;
 mod import;
+mod index;
 mod input;
 mod new;
 mod note;
@@ -127,6 +128,8 @@ pub(crate) enum Command {
     Agents(agents::AgentsArgs),
     /// Show and change the settings of Chorus
     Settings(settings::SettingsArgs),
+    /// Say what annals remembers of logs, bring it up to date, or drop it
+    Index(index::IndexArgs),
     /// Print one line for the status bar of an agent
     Statusline(statusline::StatuslineArgs),
     /// Make a sample history and show what can be done with it
@@ -171,6 +174,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Workspaces(args)) => workspaces::run(&args, context),
         Some(Command::Agents(args)) => agents::run(&args, context),
         Some(Command::Settings(args)) => settings::run(&args, context),
+        Some(Command::Index(args)) => index::run(&args, context),
         Some(Command::Statusline(args)) => statusline::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),

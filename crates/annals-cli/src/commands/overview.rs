@@ -17,7 +17,7 @@ use super::cost::{self, BudgetJson};
 use super::price::{self, Pricer};
 use super::projects::Costs;
 use super::row::{Short, fit};
-use crate::context::Context;
+use crate::context::{Context, leave};
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -144,11 +144,12 @@ pub(crate) fn run(context: &mut Context) -> Result<Outcome> {
     } else {
         print(context, &inventory, &sessions, &spent)?;
     }
-    Ok(if sessions.is_empty() {
-        Outcome::Nothing
-    } else {
-        Outcome::Fine
-    })
+    let outcome = match sessions.is_empty() {
+        true => Outcome::Nothing,
+        false => Outcome::Fine,
+    };
+    leave((inventory, sessions));
+    Ok(outcome)
 }
 
 /// Says that there is nothing, and what to do about it.

@@ -1,7 +1,7 @@
 //! `annals projects`
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::ffi::OsStr;
 
 use annals::cost::Tally;
 use annals::model::Money;
@@ -47,14 +47,15 @@ struct ProjectRow<'a> {
 }
 
 /// What projects cost.
-pub(crate) struct Costs<'a>(HashMap<(&'a Path, &'a str), Tally>);
+pub(crate) struct Costs<'a>(HashMap<(&'a OsStr, &'a str), Tally>);
 
 impl<'a> Costs<'a> {
     /// Adds up what their sessions cost.
     pub(crate) fn of(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
-        let mut costs: HashMap<(&Path, &str), Tally> = HashMap::new();
+        // Paths as they are spelled: to take them apart would take longer.
+        let mut costs: HashMap<(&OsStr, &str), Tally> = HashMap::new();
         for session in sessions {
-            let project = (session.root.as_path(), session.project.path.as_str());
+            let project = (session.root.as_os_str(), session.project.path.as_str());
             let sum = pricer.sum(&session.charges);
             costs.entry(project).or_default().merge(&sum);
         }
@@ -62,7 +63,7 @@ impl<'a> Costs<'a> {
     }
 
     fn get(&self, project: &ProjectInfo) -> Tally {
-        let key = (project.root.as_path(), project.path.as_str());
+        let key = (project.root.as_os_str(), project.path.as_str());
         self.0.get(&key).copied().unwrap_or_default()
     }
 }

@@ -1,5 +1,6 @@
 //! Rows as JSON, in the shape that scripts may rely on, and what tables share.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -117,40 +118,27 @@ impl<'a> ConversationRow<'a> {
 
 /// Ids by parts that are short and still tell each from all others: their beginnings, or the names
 /// behind the times that some begin with.
-pub(crate) struct Short(HashMap<String, Range<usize>>);
+pub(crate) struct Short {
+    /// In order: the ids most alike stand side by side.
+    ids: Vec<Box<str>>,
+    /// How many ids end in each name, where they begin with times.
+    named: OnceCell<HashMap<String, usize>>,
+    /// Ids of messages that are no UUIDs, and how much of each is shown.
+    messages: HashMap<Box<str>, usize>,
+}
 
 impl Short {
     /// Compares some ids with each other.
     pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str>) -> Self {
-        const SHORTEST: usize = 8;
-        let ids: BTreeSet<&str> = ids.collect();
-        let ids: Vec<&str> = ids.into_iter().collect();
-        let mut named: HashMap<String, usize> = HashMap::new();
-        for id in ids.iter().filter_map(|id| SessionId::new(id).ok()) {
-            *named.entry(id.name().to_ascii_lowercase()).or_default() += 1;
+        let mut ids: Vec<&str> = ids.collect();
+        // Mostly they are in order, or some lists of them are.
+        ids.sort();
+        ids.dedup();
+        Short {
+            ids: ids.into_iter().map(Into::into).collect(),
+            named: OnceCell::new(),
+            messages: HashMap::new(),
         }
-        let shared =
-            |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-        // In order, the ids most alike stand side by side.
-        let parts = ids.iter().enumerate().map(|(at, id)| {
-            let before = at.checked_sub(1).and_then(|at| ids.get(at));
-            let alike = [before, ids.get(at + 1)].into_iter().flatten();
-            let longest = alike.map(|other| shared(id, other)).max().unwrap_or(0);
-            let part = match SessionId::new(id) {
-                Ok(session) if session.name() != *id => {
-                    let name = session.name().to_ascii_lowercase();
-                    let begins = ids.iter().any(|id| id.starts_with(session.name()));
-                    let alone = named.get(&name) == Some(&1) && !begins;
-                    let start = id.len() - name.len();
-                    // A part of a time says nothing.
-                    let end = (longest + 1).max(start - 1);
-                    if alone { start..id.len() } else { 0..end }
-                }
-                _ => 0..(longest + 1).max(SHORTEST),
-            };
-            ((*id).to_owned(), part)
-        });
-        Short(parts.collect())
     }
 
     /// Compares some ids of messages with each other. They are named by their beginnings alone, and
@@ -159,21 +147,61 @@ impl Short {
         let (uuids, others): (Vec<&str>, Vec<&str>) = ids.partition(|id| Key::spells(id));
         let mut short = Short::of(uuids.into_iter());
         let others: BTreeSet<&str> = others.into_iter().collect();
+        let mut alike: HashMap<&str, usize> = HashMap::new();
         for id in &others {
-            let same = |other: &&&str| **other != *id && message(other) == message(id);
-            let end = match others.iter().find(same) {
-                Some(_) => id.len(),
-                None => message(id).len(),
+            *alike.entry(message(id)).or_default() += 1;
+        }
+        for id in others {
+            let end = match alike.get(message(id)) {
+                Some(1) => message(id).len(),
+                _ => id.len(),
             };
-            short.0.insert((*id).to_owned(), 0..end);
+            short.messages.insert(id.into(), end);
         }
         short
     }
 
     /// The part of an id.
     pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
-        let part = self.0.get(id).cloned();
+        let part = match self.messages.get(id) {
+            Some(end) => Some(0..*end),
+            None => self.part(id),
+        };
         part.and_then(|part| id.get(part)).unwrap_or(id)
+    }
+
+    fn part(&self, id: &str) -> Option<Range<usize>> {
+        const SHORTEST: usize = 8;
+        let at = self.ids.binary_search_by(|other| (**other).cmp(id)).ok()?;
+        let shared =
+            |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        let before = at.checked_sub(1).and_then(|at| self.ids.get(at));
+        let alike = [before, self.ids.get(at + 1)].into_iter().flatten();
+        let longest = alike.map(|other| shared(id, other)).max().unwrap_or(0);
+        let session = SessionId::new(id).ok();
+        let Some(name) = session
+            .as_ref()
+            .map(SessionId::name)
+            .filter(|name| *name != id)
+        else {
+            return Some(0..(longest + 1).max(SHORTEST));
+        };
+        let first = self.ids.partition_point(|other| **other < *name);
+        let begins = self.ids.get(first).is_some_and(|id| id.starts_with(name));
+        let named = self.named.get_or_init(|| self.names());
+        let alone = named.get(&name.to_ascii_lowercase()) == Some(&1) && !begins;
+        let start = id.len() - name.len();
+        // A part of a time says nothing.
+        let end = (longest + 1).max(start - 1);
+        Some(if alone { start..id.len() } else { 0..end })
+    }
+
+    fn names(&self) -> HashMap<String, usize> {
+        let mut named = HashMap::new();
+        for id in self.ids.iter().filter_map(|id| SessionId::new(id).ok()) {
+            *named.entry(id.name().to_ascii_lowercase()).or_default() += 1;
+        }
+        named
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use annals::store::{SessionInfo, State};
+use annals::store::{Inventory, SessionInfo, State};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::Outcome;
 use super::filter::SessionFilter;
 use super::price::{self, Pricer};
 use super::row::{SessionRow, Short};
-use crate::context::Context;
+use crate::context::{Context, leave};
 use crate::render::size;
 use crate::render::style::{DIM, ID, WARNING};
 use crate::render::table::{Cell, Column, Table};
@@ -82,13 +82,15 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
     let pricer = Pricer::new(context)?;
-    let mut all = if args.state == Some(StateArg::Deleted) {
-        context.store.deleted()?
+    let (mut all, inventory) = if args.state == Some(StateArg::Deleted) {
+        (context.store.deleted()?, Inventory::default())
     } else {
         let inventory = context.inventory();
-        context.sessions(&inventory)
+        (context.sessions_in_any_order(&inventory), inventory)
     };
-    let short = Short::of(all.iter().map(|session| session.id.as_str()));
+    // Those that cannot be read have ids too.
+    let found = inventory.sessions.iter().map(|files| files.id.as_str());
+    let short = Short::of(found.chain(all.iter().map(|session| session.id.as_str())));
     if let Some(wanted) = args.state {
         let now = context.clock.now;
         all.retain(|session| session.state_at(now) == wanted.state());
@@ -101,10 +103,17 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
     }
-    if args.sort == SortArg::Cost {
-        sessions.sort_by_cached_key(|session| Reverse(pricer.sum(&session.charges).cost));
+    let limit = args.filter.limit.unwrap_or(usize::MAX);
+    let newest = |session: &SessionInfo| (Reverse(session.updated), session.id.clone());
+    match (args.state, args.sort) {
+        // The newest deletion stands first.
+        (Some(StateArg::Deleted), SortArg::Updated) => sessions.truncate(limit),
+        (_, SortArg::Updated) => keep_first(&mut sessions, limit, newest),
+        (_, SortArg::Cost) => keep_first(&mut sessions, limit, |session| {
+            let cost = pricer.sum(&session.charges).cost;
+            (Reverse(cost), newest(session))
+        }),
     }
-    sessions.truncate(args.filter.limit.unwrap_or(usize::MAX));
     if context.json {
         let now = context.clock.now;
         let rows = sessions
@@ -119,11 +128,36 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         let table = table(&sessions, context, &short, &pricer);
         context.out.text(table)?;
     }
-    Ok(if sessions.is_empty() {
-        Outcome::Nothing
+    let outcome = match sessions.is_empty() {
+        true => Outcome::Nothing,
+        false => Outcome::Fine,
+    };
+    leave((inventory, sessions));
+    Ok(outcome)
+}
+
+/// Keeps the first few of some sessions, in an order.
+fn keep_first<K: Ord>(
+    sessions: &mut Vec<SessionInfo>,
+    limit: usize,
+    key: impl Fn(&SessionInfo) -> K,
+) {
+    if limit < sessions.len() / 8 {
+        // Rows are large, and few of them are wanted.
+        let keys = sessions.iter().enumerate();
+        let mut order: Vec<(K, usize)> = keys.map(|(at, one)| (key(one), at)).collect();
+        order.select_nth_unstable(limit);
+        order.truncate(limit);
+        order.sort_unstable();
+        let few = order
+            .iter()
+            .filter_map(|(_, at)| sessions.get(*at).cloned());
+        let few = few.collect();
+        leave(std::mem::replace(sessions, few));
     } else {
-        Outcome::Fine
-    })
+        sessions.sort_by_cached_key(key);
+        sessions.truncate(limit);
+    }
 }
 
 /// The table of sessions, as wide as the terminal allows.

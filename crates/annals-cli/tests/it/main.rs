@@ -11,6 +11,7 @@ mod demo;
 mod export;
 mod files;
 mod harness;
+mod index;
 mod look;
 mod orchestrator;
 mod plot;

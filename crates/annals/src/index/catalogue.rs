@@ -1,7 +1,5 @@
 //! The catalogue itself: opened, and begun anew where it turns out to be damaged.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
@@ -9,6 +7,7 @@ use rusqlite::Connection;
 use crate::error::{Error, Result};
 
 use super::database::{Refusal, connect, is_damage, is_sound, name, set_aside};
+use super::place::{self, CatalogueFile};
 
 /// What was read of files before.
 #[derive(Debug)]
@@ -56,13 +55,35 @@ impl std::fmt::Display for Notice {
 impl Catalogue {
     /// Opens the catalogue of a state directory; makes it if there is none.
     ///
-    /// One that is damaged is moved out of the way. Programs of other versions have others.
+    /// One that is damaged is moved out of the way. Programs of other versions have others. A place
+    /// that belongs to another user is refused.
     pub fn open(state: &Path) -> Result<Self> {
-        let failed = |path: &Path, error| Error::io("create", path, error);
-        let mut builder = fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(state);
-        made.map_err(|error| failed(state, error))?;
-        let path = state.join(name());
+        Catalogue::at(place::prepare(state)?)
+    }
+
+    /// Opens the catalogue of a state directory, if there is one.
+    pub fn open_existing(state: &Path) -> Result<Option<Self>> {
+        place::existing(state)?.map(Catalogue::at).transpose()
+    }
+
+    /// Where the catalogue of a state directory lies, or would.
+    pub fn path(state: &Path) -> PathBuf {
+        state.join(name())
+    }
+
+    /// The files of all catalogues of a state directory: that of this version, others', and those
+    /// that were set aside.
+    pub fn files(state: &Path) -> Result<Vec<CatalogueFile>> {
+        place::files(state)
+    }
+
+    /// Deletes all of them, and tells which they were. Nothing but time is lost.
+    pub fn delete(state: &Path) -> Result<Vec<CatalogueFile>> {
+        place::delete(state)
+    }
+
+    fn at(path: PathBuf) -> Result<Self> {
+        let failed = |path: &Path, error| Error::io("set aside", path, error);
         let mut notices = Vec::new();
         let database = match connect(&path) {
             Ok(database) => database,

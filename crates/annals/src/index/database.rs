@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::store::books::Places;
 use crate::store::{FoundFile, Root};
 
-use super::{spending, words};
+use super::{rows, spending, words};
 
 /// What the database holds, and how: another number means another meaning.
 ///
@@ -28,7 +28,7 @@ pub(super) fn name() -> String {
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of each part of the catalogue.
-const TABLES: [&str; 3] = [ROOTS, spending::TABLES, words::TABLES];
+const TABLES: [&str; 4] = [ROOTS, spending::TABLES, rows::TABLES, words::TABLES];
 
 const ROOTS: &str = "
     CREATE TABLE root (

@@ -8,11 +8,20 @@
 mod catalogue;
 mod database;
 mod ledger;
+mod listing;
+mod place;
+mod row;
+mod rows;
+mod seal;
 mod search;
 mod segment;
+mod spelling;
 mod spending;
+mod status;
 mod tab;
 mod words;
 
 pub use catalogue::{Catalogue, Notice};
 pub use ledger::Recent;
+pub use place::{CatalogueFile, CatalogueFileKind};
+pub use status::{Part, RootStatus, Status};

@@ -14,6 +14,7 @@ mod fork;
 mod handy;
 mod inventory;
 mod life;
+pub(crate) mod listing;
 mod live;
 mod log;
 mod neighbour;
@@ -25,17 +26,20 @@ mod share;
 mod spent;
 mod summary;
 mod tail;
+pub(crate) mod talks;
 mod totals;
 mod trash;
 mod writer;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
+use crate::cost::{Pricing, Tally};
 use crate::error::Result;
 use crate::layout::{Env, Sink};
 use crate::model::Entry;
@@ -48,6 +52,7 @@ pub use find::Target;
 pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
 pub use life::State;
+use listing::Facts;
 pub(crate) use live::{LiveLog, Told, Upto, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
 pub(crate) use log::{document_of, each_record, scope, strip, with_scanner};
@@ -59,6 +64,7 @@ pub use root::Root;
 pub use session::Session;
 pub use share::Share;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
+use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
 pub(crate) use writer::append_shared;
@@ -117,34 +123,35 @@ impl Store {
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionInfo>> {
-        let total = inventory.sessions.iter().map(SessionFiles::log_bytes).sum();
-        let done = AtomicUsize::new(0);
-        // Largest first, so that no thread is left alone with a giant at the end.
-        let mut order: Vec<(usize, &SessionFiles)> =
-            inventory.sessions.iter().enumerate().collect();
-        order.sort_by_key(|(_, files)| std::cmp::Reverse(files.log_bytes()));
-        let mut read: Vec<(usize, Result<summary::Draft>)> = order
-            .into_par_iter()
-            .with_max_len(1)
-            .map(|(at, files)| {
-                let summed = Session::read(files.clone()).map(|session| summary::draft(&session));
-                let bytes = files.log_bytes() as usize;
-                let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                progress(so_far as u64, total);
-                (at, summed)
-            })
+        let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        let facts = read_each(&all, progress, &|session| Facts::of(&session));
+        listing::list(&inventory.sessions, facts, &self.keep_days(inventory))
+    }
+
+    /// The conversations of some sessions, by their places in the inventory, and what each comes to.
+    pub fn conversations(
+        &self,
+        inventory: &Inventory,
+        wanted: &[usize],
+        price: Pricing<'_>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<Vec<(ConversationInfo, Tally)>>> {
+        let wanted = wanted.iter();
+        let wanted: Vec<&SessionFiles> = wanted
+            .filter_map(|&at| inventory.sessions.get(at))
             .collect();
-        read.sort_by_key(|(at, _)| *at);
-        let mut rows: Vec<Result<summary::Draft>> = read.into_iter().map(|(_, row)| row).collect();
-        summary::settle(&mut rows);
-        let keep = self.keep_days(inventory);
-        let mut rows: Vec<Result<SessionInfo>> = rows
-            .into_iter()
-            .map(|row| row.map(|draft| draft.finish(keep.get(&draft.root()).copied().flatten())))
-            .collect();
-        let mut sessions: Vec<&mut SessionInfo> = rows.iter_mut().flatten().collect();
-        summary::credit(&mut sessions);
-        rows
+        let talks = read_each(&wanted, progress, &|session| Talks::of(&session));
+        let neighbours = Neighbours::of(&inventory.sessions);
+        let rows = wanted.into_iter().zip(talks).map(|(files, talks)| {
+            let talks = talks?;
+            let sums = talks.sums(price);
+            let open = talks.list.iter().any(|talk| talk.open);
+            let folder = open.then(|| neighbours.folder(files));
+            let summaries = folder.map(|folder| Arc::clone(&folder.summaries));
+            let rows = talks.rows(&files.id, &summaries.unwrap_or_default(), &sums);
+            Ok(rows.into_iter().zip(sums).collect())
+        });
+        rows.collect()
     }
 
     /// Everything that one file says: what people typed, a plan, the todos of a session that is gone.
@@ -168,3 +175,43 @@ impl Store {
         inventory.keep_days()
     }
 }
+
+/// Reads sessions and makes something of each, in their order; `progress` hears of bytes done and
+/// bytes in all.
+pub(crate) fn read_each<T: Send>(
+    sessions: &[&SessionFiles],
+    progress: &(dyn Fn(u64, u64) + Sync),
+    make: &(dyn Fn(Session) -> T + Sync),
+) -> Vec<Result<T>> {
+    let bytes = sessions.iter().map(|files| files.log_bytes());
+    let mut order: Vec<(usize, u64)> = bytes.enumerate().collect();
+    let total = order.iter().map(|(_, bytes)| bytes).sum();
+    let done = AtomicU64::new(0);
+    // Largest first, so that no thread is left alone with a giant at the end.
+    order.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let read = |(at, bytes): (usize, u64)| {
+        let files = (*sessions.get(at)?).clone();
+        let made = Session::read(files).map(make);
+        let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        progress(so_far, total);
+        Some((at, made))
+    };
+    // Threads cost more than a little reading, and more than many small ones: what one of them made
+    // another has to put away.
+    let small = total < SMALL * sessions.len() as u64;
+    let mut read: Vec<(usize, Result<T>)> = match small || total < ALONE {
+        true => order.into_iter().filter_map(read).collect(),
+        false => {
+            let order = order.into_par_iter().with_max_len(1);
+            order.filter_map(read).collect()
+        }
+    };
+    read.sort_unstable_by_key(|(at, _)| *at);
+    read.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Less than this is read by one thread.
+const ALONE: u64 = 1 << 20;
+
+/// And so are sessions that are smaller than this, taken together.
+const SMALL: u64 = 4 << 10;

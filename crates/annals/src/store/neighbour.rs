@@ -13,8 +13,8 @@ use std::sync::Arc;
 use crate::model::Key;
 
 use super::inventory::SessionFiles;
+use super::listing::Homes;
 use super::log::Opening;
-use super::summary::Homes;
 
 /// The folders of some sessions, read as they are asked for.
 #[derive(Debug)]

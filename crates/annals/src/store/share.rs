@@ -25,7 +25,7 @@ const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
 #[derive(Clone, Debug)]
 pub struct Share {
     /// The session as its records name it.
-    pub(super) name: SessionId,
+    pub(crate) name: SessionId,
     /// Its stretches, in order.
     pub(crate) stretches: Arc<[Stretch]>,
     /// Up to here the file is known; what follows must be looked at.

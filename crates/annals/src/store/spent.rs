@@ -3,24 +3,21 @@
 //! All of it is priced as it stands in this session, copies included. What sessions cost beside each
 //! other, each response once, is the business of [`Ledger`](crate::cost::Ledger).
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::cost::{Charge, Ledger, Pricing, Sheet, Tally};
 use crate::model::{Key, Money, Outline, ResponseKey};
-use crate::tree::{Conversation, Tree};
+use crate::tree::Conversation;
 
 use super::Agent;
 use super::session::Session;
+use super::talks::Talks;
 
 impl Session {
     /// What each conversation comes to, in the order of [`Session::conversations`]. What they share
     /// counts in each of them.
     pub fn conversation_costs(&self, price: Pricing<'_>) -> Vec<Tally> {
-        let sums = |outlines, tree| along_paths(outlines, tree, price);
-        self.main()
-            .map(|(_, scan, tree)| sums(&scan.outlines, tree))
-            .unwrap_or_default()
+        Talks::of(self).sums(price)
     }
 
     /// What a sub-agent comes to, without those that it called itself.
@@ -104,10 +101,10 @@ fn charge(outline: &Outline) -> Option<Charge> {
 }
 
 /// The requests of messages of which some record names none: that is part of a response which does.
-struct Requests(HashMap<Key, u64>);
+pub(super) struct Requests(HashMap<Key, u64>);
 
 impl Requests {
-    fn of(outlines: &[Outline]) -> Self {
+    pub(super) fn of(outlines: &[Outline]) -> Self {
         let keys = || {
             let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
             replies.filter_map(|reply| reply.response)
@@ -130,6 +127,11 @@ impl Requests {
         Requests(requests)
     }
 
+    /// Every record names its request, or none of them could.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn key(&self, mut key: ResponseKey) -> ResponseKey {
         if key.request == 0
             && let Some(request) = self.0.get(&key.message)
@@ -140,87 +142,9 @@ impl Requests {
     }
 
     /// What one record says that its response cost, under the response's full name.
-    fn charge(&self, outline: &Outline) -> Option<Charge> {
+    pub(super) fn charge(&self, outline: &Outline) -> Option<Charge> {
         let mut charge = charge(outline)?;
         charge.response = charge.response.map(|key| self.key(key));
         Some(charge)
     }
-}
-
-/// What each conversation of a log comes to, each response counted once, at its largest.
-pub(super) fn along_paths(outlines: &[Outline], tree: &Tree, price: Pricing<'_>) -> Vec<Tally> {
-    let requests = Requests::of(outlines);
-    let spread = spread(outlines, tree, &requests);
-    // What each response amounts to on the path that is being walked, and what it was before each
-    // turn that changed it.
-    type Known = (Charge, Option<Money>);
-    type Before = Vec<(ResponseKey, Option<Known>)>;
-    let known: RefCell<HashMap<ResponseKey, Known>> = RefCell::default();
-    let changed: RefCell<Vec<Before>> = RefCell::default();
-    let enter = |mut sum: Tally, entries: &[usize]| {
-        let mut before = Before::new();
-        let mut here: BTreeMap<ResponseKey, Known> = BTreeMap::new();
-        let charges = entries.iter();
-        for charge in charges.filter_map(|&at| requests.charge(outlines.get(at)?)) {
-            let Some(key) = charge.response else {
-                sum.add(&charge.usage, price(&charge));
-                continue;
-            };
-            let mut known = known.borrow_mut();
-            let old = match spread.contains(&key) {
-                true => known.remove(&key),
-                false => here.remove(&key),
-            };
-            let mut settled = charge;
-            if let Some((old, cost)) = &old {
-                sum.take(&old.usage, *cost);
-                let newer = std::mem::replace(&mut settled, old.clone());
-                settled.settle(&newer);
-            }
-            let cost = price(&settled);
-            sum.add(&settled.usage, cost);
-            match spread.contains(&key) {
-                true => {
-                    known.insert(key, (settled, cost));
-                    before.push((key, old));
-                }
-                false => _ = here.insert(key, (settled, cost)),
-            }
-        }
-        changed.borrow_mut().push(before);
-        sum
-    };
-    let leave = || {
-        let undone = changed.borrow_mut().pop().unwrap_or_default();
-        let mut known = known.borrow_mut();
-        for (key, old) in undone.into_iter().rev() {
-            match old {
-                Some(old) => known.insert(key, old),
-                None => known.remove(&key),
-            };
-        }
-    };
-    tree.fold_paths(Tally::default(), enter, leave)
-}
-
-/// The responses that stand in more than one turn: few, and only these must be remembered on the way.
-fn spread(outlines: &[Outline], tree: &Tree, requests: &Requests) -> HashSet<ResponseKey> {
-    let mut turn = 0usize;
-    let mut first: HashMap<ResponseKey, usize> = HashMap::new();
-    let mut spread = HashSet::new();
-    let enter = |(), entries: &[usize]| {
-        turn += 1;
-        for &at in entries {
-            let reply = outlines.get(at).and_then(|outline| outline.reply.as_ref());
-            let Some(key) = reply.and_then(|reply| reply.response) else {
-                continue;
-            };
-            let key = requests.key(key);
-            if *first.entry(key).or_insert(turn) != turn {
-                spread.insert(key);
-            }
-        }
-    };
-    tree.fold_paths((), enter, || ());
-    spread
 }

@@ -147,38 +147,6 @@ impl Tree {
         self.turns.entries(conversation.turn)
     }
 
-    /// Folds over the path of each conversation at once: `enter` takes in a turn's entries on top
-    /// of what came before them. Paths share their beginnings, so this is linear in the entries.
-    pub(crate) fn fold_paths<T: Copy>(
-        &self,
-        start: T,
-        mut enter: impl FnMut(T, &[usize]) -> T,
-        mut leave: impl FnMut(),
-    ) -> Vec<T> {
-        let ends: std::collections::HashMap<usize, usize> = self
-            .conversations
-            .iter()
-            .enumerate()
-            .map(|(at, conversation)| (conversation.turn, at))
-            .collect();
-        let mut totals = vec![start; self.conversations.len()];
-        let mut above = vec![start];
-        self.turns.walk(|step| match step {
-            turn::Step::Enter(turn, entries) => {
-                let total = enter(above.last().copied().unwrap_or(start), entries);
-                if let Some(slot) = ends.get(&turn).and_then(|&at| totals.get_mut(at)) {
-                    *slot = total;
-                }
-                above.push(total);
-            }
-            turn::Step::Leave => {
-                above.pop();
-                leave();
-            }
-        });
-        totals
-    }
-
     /// The shape of the tree for drawing: runs of turns between the places where paths part.
     pub fn limbs(&self) -> Vec<Limb> {
         self.turns.limbs(&self.conversations)

@@ -110,6 +110,12 @@ impl<'a> Titles<'a> {
         })
     }
 
+    /// Neither the session nor a summary gives a conversation its title.
+    pub(crate) fn is_open(&self, conversation: &Conversation) -> bool {
+        let summary = self.summaries.get(conversation.turn).copied().flatten();
+        self.given.is_none() && summary.is_none()
+    }
+
     /// The title of the session: that of the conversation which would be resumed; without a given
     /// title or a summary, the first prompt of the file.
     pub fn session(&self) -> Option<Title> {
@@ -142,6 +148,9 @@ pub fn shorten(text: &str) -> String {
 }
 
 pub(crate) fn one_line(text: &str) -> String {
+    if memchr::memchr2(b'\r', b'\n', text.as_bytes()).is_none() {
+        return text.trim().to_owned();
+    }
     let line = text.replace("\r\n", " ").replace(['\r', '\n'], " ");
     line.trim().to_owned()
 }

@@ -31,14 +31,6 @@ struct Turn {
     about: About,
 }
 
-/// A step of a walk through all turns.
-pub(super) enum Step<'a> {
-    /// A turn and its entries.
-    Enter(usize, &'a [usize]),
-    /// The turn that was entered last and not left yet is done.
-    Leave,
-}
-
 /// What is known of the path from the root to a turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
@@ -169,46 +161,6 @@ impl Turns {
             below.push(at == turn || inherited == Some(true));
         }
         below
-    }
-
-    /// Walks through all turns, each after its parent, and tells when one and all below it are done.
-    pub(super) fn walk(&self, mut visit: impl FnMut(Step<'_>)) {
-        const NONE: usize = usize::MAX;
-        let mut first = vec![NONE; self.turns.len()];
-        let mut next = vec![NONE; self.turns.len()];
-        let mut roots = Vec::new();
-        for (at, turn) in self.turns.iter().enumerate().rev() {
-            match turn.parent.and_then(|parent| first.get_mut(parent)) {
-                Some(slot) => {
-                    if let Some(next) = next.get_mut(at) {
-                        *next = *slot;
-                    }
-                    *slot = at;
-                }
-                None => roots.push(at),
-            }
-        }
-        let mut stack: Vec<usize> = Vec::new();
-        while let Some(root) = roots.pop() {
-            let mut at = root;
-            loop {
-                visit(Step::Enter(at, self.entries(at)));
-                stack.push(at);
-                let mut child = first.get(at).copied().unwrap_or(NONE);
-                while child == NONE {
-                    let Some(done) = stack.pop() else { break };
-                    visit(Step::Leave);
-                    if stack.is_empty() {
-                        break;
-                    }
-                    child = next.get(done).copied().unwrap_or(NONE);
-                }
-                if child == NONE {
-                    break;
-                }
-                at = child;
-            }
-        }
     }
 
     /// The leaf reached from `turn`: itself, or the leaf below it that ends last in the file.

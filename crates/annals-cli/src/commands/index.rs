@@ -1,0 +1,297 @@
+//! `annals index`
+
+use std::path::{Path, PathBuf};
+
+use annals::index::{Catalogue, CatalogueFile, CatalogueFileKind, Part, RootStatus};
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Looks after what annals remembers of logs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What annals reads of logs it keeps in its state directory, so that only what changed is read again.
+Every command keeps it up to date by itself, and answers the same without it: it can be dropped at
+any time, and costs nothing but the next reading.
+
+Examples:
+  annals index status          what is known, and how much of it is still so
+  annals index build           read what is new, for instance at night
+  annals index drop            forget everything that was read
+  annals --no-index sessions   answer from the logs alone")]
+pub(crate) struct IndexArgs {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Verb {
+    /// Say what is known of the logs, and how much of it is still so
+    Status,
+    /// Read what is new or has changed; who interrupts it loses little
+    Build,
+    /// Forget everything and read it anew
+    Rebuild,
+    /// Forget everything, other versions' and set-aside ones too
+    Drop,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    path: PathBuf,
+    exists: bool,
+    version: Option<u32>,
+    bytes: u64,
+    roots: Vec<RootRow<'a>>,
+    others: Vec<FileRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct RootRow<'a> {
+    layout: &'a str,
+    path: &'a Path,
+    files: usize,
+    sessions: usize,
+    bytes: u64,
+    parts: Vec<PartRow>,
+}
+
+#[derive(Serialize)]
+struct PartRow {
+    name: &'static str,
+    current: usize,
+    stale: usize,
+    missing: usize,
+    total: usize,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct FileRow<'a> {
+    path: &'a Path,
+    bytes: u64,
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct Dropped<'a> {
+    dropped: Vec<FileRow<'a>>,
+    bytes: u64,
+}
+
+pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
+    let verb = args.verb.unwrap_or(Verb::Status);
+    if context.no_index && matches!(verb, Verb::Build | Verb::Rebuild) {
+        bail!("`--no-index` says not to keep what is read, and this does nothing else");
+    }
+    match verb {
+        Verb::Status => status(context),
+        Verb::Build => build(context),
+        Verb::Rebuild => {
+            Catalogue::delete(context.state_dir())?;
+            build(context)
+        }
+        Verb::Drop => drop_all(context),
+    }
+}
+
+fn build(context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory();
+    context.update_catalogue(&inventory)?;
+    status(context)
+}
+
+fn status(context: &mut Context) -> Result<Outcome> {
+    let state = context.state_dir().to_owned();
+    let catalogue = Catalogue::open_existing(&state)?;
+    // Opening it may have made others beside it.
+    let files = Catalogue::files(&state)?;
+    let (own, others): (Vec<&CatalogueFile>, Vec<&CatalogueFile>) = files
+        .iter()
+        .partition(|file| file.kind == CatalogueFileKind::Own);
+    let status = match &catalogue {
+        None => None,
+        Some(catalogue) => {
+            let inventory = context.inventory();
+            Some(catalogue.status(&context.store, &inventory)?)
+        }
+    };
+    let roots = status.as_ref().map(|status| &status.roots[..]);
+    let roots = roots.unwrap_or_default();
+    let bytes = own.iter().map(|file| file.bytes).sum();
+    let version = status.as_ref().map(|status| status.version);
+    if context.json {
+        let document = Document {
+            path: Catalogue::path(&state),
+            exists: status.is_some(),
+            version,
+            bytes,
+            roots: roots.iter().map(RootRow::of).collect(),
+            others: others.into_iter().map(FileRow::of).collect(),
+        };
+        context.out.json(&document)?;
+    } else {
+        let path = Catalogue::path(&state).display().to_string();
+        match version {
+            None => {
+                context.out.line(format_args!(
+                    "There is no index yet at {}.",
+                    paint(PATH, &path)
+                ))?;
+                context.out.blank()?;
+                context
+                    .out
+                    .line("  annals sessions             any list makes it on its way")?;
+                context
+                    .out
+                    .line("  annals index build          reads everything now")?;
+            }
+            Some(version) => {
+                context.out.line(format_args!(
+                    "{}  {}, version {version}",
+                    paint(PATH, &path),
+                    size::bytes(bytes)
+                ))?;
+                for root in roots {
+                    print(context, root)?;
+                }
+            }
+        }
+        if !others.is_empty() {
+            context.out.blank()?;
+        }
+        for file in others {
+            let what = match file.kind {
+                CatalogueFileKind::SetAside => "set aside, because it could not be used",
+                _ => "of another version",
+            };
+            let text = format!("{}, {what}", size::bytes(file.bytes));
+            let path = file.path.display().to_string();
+            context.out.line(format_args!(
+                "{}  {}",
+                paint(PATH, &path),
+                paint(DIM, &text)
+            ))?;
+        }
+    }
+    Ok(match version {
+        Some(_) => Outcome::Fine,
+        None => Outcome::Nothing,
+    })
+}
+
+fn print(context: &mut Context, root: &RootStatus) -> Result<()> {
+    context.out.blank()?;
+    let path = root.path.display().to_string();
+    context.out.line(format_args!(
+        "{}  {}  {}, {}, {}",
+        paint(BOLD, root.layout),
+        paint(PATH, &path),
+        plural(root.files as u64, "log"),
+        plural(root.sessions as u64, "session"),
+        size::bytes(root.bytes)
+    ))?;
+    let mut table = Table::new([
+        Column::new("PART"),
+        Column::new("CURRENT").right(),
+        Column::new("CHANGED").right(),
+        Column::new("UNREAD").right(),
+        Column::new("LOGS COVERED").right(),
+    ]);
+    for part in &root.parts {
+        let count = |count: usize| size::count(count as u64);
+        let behind = |behind: usize| match behind {
+            0 => Cell::new("0"),
+            _ => Cell::styled(count(behind), WARNING),
+        };
+        let all = part.current == part.total;
+        let current = count(part.current);
+        table.row([
+            Cell::new(part.name),
+            if all {
+                Cell::styled(current, SUCCESS)
+            } else {
+                Cell::new(current)
+            },
+            behind(part.stale),
+            behind(part.missing()),
+            Cell::new(size::bytes(part.bytes)),
+        ]);
+    }
+    let table = table.render(context.out.width());
+    Ok(context.out.text(table)?)
+}
+
+fn drop_all(context: &mut Context) -> Result<Outcome> {
+    let state = context.state_dir().to_owned();
+    let dropped = Catalogue::delete(&state)?;
+    let bytes = dropped.iter().map(|file| file.bytes).sum();
+    if context.json {
+        let dropped = dropped.iter().map(FileRow::of).collect();
+        context.out.json(&Dropped { dropped, bytes })?;
+    } else if dropped.is_empty() {
+        let path = state.display().to_string();
+        context
+            .out
+            .line(format_args!("There is no index in {}.", paint(PATH, &path)))?;
+    } else {
+        for file in &dropped {
+            let path = file.path.display().to_string();
+            context.out.line(format_args!(
+                "{} {}",
+                paint(PATH, &path),
+                paint(DIM, &size::bytes(file.bytes))
+            ))?;
+        }
+        let text = format!("{} {}", paint(SUCCESS, "dropped"), size::bytes(bytes));
+        context.out.line(text)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+impl<'a> RootRow<'a> {
+    fn of(root: &'a RootStatus) -> Self {
+        RootRow {
+            layout: root.layout,
+            path: &root.path,
+            files: root.files,
+            sessions: root.sessions,
+            bytes: root.bytes,
+            parts: root.parts.iter().map(PartRow::of).collect(),
+        }
+    }
+}
+
+impl PartRow {
+    fn of(part: &Part) -> Self {
+        PartRow {
+            name: part.name,
+            current: part.current,
+            stale: part.stale,
+            missing: part.missing(),
+            total: part.total,
+            bytes: part.bytes,
+        }
+    }
+}
+
+impl<'a> FileRow<'a> {
+    fn of(file: &'a CatalogueFile) -> Self {
+        FileRow {
+            path: &file.path,
+            bytes: file.bytes,
+            kind: match file.kind {
+                CatalogueFileKind::Own => "own",
+                CatalogueFileKind::OtherVersion => "other-version",
+                CatalogueFileKind::SetAside => "set-aside",
+                _ => "unknown",
+            },
+        }
+    }
+}

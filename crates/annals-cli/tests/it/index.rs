@@ -1,0 +1,247 @@
+//! `annals index`, and lists that go by what was read before.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::harness::Stage;
+
+/// A fixture, some time after it was made: what was changed a moment ago is not kept.
+fn stage(fixture: &str) -> Stage {
+    let stage = Stage::of(fixture);
+    std::thread::sleep(Duration::from_millis(25));
+    stage
+}
+
+fn state(stage: &Stage) -> PathBuf {
+    stage.root.with_file_name("state")
+}
+
+/// What the index knows of sessions: current, changed, unread.
+fn known(stage: &Stage) -> [u64; 3] {
+    let status = stage.annals(&["index", "status", "--json"]).json();
+    let parts = status["roots"][0]["parts"].as_array().unwrap();
+    let part = parts
+        .iter()
+        .find(|part| part["name"] == "sessions")
+        .unwrap();
+    ["current", "stale", "missing"].map(|name| part[name].as_u64().unwrap())
+}
+
+/// How large a database is, and of which version, is nobody's business here.
+const VARYING: [(&str, &str); 2] = [
+    (r"[\d.]+ (kB|MB), version \d+", "[size], version [n]"),
+    (r"catalogue-\d\.db", "catalogue-[n].db"),
+];
+
+#[test]
+fn an_index_is_made_kept_up_to_date_and_dropped() {
+    let stage = stage("branch-three-way");
+    let none = stage.annals(&["index"]);
+    insta::with_settings!({filters => VARYING}, { assert_snapshot!("index_none", none) });
+    assert!(!state(&stage).exists(), "looking makes nothing");
+    stage.annals(&["sessions"]).fine();
+    let [current, stale, missing] = known(&stage);
+    assert!(current > 0);
+    assert_eq!([stale, missing], [0, 0]);
+    let log = stage
+        .tree()
+        .into_keys()
+        .find(|path| path.to_str().unwrap().ends_with(".jsonl"));
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(log.unwrap())
+        .unwrap();
+    log.write_all(b"{\"type\":\"odd\"}\n").unwrap();
+    assert_eq!(known(&stage), [current - 1, 1, 0]);
+    std::thread::sleep(Duration::from_millis(25));
+    fs::write(state(&stage).join("catalogue-999.db"), "newer").unwrap();
+    let built = stage.annals(&["index", "build"]).fine();
+    insta::with_settings!({filters => VARYING}, { assert_snapshot!("index_build", built) });
+    let dropped = stage.annals(&["index", "drop", "--json"]).json();
+    assert!(
+        dropped["dropped"].as_array().unwrap().len() >= 2,
+        "{dropped}"
+    );
+    assert!(dropped["bytes"].as_u64().unwrap() > 1000, "{dropped}");
+    assert!(fs::read_dir(state(&stage)).unwrap().next().is_none());
+    assert_snapshot!(stage.annals(&["index", "drop"]), @r"
+    exit code 0
+    --- stdout
+    There is no index in [DIR]/state.
+    ");
+    stage.annals(&["index", "rebuild"]).fine();
+    assert_eq!(known(&stage), [current, 0, 0]);
+}
+
+#[test]
+fn a_status_for_scripts() {
+    let stage = stage("same-session-two-projects");
+    let empty = stage.annals(&["index", "status", "--json"]);
+    assert_eq!(empty.code, 1);
+    let empty: Value = serde_json::from_str(&empty.out).unwrap();
+    assert_eq!(
+        (&empty["exists"], &empty["roots"]),
+        (&json!(false), &json!([]))
+    );
+    stage.annals(&["index", "build"]).fine();
+    let mut status = stage.annals(&["index", "--json"]).json();
+    assert!(status["bytes"].as_u64().unwrap() > 0);
+    for member in ["bytes", "version", "path"] {
+        status[member] = Value::Null;
+    }
+    assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
+}
+
+#[test]
+fn who_wants_no_index_builds_none() {
+    let stage = stage("branch-three-way");
+    for verb in ["build", "rebuild"] {
+        let run = stage.refused(&["--no-index", "index", verb], "");
+        assert!(run.err.contains("--no-index"), "{run}");
+    }
+    stage.annals(&["--no-index", "sessions"]).fine();
+    assert!(!state(&stage).exists());
+}
+
+/// What lists print.
+fn lists(stage: &Stage, more: &[&str]) -> Vec<(i32, String)> {
+    let verbs: [&[&str]; 8] = [
+        &[],
+        &["--json"],
+        &["sessions"],
+        &["sessions", "--json"],
+        &["projects", "--json"],
+        &["conversations"],
+        &["conversations", "--json"],
+        &["sessions", "--sort", "cost", "-n", "1", "--json"],
+    ];
+    let run = |verb: &[&str]| {
+        let run = stage.annals(&[more, verb].concat());
+        (run.code, run.out)
+    };
+    verbs.into_iter().map(run).collect()
+}
+
+#[test]
+fn lists_print_the_same_with_the_index() {
+    for fixture in [
+        "2.1.325-s04-agent",
+        "moved-project",
+        "fork-by-sdk",
+        "hostile-text",
+    ] {
+        let stage = stage(fixture);
+        let plain = lists(&stage, &["--no-index"]);
+        assert_eq!(lists(&stage, &[]), plain, "{fixture}, first");
+        assert_eq!(lists(&stage, &[]), plain, "{fixture}, again");
+    }
+}
+
+/// A state directory that cannot be used costs time and a note, and no answer.
+#[test]
+fn a_state_directory_that_is_no_good() {
+    let told = |stage: &Stage, why: &str| {
+        let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
+        let run = stage.annals(&["sessions", "--json"]).fine();
+        assert_eq!(run.out, plain.out);
+        assert!(
+            run.err.starts_with("note: ") && run.err.contains(why),
+            "{run}"
+        );
+        assert_eq!(run.err.lines().count(), 1, "{run}");
+    };
+    // A file where it should be.
+    let stage = Stage::of("branch-three-way");
+    fs::write(state(&stage), "not a directory").unwrap();
+    told(&stage, "all logs are read instead");
+    // A link that somebody planted.
+    let stage = Stage::of("branch-three-way");
+    stage.annals(&["sessions"]).fine();
+    let files = fs::read_dir(state(&stage)).unwrap();
+    let database = files.map(|entry| entry.unwrap().path());
+    let database = database.filter(|path| path.extension().is_some_and(|ending| ending == "db"));
+    let database = database.last().unwrap();
+    let precious = stage.work().join("precious");
+    fs::write(&precious, "").unwrap();
+    fs::remove_file(&database).unwrap();
+    std::os::unix::fs::symlink(&precious, &database).unwrap();
+    told(&stage, "is a symbolic link");
+    assert_eq!(fs::read(&precious).unwrap(), b"");
+    // Damaged.
+    fs::remove_file(&database).unwrap();
+    fs::write(&database, "no database ".repeat(1000)).unwrap();
+    told(&stage, "is made anew");
+    assert!(database.with_extension("db.unusable").exists());
+    let again = stage.annals(&["sessions"]).fine();
+    assert_eq!(again.err, "");
+}
+
+/// No room for what was read: the answer comes all the same, and what was kept before is whole.
+#[test]
+fn a_disk_that_is_full() {
+    let stage = stage("2.1.325-s04-agent");
+    let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
+    let root = format!("claude-code:{}", stage.root.display());
+    // Room in blocks of 512 bytes, or of 1024 where the shell counts so.
+    for room in [0, 8, 16, 40, 64] {
+        let script = format!("trap '' XFSZ; ulimit -f {room}; exec \"$@\"");
+        let run = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .arg(assert_cmd::cargo::cargo_bin!("annals"))
+            .args(["--root", &root, "sessions", "--json"])
+            .env_clear()
+            .envs(stage.env())
+            .stdout(Stdio::piped())
+            .output()
+            .unwrap();
+        let run = stage.run_of(&run);
+        assert_eq!(
+            (run.code, &run.out),
+            (0, &plain.out),
+            "room for {room}: {run}"
+        );
+        assert!(!run.err.contains("panicked"), "{run}");
+        if room == 0 {
+            assert!(run.err.starts_with("note: "), "{run}");
+        }
+    }
+    let after = stage.annals(&["sessions", "--json"]).fine();
+    assert_eq!((after.out, after.err), (plain.out, String::new()));
+}
+
+/// Whenever it is killed, the next answer is right.
+#[test]
+fn killed_at_any_moment() {
+    let stage = stage("2.1.325-s04-agent");
+    let folder = stage.root.join("projects/-w");
+    fs::create_dir_all(&folder).unwrap();
+    for number in 0..300 {
+        let line = json!({"type": "user", "uuid": format!("u{number}"), "cwd": "/w",
+            "message": {"role": "user", "content": format!("prompt {number}")}});
+        let name = format!("{number:08x}-0000-4000-8000-000000000000.jsonl");
+        fs::write(folder.join(name), format!("{line}\n")).unwrap();
+    }
+    stage.settle();
+    let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
+    let root = format!("claude-code:{}", stage.root.display());
+    for wait in [0, 2, 5, 10, 15, 20, 30, 50, 80] {
+        let mut run = Command::new(assert_cmd::cargo::cargo_bin!("annals"))
+            .args(["--root", &root, "sessions", "--json"])
+            .env_clear()
+            .envs(stage.env())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        run.kill().unwrap();
+        run.wait().unwrap();
+    }
+    let after = stage.annals(&["sessions", "--json"]).fine();
+    assert_eq!((after.out, after.err), (plain.out, String::new()));
+}

@@ -1,0 +1,264 @@
+//! Lists, from what the catalogue knows; only sessions to which something was done are read.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cost::{Pricing, Tally};
+use crate::error::Result;
+use crate::model::{FlawKind, Key};
+use crate::store::listing::{self, Facts};
+use crate::store::talks::Talks;
+use crate::store::{
+    ConversationInfo, FoundFile, Inventory, Session, SessionFiles, SessionInfo, Store, read_each,
+};
+
+use super::Catalogue;
+use super::row::{self, Names};
+use super::rows::{Entry, Fresh, Met, Sorted, recall, write};
+use super::seal::Stamp;
+
+impl Catalogue {
+    /// Sums up every session, as [`Store::sessions`] does.
+    pub fn sessions(
+        &mut self,
+        store: &Store,
+        inventory: &Inventory,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<SessionInfo>> {
+        let mut names = Names::default();
+        let facts = self.gather(
+            store,
+            inventory,
+            progress,
+            false,
+            |_, known| row::read(known.facts, &mut names),
+            |_, facts, _| facts,
+        );
+        listing::list(&inventory.sessions, facts, &store.keep_days(inventory))
+    }
+
+    /// The conversations of some sessions, as [`Store::conversations`] tells them.
+    pub fn conversations(
+        &mut self,
+        store: &Store,
+        inventory: &Inventory,
+        wanted: &[usize],
+        price: Pricing<'_>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<Vec<(ConversationInfo, Tally)>>> {
+        let mut is_wanted = vec![false; inventory.sessions.len()];
+        for &at in wanted {
+            if let Some(is_wanted) = is_wanted.get_mut(at) {
+                *is_wanted = true;
+            }
+        }
+        let is_wanted = |at: usize| is_wanted.get(at) == Some(&true);
+        let mut names = Names::default();
+        // Any log may hold summaries of the conversations that are wanted.
+        let found = self.gather(
+            store,
+            inventory,
+            progress,
+            true,
+            |at, known| {
+                let facts = row::read(known.facts, &mut names)?;
+                let talks = match is_wanted(at) {
+                    true => Some(row::read_talks(known.talks, &facts, &mut names)?),
+                    false => None,
+                };
+                Some((facts.summaries, talks))
+            },
+            |at, facts, talks| (facts.summaries, is_wanted(at).then_some(talks)),
+        );
+        let mut talks: Vec<Option<Result<Talks>>> = Vec::with_capacity(found.len());
+        let mut folders: HashMap<_, HashMap<Key, Box<str>>> = HashMap::new();
+        for (files, found) in inventory.sessions.iter().zip(found) {
+            talks.push(match found {
+                Err(error) => Some(Err(error)),
+                Ok((summaries, talks)) => {
+                    if !summaries.is_empty() {
+                        folders.entry(place(files)).or_default().extend(summaries);
+                    }
+                    talks.map(Ok)
+                }
+            });
+        }
+        let nothing = HashMap::new();
+        let rows = wanted.iter().filter_map(|&at| {
+            let files = inventory.sessions.get(at)?;
+            let talks = talks.get_mut(at)?.take()?;
+            let summaries = folders.get(&place(files)).unwrap_or(&nothing);
+            Some(talks.map(|talks| {
+                let sums = talks.sums(price);
+                let rows = talks.rows(&files.id, summaries, &sums);
+                rows.into_iter().zip(sums).collect()
+            }))
+        });
+        rows.collect()
+    }
+
+    /// Takes what is known of sessions that are as they were, reads the others, and keeps what was
+    /// read.
+    fn gather<T: Send>(
+        &mut self,
+        store: &Store,
+        inventory: &Inventory,
+        progress: &(dyn Fn(u64, u64) + Sync),
+        with_talks: bool,
+        mut known: impl FnMut(usize, &Entry<'_>) -> Option<T>,
+        read: impl Fn(usize, Facts, Talks) -> T + Sync,
+    ) -> Vec<Result<T>> {
+        let all = &inventory.sessions;
+        let mut found: Vec<Option<Result<T>>> = all.iter().map(|_| None).collect();
+        for root in store.roots() {
+            let sorted = Sorted::of(root, all);
+            let recalled = recall(&self.database, &sorted, with_talks, |at, _, met| {
+                if let Met::Same(row) = met
+                    && let Some(slot) = found.get_mut(at)
+                {
+                    *slot = known(at, &row).map(Ok);
+                }
+            });
+            let gone = recalled.unwrap_or_else(|error| {
+                self.begin_anew(&error);
+                Vec::new()
+            });
+            let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
+            let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
+            // What was not found is gone, if all could be looked at.
+            let all_seen = inventory.troubles.is_empty();
+            let mut keep = Keep {
+                catalogue: self,
+                sorted: &sorted,
+                all_seen,
+                failed: false,
+            };
+            keep.read(&work, progress, |at, reading| {
+                if let Some(slot) = found.get_mut(at) {
+                    *slot = Some(reading.map(|(facts, talks)| read(at, facts, talks)));
+                }
+            });
+            if all_seen {
+                keep.write(&[], &gone);
+            }
+        }
+        // A store may be asked about others' sessions.
+        let others = all.iter().zip(&mut found).enumerate();
+        for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
+            let session = Session::read(files.clone());
+            let told = |session: Session| read(at, Facts::of(&session), Talks::of(&session));
+            *slot = Some(session.map(told));
+        }
+        found.into_iter().flatten().collect()
+    }
+}
+
+/// Reads sessions of a root and keeps what was read.
+struct Keep<'a> {
+    catalogue: &'a mut Catalogue,
+    sorted: &'a Sorted<'a>,
+    all_seen: bool,
+    /// Something could not be kept.
+    failed: bool,
+}
+
+impl Keep<'_> {
+    /// Reads sessions, some at a time. Each portion is kept before the next is begun, so that who is
+    /// interrupted goes on there.
+    fn read(
+        &mut self,
+        work: &[(usize, &SessionFiles)],
+        progress: &(dyn Fn(u64, u64) + Sync),
+        mut take: impl FnMut(usize, Result<(Facts, Talks)>),
+    ) {
+        let total = work.iter().map(|(_, files)| files.log_bytes()).sum();
+        let mut done = 0;
+        let mut rest = work;
+        while !rest.is_empty() {
+            let (portion, after) = rest.split_at(portion(rest));
+            rest = after;
+            let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
+            let now = SystemTime::now();
+            let told = |part: u64, _| progress(done + part, total);
+            let read = read_each(&sessions, &told, &|session| Reading::of(&session));
+            done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
+            let fresh = sessions.iter().zip(&read).filter_map(|(files, reading)| {
+                let reading = reading.as_ref().ok()?;
+                let (facts, talks) = reading.rows.as_ref()?;
+                is_settled(files, now).then_some(Fresh {
+                    files,
+                    stamp: reading.stamp,
+                    facts,
+                    talks,
+                })
+            });
+            self.write(&fresh.collect::<Vec<_>>(), &[]);
+            for ((at, _), reading) in portion.iter().zip(read) {
+                take(*at, reading.map(|reading| (reading.facts, reading.talks)));
+            }
+        }
+    }
+
+    fn write(&mut self, fresh: &[Fresh<'_>], tidy: &[usize]) {
+        // Where one portion cannot be kept, the next cannot either.
+        if self.failed {
+            return;
+        }
+        let database = &mut self.catalogue.database;
+        if let Err(error) = write(database, self.sorted, fresh, tidy, self.all_seen) {
+            self.failed = true;
+            self.catalogue.not_kept(&error);
+        }
+    }
+}
+
+/// What was read of a session, and how it is kept.
+struct Reading {
+    facts: Facts,
+    talks: Talks,
+    stamp: Stamp,
+    rows: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Reading {
+    fn of(session: &Session) -> Self {
+        let (facts, talks) = (Facts::of(session), Talks::of(session));
+        let stamp = Stamp::of(&session.files);
+        let spelled = || Some((row::spell(&facts)?, row::spell_talks(&talks, &facts)?));
+        // What could not be read now may be readable when nothing about it has changed.
+        let whole = !facts.flaw_kinds.contains_key(&FlawKind::Unreadable);
+        Reading {
+            rows: whole.then(spelled).flatten(),
+            facts,
+            talks,
+            stamp,
+        }
+    }
+}
+
+/// How many sessions are read before what was read is kept.
+fn portion(work: &[(usize, &SessionFiles)]) -> usize {
+    const BYTES: u64 = 96 << 20;
+    const SESSIONS: usize = 4_096;
+    let mut bytes = 0;
+    let more = |(_, files): &&(usize, &SessionFiles)| {
+        let room = bytes < BYTES;
+        bytes += files.log_bytes();
+        room
+    };
+    work.iter().take(SESSIONS).take_while(more).count()
+}
+
+/// Whether whatever is done to a session's files from `now` on changes their times. Clocks of file
+/// systems tick slowly, and what is done twice within a tick looks as if it were done once.
+fn is_settled(files: &SessionFiles, now: SystemTime) -> bool {
+    const TICK: Duration = Duration::from_millis(20);
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let before = now.saturating_sub(TICK).as_nanos() as i128;
+    let mut volumes = files.files().flat_map(FoundFile::volumes);
+    volumes.all(|file| file.id.ctime_ns < before)
+}
+
+fn place(files: &SessionFiles) -> (&std::ffi::OsStr, Option<&str>) {
+    (files.root.path.as_os_str(), files.folder())
+}

@@ -1,0 +1,196 @@
+//! Where the catalogue lies, and whether that is a safe place to write to.
+//!
+//! A state directory may lie where others can write, such as below `/tmp`. What another user put
+//! there (a directory, or a link to some file of ours) is never written through.
+
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+use super::database;
+
+/// What the names of all catalogues begin with, whatever their version.
+const BEGINNING: &str = "catalogue-";
+
+/// A file of a catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CatalogueFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How large it is.
+    pub bytes: u64,
+    /// What it is.
+    pub kind: CatalogueFileKind,
+}
+
+/// What a file of a catalogue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CatalogueFileKind {
+    /// The catalogue of this version, or what its database keeps beside it.
+    Own,
+    /// That of a program of another version.
+    OtherVersion,
+    /// One that could not be used, and was set aside.
+    SetAside,
+}
+
+/// The version of the catalogue's form, which its name tells.
+pub(super) fn version() -> u32 {
+    let name = database::name();
+    let version = name.strip_prefix(BEGINNING);
+    let version = version.and_then(|rest| rest.strip_suffix(".db"));
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+/// The database of a state directory, which is made if need be. Refuses a place that is not ours.
+pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
+    let mut builder = fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(state);
+    made.map_err(|error| Error::io("create", state, error))?;
+    check(state)?;
+    Ok(state.join(database::name()))
+}
+
+/// The database of a state directory, if there is one.
+pub(super) fn existing(state: &Path) -> Result<Option<PathBuf>> {
+    let path = state.join(database::name());
+    match fs::symlink_metadata(&path) {
+        Ok(_) => check(state).map(|()| Some(path)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::io("stat", &path, error)),
+    }
+}
+
+/// Makes sure that nobody else decides where we write.
+fn check(state: &Path) -> Result<()> {
+    let failed = |path: &Path, error| Error::io("stat", path, error);
+    let refuse = |path: &Path, why: &str| {
+        let path = path.display();
+        Err(Error::refused(format!(
+            "the catalogue is not used, because {path} {why}"
+        )))
+    };
+    // A link of one's own to another disk is fine.
+    let link = fs::symlink_metadata(state).map_err(|error| failed(state, error))?;
+    if link.is_symlink() && !is_ours(&link) {
+        return refuse(state, "is a symbolic link of another user");
+    }
+    let dir = fs::metadata(state).map_err(|error| failed(state, error))?;
+    if !is_ours(&dir) {
+        return refuse(state, "belongs to another user");
+    }
+    for ending in ["", "-wal", "-shm"] {
+        let path = state.join(database::name() + ending);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => return refuse(&path, "is a symbolic link"),
+            Ok(found) if !found.is_file() => return refuse(&path, "is no file"),
+            Ok(found) if !is_ours(&found) => return refuse(&path, "belongs to another user"),
+            Ok(_) => {}
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// The files of all catalogues of a state directory, in the order of their names.
+pub(super) fn files(state: &Path) -> Result<Vec<CatalogueFile>> {
+    let failed = |error| Error::io("read", state, error);
+    let entries = match fs::read_dir(state) {
+        Ok(entries) => entries,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        // Of the file itself, wherever it leads.
+        if let Some(kind) = name.to_str().and_then(kind)
+            && let Ok(metadata) = entry.metadata()
+            && !metadata.is_dir()
+        {
+            found.push(CatalogueFile {
+                path: entry.path(),
+                bytes: metadata.len(),
+                kind,
+            });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// What a file of the state directory is, by its name.
+fn kind(name: &str) -> Option<CatalogueFileKind> {
+    let (version, ending) = name.strip_prefix(BEGINNING)?.split_once(".db")?;
+    let numbered = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    match ending {
+        _ if !numbered => None,
+        ".unusable" => Some(CatalogueFileKind::SetAside),
+        "" | "-wal" | "-shm" if database::name() == format!("{BEGINNING}{version}.db") => {
+            Some(CatalogueFileKind::Own)
+        }
+        "" | "-wal" | "-shm" => Some(CatalogueFileKind::OtherVersion),
+        _ => None,
+    }
+}
+
+/// Deletes the files of all catalogues, and tells which they were.
+pub(super) fn delete(state: &Path) -> Result<Vec<CatalogueFile>> {
+    let found = files(state)?;
+    if !found.is_empty() {
+        check(state)?;
+    }
+    // The databases first: what lies beside them means nothing without them.
+    let mut order: Vec<&CatalogueFile> = found.iter().collect();
+    order.sort_by_key(|file| file.path.extension().is_none_or(|ending| ending != "db"));
+    for file in order {
+        match fs::remove_file(&file.path) {
+            Err(error) if !is_absent(&error) => return Err(Error::io("delete", &file.path, error)),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_catalogues_are_taken_for_catalogues() {
+        use CatalogueFileKind::{OtherVersion, Own, SetAside};
+        let own = database::name();
+        for (name, wanted) in [
+            (own.clone(), Some(Own)),
+            (format!("{own}-wal"), Some(Own)),
+            (format!("{own}.unusable"), Some(SetAside)),
+            ("catalogue-999.db".to_owned(), Some(OtherVersion)),
+            ("catalogue-999.db-shm".to_owned(), Some(OtherVersion)),
+            ("catalogue-1.db.unusable".to_owned(), Some(SetAside)),
+            (format!("{own}-journal2"), None),
+            ("catalogue-.db".to_owned(), None),
+            ("catalogue-x.db".to_owned(), None),
+            ("catalogue-1.dbx".to_owned(), None),
+            ("trash".to_owned(), None),
+        ] {
+            assert_eq!(kind(&name), wanted, "{name}");
+        }
+    }
+}

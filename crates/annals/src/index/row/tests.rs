@@ -1,0 +1,140 @@
+use super::*;
+use jiff::Timestamp;
+
+fn charge(number: u64) -> Charge {
+    let mut charge = Charge::to(0);
+    charge.response =
+        (!number.is_multiple_of(3)).then(|| ResponseKey::of(&number.to_string(), "r"));
+    charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
+    charge.model = Some(format!("model-{}", number % 4).into());
+    charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
+    charge.terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
+    charge.terms.us_only = !number.is_multiple_of(2);
+    charge.recorded = number
+        .is_multiple_of(7)
+        .then(|| Money::from_pico(i128::MAX / 3));
+    charge.agent = (!number.is_multiple_of(2)).then(|| "agent".into());
+    charge.git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
+    charge.copied = number.is_multiple_of(6);
+    charge
+}
+
+fn facts() -> Facts {
+    let text = |text: &str| text.to_owned();
+    let day = |year, month, day| Date::new(year, month, day).unwrap();
+    Facts {
+        project: Project {
+            path: text("/w"),
+            guessed: false,
+        },
+        other_directories: vec![text("/x"), text("/é")],
+        title: Some(Title {
+            text: text("A title"),
+            source: TitleSource::Ai,
+        }),
+        tag: Some(text("tag")),
+        state: State::Resumed,
+        started: Timestamp::new(-7, -5).ok(),
+        updated: Timestamp::new(1_800_000_000, 999_999_999).ok(),
+        entries: 300,
+        messages: 129,
+        conversations: 2,
+        agents: 1,
+        agent_names: [text("a1"), text("Explore")].into(),
+        flaw_kinds: [(FlawKind::TornTail, 1), (FlawKind::BadHeader, 70_000)].into(),
+        models: [text("model-1")].into(),
+        charges: (0..40).map(charge).collect(),
+        messages_by_day: [(day(2026, 12, 31), 4), (day(-9999, 1, 1), 1)].into(),
+        wants: vec![Key::of("one"), Key::of("other")],
+        summaries: vec![(Key::of("leaf"), "what it was about".into())],
+        at_home: true,
+        homes: vec![],
+    }
+}
+
+fn talks() -> Talks {
+    let talk = |limb: usize| Talk {
+        leaf: match limb {
+            1 => "8c549c46-16ca-47dd-b731-f4c264becc53".to_owned(),
+            _ => format!("leaf-{limb}"),
+        },
+        title: facts().title.filter(|_| limb == 1),
+        open: limb > 0,
+        branch: (limb > 0).then(|| "another way".to_owned()),
+        messages: 200,
+        started: None,
+        updated: Timestamp::from_second(5).ok(),
+        resumes: limb == 1,
+        limb,
+    };
+    let limb = |parent: Option<usize>| Limb {
+        parent,
+        keys: vec![Key::of("k")],
+        charges: (3..6).chain([77]).map(charge).map(for_pricing).collect(),
+    };
+    Talks {
+        list: vec![talk(1), talk(2)],
+        limbs: vec![limb(None), limb(Some(0)), limb(Some(0))],
+    }
+}
+
+#[test]
+fn what_is_spelled_is_read_back() {
+    let mut names = Names::default();
+    let mut wanted = facts();
+    for (at_home, homes) in [
+        (true, vec![]),
+        (false, vec!["/v".into(), "/w".into()]),
+        (false, vec![]),
+    ] {
+        (wanted.at_home, wanted.homes) = (at_home, homes);
+        let spelled = spell(&wanted).unwrap();
+        assert_eq!(read(&spelled, &mut names), Some(wanted.clone()));
+    }
+    let spelled = spell_talks(&talks(), &wanted).unwrap();
+    assert_eq!(read_talks(&spelled, &wanted, &mut names), Some(talks()));
+    // A session of which nothing is told.
+    let plain = Facts {
+        other_directories: vec![],
+        title: None,
+        tag: None,
+        started: None,
+        updated: None,
+        agent_names: Default::default(),
+        flaw_kinds: Default::default(),
+        models: Default::default(),
+        charges: vec![],
+        messages_by_day: Default::default(),
+        wants: vec![],
+        summaries: vec![],
+        ..facts()
+    };
+    let spelled = spell(&plain).unwrap();
+    assert_eq!(read(&spelled, &mut names), Some(plain.clone()));
+    let spelled = spell_talks(&talks(), &plain).unwrap();
+    assert_eq!(read_talks(&spelled, &plain, &mut names), Some(talks()));
+}
+
+/// Whatever stands in the database, nothing panics and nothing is made of half a row.
+#[test]
+fn what_is_cut_or_changed_is_nothing_or_something_else() {
+    let mut names = Names::default();
+    let whole = spell(&facts()).unwrap();
+    for at in 0..whole.len() {
+        assert_eq!(read(&whole[..at], &mut names), None, "cut at {at}");
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        read(&changed, &mut names);
+    }
+    let whole = spell_talks(&talks(), &facts()).unwrap();
+    for at in 0..whole.len() {
+        assert_eq!(
+            read_talks(&whole[..at], &facts(), &mut names),
+            None,
+            "cut at {at}"
+        );
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        read_talks(&changed, &facts(), &mut names);
+    }
+}

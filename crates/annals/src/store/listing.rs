@@ -1,0 +1,497 @@
+//! Lists of sessions: what each one's files tell, and what only all of them together do.
+//!
+//! The first costs reading and can be kept; the second is worked out whenever a list is made, because
+//! any session may change it: summaries in other logs, who pays for a response that several repeat,
+//! when the agent program deletes what.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::PathBuf;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cost::{Account, Charge, Ledger, Sheet};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::model::{FlawKind, Key, Project, SYNTHETIC, TitleSource, Usage};
+use crate::tree::Title;
+
+use super::inventory::SessionFiles;
+use super::life::State;
+use super::log::Opening;
+use super::session::Session;
+use super::summary::{SessionInfo, project_of};
+
+/// What a session's own files tell about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) project: Project,
+    pub(crate) other_directories: Vec<String>,
+    pub(crate) title: Option<Title>,
+    pub(crate) tag: Option<String>,
+    pub(crate) state: State,
+    pub(crate) started: Option<Timestamp>,
+    /// The time of its newest entry.
+    pub(crate) updated: Option<Timestamp>,
+    pub(crate) entries: u64,
+    pub(crate) messages: u64,
+    pub(crate) conversations: usize,
+    pub(crate) agents: usize,
+    pub(crate) agent_names: BTreeSet<String>,
+    pub(crate) flaw_kinds: BTreeMap<FlawKind, usize>,
+    pub(crate) models: BTreeSet<String>,
+    /// What its logs tell of responses; several may tell of one.
+    pub(crate) charges: Vec<Charge>,
+    pub(crate) messages_by_day: BTreeMap<jiff::civil::Date, u64>,
+    /// The ids on the path of the conversation that would be resumed, if a title is still wanted.
+    pub(crate) wants: Vec<Key>,
+    /// Summaries of other sessions' conversations, by the leaf they name.
+    pub(crate) summaries: Vec<(Key, Box<str>)>,
+    /// Its project is the only directory at its beginning that its folder can be named after.
+    pub(crate) at_home: bool,
+    /// Those directories otherwise, each once.
+    pub(crate) homes: Vec<Box<str>>,
+}
+
+impl Facts {
+    /// Reads a session.
+    pub(crate) fn of(session: &Session) -> Self {
+        let files = &session.files;
+        let mut told = Told::default();
+        for outline in session.logs.iter().flat_map(|scan| &scan.outlines) {
+            told.add(outline);
+        }
+        let mut flaw_kinds = BTreeMap::new();
+        for (_, flaw) in session.flaws() {
+            *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
+        }
+        let title = session.title();
+        let untitled = title
+            .as_ref()
+            .is_none_or(|title| title.source == TitleSource::Prompt);
+        let opening = session
+            .main()
+            .map(|(_, scan, _)| Opening::of(&scan.outlines))
+            .unwrap_or_default();
+        let mut homes = Homes::default();
+        homes.add(files.root.layout, files.folder(), &opening.directories);
+        let mut homes: Vec<Box<str>> = homes.0.into_iter().collect();
+        let (project, other_directories) = project(session);
+        let at_home = matches!(homes.as_slice(), [only] if **only == *project.path);
+        if at_home {
+            homes.clear();
+        }
+        Facts {
+            project,
+            other_directories,
+            title,
+            tag: session.tag(),
+            state: match session.main() {
+                Some((_, scan, _)) => State::of(&scan.outlines),
+                None if told.messages > 0 => State::Active,
+                None => State::Created,
+            },
+            started: told.started,
+            updated: told.updated,
+            entries: told.entries,
+            messages: told.messages,
+            conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
+            agents: session.agents.len(),
+            agent_names: agent_names(session),
+            flaw_kinds,
+            models: told.models,
+            charges: charges(session),
+            messages_by_day: told.messages_by_day,
+            wants: if untitled {
+                resumed_keys(session)
+            } else {
+                Vec::new()
+            },
+            summaries: opening.summaries,
+            at_home,
+            homes,
+        }
+    }
+
+    /// The row that these facts make, by themselves.
+    pub(super) fn finish(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
+        let layout = files.root.layout;
+        let modified = files
+            .files()
+            .next()
+            .and_then(|file| Timestamp::from_nanosecond(file.id.mtime_ns).ok());
+        // The file's own time, for sessions whose entries have none.
+        let updated = self.updated.or(modified);
+        let keep = keep_days.or_else(|| layout.keep_days());
+        let keep = keep.map(|days| SignedDuration::from_hours(days.min(36_500) as i64 * 24));
+        let touched = match layout.expires_by_file() {
+            true => modified,
+            false => updated,
+        };
+        SessionInfo {
+            layout: layout.name(),
+            root: files.root.path.clone(),
+            id: files.id.clone(),
+            file: files.main_path().to_owned(),
+            project: self.project,
+            other_directories: self.other_directories,
+            title: self.title,
+            tag: self.tag,
+            state: self.state,
+            expires: touched
+                .zip(keep)
+                .and_then(|(touched, keep)| touched.checked_add(keep).ok()),
+            started: self.started,
+            updated,
+            entries: self.entries,
+            messages: self.messages,
+            conversations: self.conversations,
+            agents: self.agents,
+            agent_names: self.agent_names,
+            bytes: files.bytes(),
+            flaws: self.flaw_kinds.values().sum(),
+            flaw_kinds: self.flaw_kinds,
+            models: self.models,
+            // Added up once it is settled who pays for what.
+            usage: Usage::default(),
+            charges: self.charges,
+            messages_by_day: self.messages_by_day,
+        }
+    }
+}
+
+/// Makes the rows of a list of what its sessions tell, in their order.
+pub(crate) fn list(
+    sessions: &[SessionFiles],
+    mut facts: Vec<Result<Facts>>,
+    keep_days: &HashMap<PathBuf, Option<u64>>,
+) -> Vec<Result<SessionInfo>> {
+    settle(sessions, &mut facts);
+    // Sessions of one root stand together.
+    let mut root: Option<(&SessionFiles, Option<u64>)> = None;
+    let mut rows: Vec<Result<SessionInfo>> = Vec::with_capacity(facts.len());
+    for (files, facts) in sessions.iter().zip(facts) {
+        let keep = match root {
+            Some((known, keep)) if same_root(known, files) => keep,
+            _ => keep_days.get(&files.root.path).copied().flatten(),
+        };
+        root = Some((files, keep));
+        rows.push(facts.map(|facts| facts.finish(files, keep)));
+    }
+    credit(rows.iter_mut().flatten());
+    rows
+}
+
+fn same_root(one: &SessionFiles, other: &SessionFiles) -> bool {
+    // Byte by byte: comparing parts of paths takes longer.
+    one.root.path.as_os_str() == other.root.path.as_os_str()
+}
+
+/// Counts what outlines tell.
+#[derive(Default)]
+struct Told {
+    started: Option<Timestamp>,
+    updated: Option<Timestamp>,
+    entries: u64,
+    messages: u64,
+    models: BTreeSet<String>,
+    messages_by_day: BTreeMap<jiff::civil::Date, u64>,
+    day_of: DayOf,
+}
+
+impl Told {
+    fn add(&mut self, outline: &crate::model::Outline) {
+        self.entries += 1;
+        if let Some(time) = outline.time {
+            self.started = Some(self.started.map_or(time, |oldest| oldest.min(time)));
+            self.updated = Some(self.updated.map_or(time, |newest| newest.max(time)));
+        }
+        if outline.kind.is_message() {
+            self.messages += 1;
+            if let Some(day) = outline.time.map(|time| self.day_of.day(time)) {
+                *self.messages_by_day.entry(day).or_insert(0) += 1;
+            }
+        }
+        let reply = outline.reply.as_ref();
+        let model = reply.and_then(|reply| reply.model.as_deref());
+        let new = |model: &&str| *model != SYNTHETIC && !self.models.contains(*model);
+        if let Some(model) = model.filter(new) {
+            self.models.insert(model.to_owned());
+        }
+    }
+}
+
+/// What the session's logs tell of responses; several may tell of one.
+fn charges(session: &Session) -> Vec<Charge> {
+    let mut charges = Vec::new();
+    for (file, scan) in session.files.logs().zip(&session.logs) {
+        let mut sheet = Sheet::default();
+        for outline in &scan.outlines {
+            sheet.add(outline);
+        }
+        let only = file.share.is_none().then_some(&session.files.id);
+        charges.extend(sheet.charges(0, only));
+    }
+    charges
+}
+
+fn total(charges: &[Charge]) -> Usage {
+    let mut sum = Usage::default();
+    for charge in charges {
+        // Totals of sane counts stay sane.
+        let _ = sum.add(&charge.usage);
+    }
+    sum
+}
+
+/// Leaves each response to the session that had it first.
+pub(super) fn credit<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
+    let mut sessions: Vec<&mut SessionInfo> = sessions.collect();
+    let copies = with_copies(&sessions);
+    let mut number = 0;
+    let mut charges = Vec::new();
+    let mut accounts = Vec::new();
+    let mut copies = copies.iter();
+    sessions.retain_mut(|info| {
+        if copies.next() != Some(&true) {
+            info.usage = total(&info.charges);
+            return false;
+        }
+        // What decides who pays, and no more.
+        let mut account = Account::new(info.layout, PathBuf::new(), info.id.clone());
+        account.file.clone_from(&info.file);
+        account.started = info.charges.iter().filter_map(|charge| charge.time).min();
+        accounts.push(account);
+        charges.extend(info.charges.drain(..).map(|charge| Charge {
+            account: number,
+            ..charge
+        }));
+        number += 1;
+        true
+    });
+    for mut charge in Ledger::settle(accounts, charges).charges {
+        if let Some(info) = sessions.get_mut(std::mem::take(&mut charge.account)) {
+            info.charges.push(charge);
+        }
+    }
+    for info in sessions {
+        info.usage = total(&info.charges);
+    }
+}
+
+/// Which sessions have a response that is told of more than once, by them or by others. Nothing is
+/// to be settled about all others.
+fn with_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
+    let count = sessions.iter().map(|info| info.charges.len()).sum();
+    let mut first: HashTable<(Key, u32)> = HashTable::with_capacity(count);
+    let seed = [0u64, 1].map(|number| RandomState::new().hash_one(number));
+    let mut copies = vec![false; sessions.len()];
+    for (number, info) in sessions.iter().enumerate() {
+        let keys = info.charges.iter().filter_map(|charge| charge.response);
+        // A record may leave out the request, so messages are compared.
+        for message in keys.map(|key| key.message) {
+            let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
+            let entry = first.entry(
+                spread(message, seed),
+                |(known, _)| *known == message,
+                |(known, _)| spread(*known, seed),
+            );
+            match entry {
+                Entry::Vacant(slot) => _ = slot.insert(place),
+                Entry::Occupied(known) => {
+                    for at in [number, known.get().1 as usize] {
+                        copies.get_mut(at).into_iter().for_each(|is| *is = true);
+                    }
+                }
+            }
+        }
+    }
+    copies
+}
+
+/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
+/// choosing hashes.
+fn spread(key: Key, [one, other]: [u64; 2]) -> u64 {
+    let [high, low] = key.halves();
+    let product = u128::from(high ^ one) * u128::from(low ^ other | 1);
+    (product >> 64) as u64 ^ product as u64
+}
+
+fn agent_names(session: &Session) -> BTreeSet<String> {
+    let ids = session.agents.iter().filter_map(|agent| agent.id.as_ref());
+    let kinds = session.agents.iter().filter_map(|agent| agent.kind.clone());
+    ids.map(ToString::to_string).chain(kinds).collect()
+}
+
+/// The directories after which a folder may be named.
+#[derive(Default)]
+pub(super) struct Homes(BTreeSet<Box<str>>);
+
+impl Homes {
+    /// Takes those of some directories that the folder can be named after.
+    pub(super) fn add(
+        &mut self,
+        layout: &dyn Layout,
+        folder: Option<&str>,
+        directories: &[Box<str>],
+    ) {
+        for path in directories {
+            // Most lines name the one before again.
+            if !self.0.contains(path) && layout.folder(path).as_deref() == folder {
+                self.0.insert(path.clone());
+            }
+        }
+    }
+
+    /// The directory, if there is no doubt: different ones may share a folder.
+    pub(super) fn only(&self) -> Option<String> {
+        let mut homes = self.0.iter();
+        match (homes.next(), homes.next()) {
+            (Some(only), None) => Some(only.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// Gives each session what others of its folder know: summaries of its conversation, its directory.
+fn settle(sessions: &[SessionFiles], facts: &mut [Result<Facts>]) {
+    let mut folders = Folders::default();
+    let mut places = Vec::with_capacity(facts.len());
+    for (files, facts) in sessions.iter().zip(facts.iter_mut()) {
+        let place = folders.place(files);
+        places.push(place);
+        if let (Ok(facts), Some(folder)) = (facts, folders.list.get_mut(place)) {
+            folder.summaries.append(&mut facts.summaries);
+            folder.homes.0.extend(facts.homes.drain(..));
+            let home = facts.project.path.as_str();
+            if facts.at_home && !folder.homes.0.contains(home) {
+                folder.homes.0.insert(home.into());
+            }
+        }
+    }
+    for folder in &mut folders.list {
+        folder.sort();
+    }
+    for (facts, place) in facts.iter_mut().zip(places) {
+        let (Ok(facts), Some(folder)) = (facts, folders.list.get(place)) else {
+            continue;
+        };
+        let wants = std::mem::take(&mut facts.wants);
+        // The summary nearest to the leaf wins.
+        let found = wants.iter().rev();
+        let mut found = found.filter_map(|key| folder.summary(*key));
+        if let Some(text) = found.find(|text| !text.trim().is_empty()) {
+            facts.title = Some(Title {
+                text: crate::tree::one_line(text),
+                source: TitleSource::Summary,
+            });
+        }
+        if facts.project.guessed
+            && let Some(path) = folder.homes.only()
+        {
+            facts.project = Project {
+                path,
+                guessed: false,
+            };
+        }
+    }
+}
+
+/// What the sessions of each folder tell about each other.
+#[derive(Default)]
+struct Folders<'a> {
+    list: Vec<Folder>,
+    places: HashMap<(usize, Option<&'a str>), usize>,
+    roots: Vec<&'a SessionFiles>,
+    last: Option<(usize, Option<&'a str>, usize)>,
+}
+
+#[derive(Default)]
+struct Folder {
+    /// By the leaf they name, once they are sorted.
+    summaries: Vec<(Key, Box<str>)>,
+    homes: Homes,
+}
+
+impl Folder {
+    fn sort(&mut self) {
+        // Of several for one leaf, the last counts.
+        self.summaries.reverse();
+        self.summaries.sort_by_key(|(leaf, _)| *leaf);
+        self.summaries.dedup_by_key(|(leaf, _)| *leaf);
+    }
+
+    fn summary(&self, leaf: Key) -> Option<&str> {
+        let at = self
+            .summaries
+            .binary_search_by_key(&leaf, |(leaf, _)| *leaf);
+        let (_, text) = self.summaries.get(at.ok()?)?;
+        Some(text)
+    }
+}
+
+impl<'a> Folders<'a> {
+    /// The place of a session's folder in the list.
+    fn place(&mut self, files: &'a SessionFiles) -> usize {
+        let mut roots = self.roots.iter();
+        let root = match roots.rposition(|known| same_root(known, files)) {
+            Some(root) => root,
+            None => {
+                self.roots.push(files);
+                self.roots.len() - 1
+            }
+        };
+        let folder = files.folder();
+        if let Some((known, name, place)) = self.last
+            && (known, name) == (root, folder)
+        {
+            return place;
+        }
+        let place = *self.places.entry((root, folder)).or_insert_with(|| {
+            self.list.push(Folder::default());
+            self.list.len() - 1
+        });
+        self.last = Some((root, folder, place));
+        place
+    }
+}
+
+fn resumed_keys(session: &Session) -> Vec<Key> {
+    let Some((_, scan, tree)) = session.main() else {
+        return Vec::new();
+    };
+    let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
+    let path = resumed
+        .map(|conversation| tree.path(conversation))
+        .unwrap_or_default();
+    path.into_iter()
+        .filter_map(|at| scan.outlines.get(at)?.key)
+        .collect()
+}
+
+fn project(session: &Session) -> (Project, Vec<String>) {
+    let told = session.files.told(|about| about.cwd.clone());
+    let told = told.or_else(|| session.neighbourhood.clone());
+    let directories = session.directories();
+    project_of(session.root(), session.files.folder(), &directories, told)
+}
+
+/// Days of times that mostly fall on the same day as the time before.
+#[derive(Default)]
+struct DayOf(Option<(i64, jiff::civil::Date)>);
+
+impl DayOf {
+    fn day(&mut self, time: Timestamp) -> jiff::civil::Date {
+        let number = time.as_second().div_euclid(86_400);
+        match self.0 {
+            Some((known, day)) if known == number => day,
+            _ => {
+                let day = time.to_zoned(jiff::tz::TimeZone::UTC).date();
+                self.0 = Some((number, day));
+                day
+            }
+        }
+    }
+}

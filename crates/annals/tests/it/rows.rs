@@ -1,0 +1,562 @@
+//! Lists from the catalogue: the same answer as without it, whatever happened to the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use annals::cost::{Charge, Mode, Prices};
+use annals::index::{Catalogue, Part};
+use annals::model::ArtifactKind;
+use annals::store::{Inventory, Root, Store};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{cases, copy_tree};
+
+/// Everything that lists tell, and what they could not.
+fn told(
+    rows: Vec<annals::Result<annals::store::SessionInfo>>,
+    talks: Vec<annals::Result<Vec<(annals::store::ConversationInfo, annals::cost::Tally)>>>,
+) -> Vec<String> {
+    let rows = rows.into_iter().map(|row| match row {
+        Ok(row) => format!("{row:#?}"),
+        Err(error) => error.to_string(),
+    });
+    let talks = talks.into_iter().map(|talks| match talks {
+        Ok(talks) => format!("{talks:#?}"),
+        Err(error) => error.to_string(),
+    });
+    rows.chain(talks).collect()
+}
+
+fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
+    let prices = Prices::built_in();
+    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let all: Vec<usize> = (0..inventory.sessions.len()).collect();
+    told(
+        store.sessions(inventory, &|_, _| {}),
+        store.conversations(inventory, &all, &price, &|_, _| {}),
+    )
+}
+
+fn kept(catalogue: &mut Catalogue, store: &Store, inventory: &Inventory) -> Vec<String> {
+    let prices = Prices::built_in();
+    let price = |charge: &Charge| prices.cost(charge, Mode::Auto);
+    let all: Vec<usize> = (0..inventory.sessions.len()).collect();
+    told(
+        catalogue.sessions(store, inventory, &|_, _| {}),
+        catalogue.conversations(store, inventory, &all, &price, &|_, _| {}),
+    )
+}
+
+/// Lists tell the same with the catalogue and without it; gives what it knows of sessions now.
+fn same(store: &Store, state: &Path, what: &str) -> Part {
+    let inventory = store.inventory();
+    let wanted = plain(store, &inventory);
+    let mut catalogue = Catalogue::open(state).unwrap();
+    for turn in ["first", "second"] {
+        let found = kept(&mut catalogue, store, &inventory);
+        assert_eq!(found.len(), wanted.len(), "{what}, {turn} time");
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert_eq!(found, wanted, "{what}, {turn} time");
+        }
+    }
+    let notices = catalogue.notices();
+    assert!(notices.is_empty(), "{what}: {notices:?}");
+    known(&catalogue, store)
+}
+
+/// What a catalogue knows of the sessions of a store with one root.
+fn known(catalogue: &Catalogue, store: &Store) -> Part {
+    let status = catalogue.status(store, &store.inventory()).unwrap();
+    let mut parts = status.roots[0].parts.iter();
+    *parts.find(|part| part.name == "sessions").unwrap()
+}
+
+/// Waits until whatever is done to files gives them other times: rows of files that were changed
+/// within the same tick are not kept.
+fn next_tick() {
+    let begin = SystemTime::now();
+    while begin.elapsed().unwrap_or_default() < Duration::from_millis(25) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_catalogue_changes_no_row() {
+    let state = tempfile::tempdir().unwrap();
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let name = format!("{} {}", case.layout.name(), case.name);
+        let part = same(&store, state.path(), &name);
+        assert_eq!((part.current, part.stale), (part.total, 0), "{name}");
+    }
+}
+
+/// Any file of a session may change what lists tell: none is forgotten in what rows depend on.
+#[test]
+fn whatever_happens_to_one_file_is_noticed() {
+    // A few of each kind of each layout: every change lists everything several times.
+    const FEW: usize = 3;
+    let mut used = 0;
+    let mut seen: BTreeMap<(&str, ArtifactKind), usize> = BTreeMap::new();
+    for case in cases() {
+        let mut files = case.files();
+        files.retain(|file| {
+            let seen = seen
+                .entry((case.layout.name(), file.artifact.kind))
+                .or_default();
+            *seen += usize::from(*seen < FEW && file.id.len < 1 << 16);
+            *seen < FEW
+        });
+        if files.is_empty() {
+            continue;
+        }
+        let copy = case.copy();
+        let (store, state) = (copy.store(), copy.state());
+        next_tick();
+        same(&store, &state, &case.name);
+        for file in files {
+            let path = copy
+                .root
+                .path
+                .join(file.path.strip_prefix(&case.path).unwrap());
+            let what = format!("{} {}", case.layout.name(), path.display());
+            let bytes = fs::read(&path).unwrap();
+            let aside = path.with_extension("aside");
+            // Longer, shorter, another of the same length, gone, there again under the same name.
+            let mut other = bytes.clone();
+            other
+                .iter_mut()
+                .filter(|byte| **byte == b'e')
+                .for_each(|byte| *byte = b'a');
+            fs::OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .unwrap()
+                .write_all(
+                    bytes
+                        .split_inclusive(|byte| *byte == b'\n')
+                        .next()
+                        .unwrap_or(b"{}"),
+                )
+                .unwrap();
+            used += same(&store, &state, &format!("{what} grew")).current;
+            fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            used += same(&store, &state, &format!("{what} was cut")).current;
+            fs::write(&aside, &other).unwrap();
+            fs::rename(&aside, &path).unwrap();
+            used += same(&store, &state, &format!("{what} was replaced")).current;
+            fs::remove_file(&path).unwrap();
+            used += same(&store, &state, &format!("{what} is gone")).current;
+            fs::write(&path, &bytes).unwrap();
+            used += same(&store, &state, &format!("{what} is back")).current;
+        }
+    }
+    assert!(used > 100, "{used}");
+}
+
+/// The files of a random history: logs in two folders, sub-agents' logs, and what lies beside them.
+const FILES: [&str; 9] = [
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb.jsonl",
+    "projects/-v/cccccccc-cccc-4ccc-8ccc-cccccccccccc.jsonl",
+    "projects/-v/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/subagents/agent-a1.jsonl",
+    "projects/-w/agent-a2.jsonl",
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/subagents/agent-a1.meta.json",
+    "todos/bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb-agent-bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb.json",
+    "settings.json",
+];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A log gets another record.
+    Say(usize, Record),
+    /// A file ends sooner.
+    Cut(usize, u8),
+    /// One takes another's place.
+    Replace(usize, usize),
+    Rename(usize, usize),
+    Remove(usize),
+    /// A document says something else.
+    Document(usize, u8),
+    /// Bytes change in place, and the length stays.
+    Alter(usize),
+    /// Time passes, and somebody lists.
+    List,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    kind: u8,
+    id: u8,
+    parent: u8,
+    message: u8,
+    whole: bool,
+}
+
+impl Record {
+    fn line(&self, session: usize) -> String {
+        let id = |n: u8| format!("{n:08x}-0000-4000-8000-000000000000");
+        let session = ["a", "b", "c"][session % 3].repeat(8);
+        let session = format!("{session}-0000-4000-8000-000000000000");
+        let time = format!(
+            "2026-03-{:02}T09:00:{:02}.000Z",
+            1 + self.id % 9,
+            self.id % 60
+        );
+        let cwd = ["/w", "/v", "/w/inner"][usize::from(self.message % 3)];
+        let record = match self.kind {
+            0 => {
+                json!({"type": "summary", "summary": format!("about {}", self.message), "leafUuid": id(self.parent)})
+            }
+            1 => {
+                json!({"type": "custom-title", "customTitle": format!("title {}", self.message), "sessionId": session})
+            }
+            2 | 3 => json!({
+                "type": "user", "uuid": id(self.id), "parentUuid": id(self.parent), "sessionId": session,
+                "timestamp": time, "cwd": cwd, "message": {"role": "user", "content": format!("do {}", self.message)},
+            }),
+            _ => json!({
+                "type": "assistant", "uuid": id(self.id), "parentUuid": id(self.parent), "sessionId": session,
+                "timestamp": time, "requestId": format!("r{}", self.message), "cwd": cwd,
+                "message": {
+                    "id": format!("m{}", self.message), "role": "assistant", "model": "claude-sonnet-4-5",
+                    "content": [], "usage": {"input_tokens": 1, "output_tokens": self.id},
+                },
+            }),
+        };
+        format!("{record}{}", if self.whole { "\n" } else { "" })
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let file = 0..FILES.len();
+    let record = (
+        0..8u8,
+        0..12u8,
+        0..12u8,
+        0..5u8,
+        proptest::bool::weighted(0.9),
+    )
+        .prop_map(|(kind, id, parent, message, whole)| Record {
+            kind,
+            id,
+            parent,
+            message,
+            whole,
+        });
+    prop_oneof![
+        8 => (0..6usize, record).prop_map(|(file, record)| Step::Say(file, record)),
+        1 => (file.clone(), any::<u8>()).prop_map(|(file, at)| Step::Cut(file, at)),
+        1 => (0..6usize, 0..6usize).prop_map(|(from, to)| Step::Replace(from, to)),
+        1 => (0..6usize, 0..6usize).prop_map(|(from, to)| Step::Rename(from, to)),
+        1 => file.clone().prop_map(Step::Remove),
+        1 => (6..FILES.len(), 0..4u8).prop_map(|(file, what)| Step::Document(file, what)),
+        1 => file.prop_map(Step::Alter),
+        5 => Just(Step::List),
+    ]
+}
+
+struct History {
+    root: PathBuf,
+    state: PathBuf,
+}
+
+impl History {
+    fn at(dir: &Path) -> Self {
+        let history = History {
+            root: dir.join("root"),
+            state: dir.join("state"),
+        };
+        for file in FILES {
+            fs::create_dir_all(history.root.join(file).parent().unwrap()).unwrap();
+        }
+        history
+    }
+
+    fn store(&self) -> Store {
+        Store::new(vec![Root::claude_code(&self.root)])
+    }
+
+    /// What cannot be done, because there is no such file, is not done.
+    fn take(&self, step: &Step) -> Option<()> {
+        let path = |file: usize| self.root.join(FILES[file]);
+        match step {
+            Step::Say(file, record) => {
+                let mut options = fs::OpenOptions::new();
+                let mut log = options.append(true).create(true).open(path(*file)).ok()?;
+                log.write_all(record.line(*file).as_bytes()).ok()
+            }
+            Step::Cut(file, at) => {
+                let log = fs::OpenOptions::new().write(true).open(path(*file)).ok()?;
+                let len = log.metadata().ok()?.len();
+                log.set_len(len * u64::from(*at) / 256).ok()
+            }
+            Step::Replace(from, to) => {
+                let copy = self.root.join("copy");
+                fs::copy(path(*from), &copy).ok()?;
+                fs::rename(copy, path(*to)).ok()
+            }
+            Step::Rename(from, to) => fs::rename(path(*from), path(*to)).ok(),
+            Step::Remove(file) => fs::remove_file(path(*file)).ok(),
+            Step::Document(file, what) => {
+                let text = match file {
+                    6 => json!({"agentType": format!("kind {what}"), "description": "d"}),
+                    7 => json!([{"content": "c".repeat(usize::from(*what)), "status": "pending"}]),
+                    _ => json!({"cleanupPeriodDays": what}),
+                };
+                fs::write(path(*file), text.to_string()).ok()
+            }
+            Step::Alter(file) => {
+                let mut bytes = fs::read(path(*file)).ok()?;
+                bytes
+                    .iter_mut()
+                    .filter(|byte| **byte == b'0')
+                    .for_each(|byte| *byte = b'1');
+                fs::write(path(*file), bytes).ok()
+            }
+            Step::List => {
+                next_tick();
+                same(&self.store(), &self.state, "a history");
+                Some(())
+            }
+        }
+    }
+}
+
+/// Few in a run of all tests; `PROPTEST_CASES` asks for more.
+fn few() -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(24),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(few())]
+
+    #[test]
+    fn lists_of_any_history_are_the_same_with_the_catalogue(
+        steps in proptest::collection::vec(step(), 1..40),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let history = History::at(dir.path());
+        for step in &steps {
+            history.take(step);
+        }
+        same(&history.store(), &history.state, "in the end");
+    }
+}
+
+/// A history of some sessions, each with one reply, and a state directory.
+fn small(sessions: usize) -> (tempfile::TempDir, History) {
+    let dir = tempfile::tempdir().unwrap();
+    let history = History::at(dir.path());
+    for number in 0..sessions {
+        let name = format!("{number:08x}-0000-4000-8000-000000000000.jsonl");
+        let log = history.root.join("projects/-w").join(name);
+        let line = |kind: u8| {
+            Record {
+                kind,
+                id: 2,
+                parent: 1,
+                message: 3,
+                whole: true,
+            }
+            .line(0)
+        };
+        fs::write(log, line(2) + &line(7)).unwrap();
+    }
+    next_tick();
+    (dir, history)
+}
+
+#[test]
+fn sessions_that_are_gone_are_forgotten_and_those_that_changed_are_read_again() {
+    let (_dir, history) = small(9);
+    let store = history.store();
+    let part = same(&store, &history.state, "at first");
+    assert_eq!((part.current, part.stale, part.total), (9, 0, 9));
+    let log = |n: usize| {
+        let name = format!("{n:08x}-0000-4000-8000-000000000000.jsonl");
+        history.root.join("projects/-w").join(name)
+    };
+    fs::remove_file(log(4)).unwrap();
+    let mut grown = fs::OpenOptions::new().append(true).open(log(5)).unwrap();
+    grown.write_all(b"{}\n").unwrap();
+    let catalogue = Catalogue::open(&history.state).unwrap();
+    let part = known(&catalogue, &store);
+    assert_eq!((part.current, part.stale, part.total), (7, 1, 8));
+    drop(catalogue);
+    next_tick();
+    let part = same(&store, &history.state, "after that");
+    assert_eq!((part.current, part.stale, part.total), (8, 0, 8));
+    // A root of the same directory in another layout, and another root, are told apart.
+    let other = tempfile::tempdir().unwrap();
+    copy_tree(&history.root, other.path());
+    let both = Store::new(vec![
+        Root::claude_code(&history.root),
+        Root::new("clog", &history.root).unwrap(),
+        Root::claude_code(other.path()),
+    ]);
+    same(&both, &history.state, "several roots");
+    let part = same(&store, &history.state, "one again");
+    assert_eq!(part.current, 8);
+}
+
+/// A session's files do not tell it, so it must not be kept: settings, other logs, who pays.
+#[test]
+fn what_depends_on_others_is_never_kept() {
+    let (_dir, history) = small(2);
+    let store = history.store();
+    same(&store, &history.state, "at first");
+    for days in [1, 3000] {
+        let settings = json!({"cleanupPeriodDays": days}).to_string();
+        fs::write(history.root.join("settings.json"), settings).unwrap();
+        let part = same(&store, &history.state, "settings");
+        assert_eq!(part.current, 2);
+    }
+    let summary = Record {
+        kind: 0,
+        id: 0,
+        parent: 2,
+        message: 1,
+        whole: true,
+    };
+    fs::write(history.root.join(FILES[0]), summary.line(0)).unwrap();
+    same(&store, &history.state, "a summary elsewhere");
+    let mut catalogue = Catalogue::open(&history.state).unwrap();
+    let inventory = store.inventory();
+    let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
+    let titled = rows.iter().flatten().filter(|row| {
+        let title = row.title.as_ref();
+        title.is_some_and(|title| title.text == "about 1")
+    });
+    assert_eq!(titled.count(), 2);
+}
+
+/// Whatever byte of the database is wrong, lists are right.
+#[test]
+fn damage_is_a_miss() {
+    let (_dir, history) = small(40);
+    let store = history.store();
+    same(&store, &history.state, "at first");
+    let inventory = store.inventory();
+    let wanted = plain(&store, &inventory);
+    let path = database(&history.state);
+    let whole = fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(whole.len() / 97 + 1) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        fs::write(&path, &damaged).unwrap();
+        let mut catalogue = Catalogue::open(&history.state).unwrap();
+        let found = kept(&mut catalogue, &store, &inventory);
+        assert!(found == wanted, "byte {at}");
+    }
+}
+
+/// The catalogue's own file.
+fn database(state: &Path) -> PathBuf {
+    let files = Catalogue::files(state).unwrap().into_iter();
+    let mut paths = files.map(|file| file.path);
+    paths
+        .find(|path| path.extension().is_some_and(|ending| ending == "db"))
+        .unwrap()
+}
+
+/// Many at once, on logs that grow: every answer is that of some moment, and the last is right.
+#[test]
+fn many_lists_at_once() {
+    let (_dir, history) = small(30);
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let history = &history;
+            scope.spawn(move || {
+                for turn in 0..12u8 {
+                    let step = Record {
+                        kind: 7,
+                        id: turn,
+                        parent: 1,
+                        message: thread,
+                        whole: true,
+                    };
+                    history.take(&Step::Say(usize::from(thread), step)).unwrap();
+                    let store = history.store();
+                    let inventory = store.inventory();
+                    let mut catalogue = Catalogue::open(&history.state).unwrap();
+                    let rows = catalogue.sessions(&store, &inventory, &|_, _| {});
+                    let rows: BTreeMap<_, _> = inventory
+                        .sessions
+                        .iter()
+                        .zip(rows)
+                        .map(|(files, row)| (files.main_path().to_owned(), row.unwrap()))
+                        .collect();
+                    let own = &rows[&history.root.join(FILES[usize::from(thread)])];
+                    assert_eq!(own.entries, u64::from(turn) + 1);
+                }
+            });
+        }
+    });
+    same(&history.store(), &history.state, "in the end");
+}
+
+#[test]
+fn a_catalogue_that_is_dropped_leaves_nothing() {
+    let (_dir, history) = small(3);
+    same(&history.store(), &history.state, "at first");
+    let set_aside = database(&history.state).with_extension("db.unusable");
+    fs::write(&set_aside, b"old").unwrap();
+    fs::write(history.state.join("catalogue-999.db"), b"newer").unwrap();
+    fs::write(history.state.join("other"), b"not ours").unwrap();
+    let dropped = Catalogue::delete(&history.state).unwrap();
+    assert!(dropped.len() >= 3, "{dropped:?}");
+    let left = fs::read_dir(&history.state).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["other"]);
+    assert!(Catalogue::open_existing(&history.state).unwrap().is_none());
+    same(&history.store(), &history.state, "anew");
+}
+
+/// What another user may have put there is not written through.
+#[test]
+fn links_and_others_directories_are_refused() {
+    use std::os::unix::fs::symlink;
+    let (dir, history) = small(1);
+    // A link of one's own to a directory of one's own is fine.
+    let real = dir.path().join("real");
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &history.state).unwrap();
+    same(&history.store(), &history.state, "behind a link");
+    let path = database(&real);
+    let name = path.file_name().unwrap();
+    for ending in ["", "-wal", "-shm"] {
+        let state = dir.path().join(format!("planted{ending}"));
+        let precious = dir.path().join("precious");
+        fs::write(&precious, b"").unwrap();
+        fs::create_dir(&state).unwrap();
+        let planted = state.join(format!("{}{ending}", name.to_str().unwrap()));
+        symlink(&precious, &planted).unwrap();
+        let error = Catalogue::open(&state).unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link"), "{error}");
+        assert_eq!(fs::read(&precious).unwrap(), b"");
+    }
+    // Only the administrator can make a directory of another user.
+    let foreign = dir.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_ok() {
+        let error = Catalogue::open(&foreign).unwrap_err().to_string();
+        assert!(error.contains("belongs to another user"), "{error}");
+        let link = dir.path().join("link");
+        symlink(&real, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
+        let error = Catalogue::open(&link).unwrap_err().to_string();
+        assert!(error.contains("symbolic link of another user"), "{error}");
+        assert!(fs::read_dir(&foreign).unwrap().next().is_none());
+    }
+}
