@@ -22,6 +22,7 @@ use crate::store::{FoundFile, Inventory, Root};
 
 use super::Catalogue;
 use super::database::{new_number, number_of, within};
+use super::rows::is_same;
 use super::segment::{Collected, Documents};
 use super::words::{self, Mark, Stretch};
 
@@ -312,19 +313,15 @@ fn wanted(term: &crate::search::Term) -> Option<Vec<crate::search::word::Lookup>
     (!found.is_empty()).then_some(found)
 }
 
-fn is_same(one: &Root, other: &Root) -> bool {
-    one.path == other.path && one.layout.name() == other.layout.name()
-}
-
 /// The files of one root in which words stand.
-struct Texts<'a> {
-    root: &'a Root,
-    files: Vec<&'a FoundFile>,
+pub(super) struct Texts<'a> {
+    pub(super) root: &'a Root,
+    pub(super) files: Vec<&'a FoundFile>,
 }
 
 impl<'a> Texts<'a> {
     /// Each file once, however many sessions share it.
-    fn of(inventory: &'a Inventory) -> Vec<Self> {
+    pub(super) fn of(inventory: &'a Inventory) -> Vec<Self> {
         let mut roots: Vec<Texts<'a>> = Vec::new();
         let mut shared: HashSet<&Path> = HashSet::new();
         for files in &inventory.sessions {

@@ -13,6 +13,8 @@ use super::Catalogue;
 use super::database::{number_of, within};
 use super::place;
 use super::rows::{self, Met, Sorted, is_same};
+use super::search::Texts;
+use super::words;
 
 /// What a catalogue knows.
 #[derive(Clone, Debug)]
@@ -89,7 +91,7 @@ impl Part {
 type Look = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<Part>;
 
 /// The parts of the catalogue.
-const PARTS: [Look; 2] = [spending, sessions];
+const PARTS: [Look; 3] = [spending, sessions, words];
 
 impl Catalogue {
     /// What it knows, beside what there is. Nothing is read but names, times and lengths.
@@ -131,6 +133,8 @@ impl Catalogue {
         let told = |done, total| progress("sessions", done, total);
         let rows = self.sessions(store, inventory, &told);
         troubles.extend(rows.into_iter().filter_map(Result::err));
+        let told = |done, total| progress("words", done, total);
+        troubles.extend(self.learn(inventory, &told, &|| false));
         troubles
     }
 }
@@ -169,6 +173,24 @@ fn sessions(database: &Connection, root: &Root, inventory: &Inventory) -> rusqli
     rows::recall(database, &sorted, false, |_, files, met| {
         part.count(matches!(met, Met::Same(_)), files.log_bytes());
     })?;
+    Ok(part)
+}
+
+/// The words of logs and notes.
+fn words(database: &Connection, root: &Root, inventory: &Inventory) -> rusqlite::Result<Part> {
+    let texts = Texts::of(inventory);
+    let texts = texts.iter().find(|texts| is_same(texts.root, root));
+    let files = texts.map_or(&[][..], |texts| &texts.files);
+    let mut part = Part::new("words", files.len());
+    let Some(number) = number_of(database, root)? else {
+        return Ok(part);
+    };
+    let marks = words::marks(database, number)?;
+    for file in files {
+        if let Some((_, mark)) = marks.get(within(root, file)) {
+            part.count(mark.id.untouched(&file.id), file.id.len);
+        }
+    }
     Ok(part)
 }
 

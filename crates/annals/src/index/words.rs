@@ -1,7 +1,7 @@
 //! The words of logs, as the catalogue keeps them: which tokens stand in which records.
 //!
-//! It only says where looking is worthwhile. Blobs end in a sum of themselves, because a token that
-//! damage hides would be a hit that nobody sees.
+//! It only says where looking is worthwhile. All of it is under seals, because a token that damage
+//! hides would be a hit that nobody sees.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use crate::jsonl::{Cursor, FileId};
 use crate::model::Span;
 use crate::search::word::{Lookup, Token};
 
+use super::seal::{self, Stamp};
 use super::segment::{Block, Blocks, Documents, get, put};
 
 pub(super) const TABLES: &str = "
@@ -80,11 +81,13 @@ impl Mark {
             lines: self.lines,
         };
         let bytes = postcard::to_stdvec(&spelled);
-        bytes.map(seal).map_err(|_| rusqlite::Error::InvalidQuery)
+        bytes
+            .map(|bytes| seal(0, bytes))
+            .map_err(|_| rusqlite::Error::InvalidQuery)
     }
 
     fn read(bytes: &[u8]) -> rusqlite::Result<Self> {
-        let spelled = postcard::from_bytes(unseal(bytes)?);
+        let spelled = postcard::from_bytes(unseal(0, bytes)?);
         let spelled: Spelled = spelled.map_err(|_| damaged())?;
         let (dev, ino, len) = spelled.file;
         Ok(Mark {
@@ -111,32 +114,13 @@ fn damaged() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(code, Some("a sum is wrong".to_owned()))
 }
 
-/// By which damage is known.
-fn sum(bytes: &[u8]) -> [u8; 8] {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-    let words = words
-        .iter()
-        .chain([&last])
-        .map(|word| u64::from_le_bytes(*word));
-    words.fold(bytes.len() as u64 ^ FACTOR, mix).to_le_bytes()
+/// Puts what is kept of a segment under a seal; what is of none has the number 0.
+fn seal(segment: i64, bytes: Vec<u8>) -> Vec<u8> {
+    seal::seal(Stamp::of_block(segment), bytes)
 }
 
-fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = sum(&bytes);
-    bytes.extend_from_slice(&sum);
-    bytes
-}
-
-fn unseal(bytes: &[u8]) -> rusqlite::Result<&[u8]> {
-    let (content, told) = bytes.split_last_chunk::<8>().ok_or_else(damaged)?;
-    match sum(content) == *told {
-        true => Ok(content),
-        false => Err(damaged()),
-    }
+fn unseal(segment: i64, bytes: &[u8]) -> rusqlite::Result<&[u8]> {
+    seal::unseal(Stamp::of_block(segment), bytes).ok_or_else(damaged)
 }
 
 /// What is known of the files of a root, by their paths within it.
@@ -209,7 +193,7 @@ pub(super) fn coverage(
     let row = query
         .query_row([root], |row| {
             let stamp: [u8; 32] = row.get(0)?;
-            let mut rest = unseal(row.get_ref(1)?.as_blob()?)?;
+            let mut rest = unseal(0, row.get_ref(1)?.as_blob()?)?;
             let mut pending = Vec::new();
             while let Some(text) = get(&mut rest) {
                 pending.push(text as i64);
@@ -233,7 +217,7 @@ pub(super) fn set_coverage(
     let mut insert =
         database.prepare_cached("INSERT OR REPLACE INTO coverage VALUES (?1, ?2, ?3)")?;
     insert
-        .execute(params![root, stamp, seal(bytes)])
+        .execute(params![root, stamp, seal(0, bytes)])
         .map(|_| ())
 }
 
@@ -265,7 +249,7 @@ pub(super) fn look_up(
     )?;
     let mut rows = query.query(params![segment.0, name(token)])?;
     while let Some(row) = rows.next()? {
-        for (other, list) in Block::new(unseal(row.get_ref(0)?.as_blob()?)?) {
+        for (other, list) in Block::new(unseal(segment.0, row.get_ref(0)?.as_blob()?)?) {
             let fits = other == token || (begins && other.starts_with(token));
             if fits {
                 list.for_each(|document| found.add(document));
@@ -304,7 +288,7 @@ pub(super) fn places(
             Some(span) => Some(span),
             None => {
                 let row = query.query_row(params![segment, document], |row| {
-                    let spans = spans(row.get_ref(3)?.as_blob()?)?;
+                    let spans = spans(segment, row.get_ref(3)?.as_blob()?)?;
                     Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(2)?, spans))
                 });
                 // A document that is gone has no place.
@@ -328,7 +312,7 @@ pub(super) fn places(
 }
 
 /// Spells where the documents of a stretch lie.
-fn spell_spans(spans: &[Span]) -> Vec<u8> {
+fn spell_spans(segment: i64, spans: &[Span]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (mut end, mut line) = (0, 0);
     for span in spans {
@@ -337,11 +321,11 @@ fn spell_spans(spans: &[Span]) -> Vec<u8> {
         put(&mut bytes, span.line - line);
         (end, line) = (span.end(), span.line);
     }
-    seal(bytes)
+    seal(segment, bytes)
 }
 
-fn spans(bytes: &[u8]) -> rusqlite::Result<Vec<Span>> {
-    let mut rest = unseal(bytes)?;
+fn spans(segment: i64, bytes: &[u8]) -> rusqlite::Result<Vec<Span>> {
+    let mut rest = unseal(segment, bytes)?;
     let mut found = Vec::new();
     let (mut end, mut line) = (0, 0);
     while let (Some(gap), Some(len), Some(lines)) = (get(&mut rest), get(&mut rest), get(&mut rest))
@@ -385,7 +369,7 @@ pub(super) fn add_segment(
     for stretch in stretches {
         let count = stretch.spans.len() as i64;
         if let Some(text) = stretch.text.filter(|_| count > 0) {
-            let spans = spell_spans(&stretch.spans);
+            let spans = spell_spans(segment, &stretch.spans);
             insert.execute(params![segment, first, count, text, spans])?;
         }
         first += count;
@@ -393,7 +377,7 @@ pub(super) fn add_segment(
     let mut insert =
         database.prepare_cached("INSERT INTO word (segment, first, block) VALUES (?1, ?2, ?3)")?;
     let mut keep = |(first, block): (Token, Vec<u8>)| {
-        let block = seal(block);
+        let block = seal(segment, block);
         insert
             .execute(params![segment, name(first), block])
             .map(|_| ())
@@ -479,7 +463,7 @@ fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Result<()> {
         let mut rows = query.query([segment])?;
         while let Some(row) = rows.next()? {
             let first: u32 = row.get(0)?;
-            let spans = spans(row.get_ref(2)?.as_blob()?)?;
+            let spans = spans(*segment, row.get_ref(2)?.as_blob()?)?;
             for number in numbers.iter_mut().skip(first as usize).take(spans.len()) {
                 *number = Some(next);
                 next += 1;
@@ -550,7 +534,7 @@ impl MergeCursor<'_> {
         let Some(row) = rows.next()? else {
             return Ok(());
         };
-        for (token, list) in Block::new(unseal(row.get_ref(1)?.as_blob()?)?) {
+        for (token, list) in Block::new(unseal(self.segment, row.get_ref(1)?.as_blob()?)?) {
             let numbers = |document: u32| self.numbers.get(document as usize).copied().flatten();
             self.pending
                 .push((token, list.filter_map(numbers).collect()));
