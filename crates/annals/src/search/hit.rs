@@ -43,6 +43,8 @@ pub struct Hit {
     pub cwd: Option<String>,
     /// The part of it that the snippet is from.
     pub part: Option<Part>,
+    /// The tool that is called there.
+    pub tool: Option<String>,
     /// The text around what was found, on one line.
     pub snippet: String,
     /// Where in the snippet that stands.
@@ -191,6 +193,7 @@ fn hit(hunt: &Hunt<'_>, finding: &Finding, score: f64) -> Result<Option<Hit>> {
         time: entry.time,
         cwd: entry.place.cwd.clone(),
         part: snippet.part,
+        tool: snippet.tool,
         snippet: snippet.text,
         at: snippet.at,
         score,

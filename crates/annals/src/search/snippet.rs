@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::matcher::Matcher;
 use super::query::Part;
-use super::subject::pieces;
+use super::subject::{Tool, pieces};
 use crate::model::Entry;
 
 /// Characters before the first and after the last thing found.
@@ -19,7 +19,12 @@ pub(super) struct Snippet {
     pub(super) text: String,
     pub(super) at: Vec<Range<usize>>,
     pub(super) part: Option<Part>,
+    /// The tool that is called there.
+    pub(super) tool: Option<String>,
 }
+
+/// What a text is worth that conditions such as `kind:` ask for: more than any other.
+const MEANT: f32 = 1_000.0;
 
 impl Matcher {
     /// The most telling part of an entry.
@@ -33,14 +38,28 @@ impl Matcher {
             }
             found.sort_by_key(|(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
-            let score = terms as f32 * 10.0 + piece.weight;
+            let meant = if self.is_meant(&piece) { MEANT } else { 0.0 };
+            // What was asked of a tool says more than its name.
+            let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
+            let weight = if bare { 0.0 } else { piece.weight };
+            let score = meant + terms as f32 * 10.0 + weight;
             if piece.text.trim().is_empty() || best.as_ref().is_some_and(|(most, _)| *most >= score)
             {
                 return;
             }
             let (text, at) = cut(&piece.text, &together);
             let part = Some(piece.part);
-            best = Some((score, Snippet { text, at, part }));
+            let tool = match piece.tool {
+                Tool::Named(name) => Some(name.to_owned()),
+                Tool::None | Tool::Called(_) => None,
+            };
+            let snippet = Snippet {
+                text,
+                at,
+                part,
+                tool,
+            };
+            best = Some((score, snippet));
         });
         best.map(|(_, snippet)| snippet).unwrap_or_default()
     }
