@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use annals::cost::{Ledger, Prices};
 use annals::index::{Catalogue, Recent};
 use annals::layout::Env;
+use annals::search::{Found, Query};
 use annals::store::{
     Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store, Target, WriteOptions,
 };
@@ -113,6 +114,15 @@ impl Context {
         }
         sessions.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         sessions
+    }
+
+    /// Looks for something in some sessions; what could not be searched is told on the way.
+    pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<Found> {
+        let found = self.store.search(inventory, query)?;
+        for trouble in &found.troubles {
+            self.warn(trouble);
+        }
+        Ok(found)
     }
 
     /// Every response once, with the session that pays for it.

@@ -1,6 +1,7 @@
 //! Search, and pages of a long conversation.
 
 use insta::assert_snapshot;
+use serde_json::Value;
 
 use crate::harness::Stage;
 
@@ -48,6 +49,97 @@ fn a_thread_is_searched_whole() {
         "search_session_unknown",
         stage.refused(&["search", "x", "--session", "nobody"], "")
     );
+}
+
+/// Opens every record of every fixture of a layout that a search finds, by the id that it prints.
+fn open_all(layout: &'static str) -> usize {
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let mut names: Vec<String> = std::fs::read_dir(fixtures.join(layout))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    let mut opened = 0;
+    for name in names {
+        let stage = Stage::of_layout(layout, &name);
+        let root = format!("{layout}:{}", stage.root.display());
+        let run = |args: &[&str]| {
+            let mut command = stage.command();
+            let output = command.args(["--root", &root]).args(args).output().unwrap();
+            let code = output.status.code();
+            (code, String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let everything = ["search", "-e", "(?s)\\S", "-n", "100000"];
+        let (_, found) = run(&[&everything[..], &["--json"]].concat());
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let hits = found["hits"].as_array().unwrap();
+        for hit in hits {
+            let id = hit["id"].as_str().unwrap();
+            let (code, shown) = run(&["show", id, "--json"]);
+            assert_eq!(code, Some(0), "{layout} {name} {id}");
+            // Inputs of tools are passed on as they stand, half characters included.
+            let shown = shown.replace("\\ud", "\\\\ud");
+            let shown: Value = serde_json::from_str(&shown).unwrap();
+            let entries = shown["entries"].as_array().unwrap();
+            let place = |entry: &Value| {
+                let at = |key: &str| entry[key].as_u64();
+                (at("line"), at("offset"))
+            };
+            let is_it = |entry: &&Value| place(entry) == place(hit);
+            assert!(
+                entries.iter().any(|entry| is_it(&entry)),
+                "{layout} {name} {id}: {hit}"
+            );
+            let at = shown["at"].as_u64().unwrap();
+            let marked = &entries[usize::try_from(at).unwrap()];
+            let same = hit["entry"].is_string() && marked["id"] == hit["entry"];
+            assert!(same || is_it(&marked), "{layout} {name} {id}: {marked}");
+            opened += 1;
+        }
+        // The same for people: every line with an id names one that `show` opens.
+        let (_, listed) = run(&everything);
+        let ids = listed
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let ids: Vec<&str> = ids.filter_map(|line| line.split("  ").last()).collect();
+        assert_eq!(ids.len(), hits.len(), "{layout} {name}: {listed}");
+        let mut snippets = listed.lines().filter(|line| line.starts_with("    "));
+        for id in ids {
+            let snippet = snippets.next().unwrap();
+            let (code, shown) = run(&["show", id, "-C", "0"]);
+            assert_eq!(code, Some(0), "{layout} {name} {id}");
+            let words = snippet.split(|c: char| !c.is_ascii_alphanumeric());
+            let word = words.max_by_key(|word| word.len()).unwrap();
+            assert!(
+                shown.contains(word),
+                "{layout} {name} {id}: no {word} in {shown}"
+            );
+            assert!(shown.contains("▶ "), "{layout} {name} {id}: {shown}");
+        }
+    }
+    opened
+}
+
+#[test]
+fn show_opens_whatever_search_finds_in_claude_code() {
+    assert!(open_all("claude-code") > 400);
+}
+
+#[test]
+fn show_opens_whatever_search_finds_in_chorus() {
+    assert!(open_all("chorus") > 50);
+}
+
+#[test]
+fn show_opens_whatever_search_finds_in_clog() {
+    assert!(open_all("clog") > 50);
+}
+
+#[test]
+fn show_opens_whatever_search_finds_in_the_orchestrator() {
+    assert!(open_all("orchestrator") > 50);
 }
 
 #[test]
