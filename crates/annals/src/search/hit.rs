@@ -115,9 +115,10 @@ fn ranked(hunt: &Hunt<'_>, findings: Vec<Finding>) -> Vec<(f64, Finding)> {
         .collect();
     let score = |finding: &Finding| -> f64 {
         let counts = finding.counts.iter().zip(&rarity);
+        // The sum of nothing would be a negative zero.
         counts
             .map(|(count, rarity)| rarity * f64::from(*count) / (f64::from(*count) + 2.0))
-            .sum()
+            .fold(0.0, |sum, one| sum + one)
     };
     let mut scored: Vec<(f64, Finding)> = findings
         .into_iter()

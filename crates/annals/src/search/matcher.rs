@@ -120,7 +120,9 @@ impl Matcher {
                     .iter()
                     .filter(|piece| scope.allows(piece, record.around));
                 let weights = allowed.map(|piece| {
-                    finder.all(&piece.text).take(COUNTED).count() as f32 * piece.weight
+                    let count = finder.all(&piece.text).take(COUNTED).count() as f32;
+                    // Where it stands tells more than how often: a log repeats itself.
+                    piece.weight * count / (count + 1.0)
                 });
                 let sum: f32 = weights.sum();
                 if let Some(count) = counts.get_mut(*number) {

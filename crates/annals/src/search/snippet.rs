@@ -41,10 +41,14 @@ impl Matcher {
             let meant = if self.is_meant(&piece) { MEANT } else { 0.0 };
             // What was asked of a tool says more than its name.
             let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
-            let weight = if bare { 0.0 } else { piece.weight };
+            let weight = match piece.text.trim().is_empty() {
+                // Nothing can be shown of it, but that is what it is.
+                true => -1.0,
+                false if bare => 0.0,
+                false => piece.weight,
+            };
             let score = meant + terms as f32 * 10.0 + weight;
-            if piece.text.trim().is_empty() || best.as_ref().is_some_and(|(most, _)| *most >= score)
-            {
+            if best.as_ref().is_some_and(|(most, _)| *most >= score) {
                 return;
             }
             let (text, at) = cut(&piece.text, &together);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::super::finder::Finder;
 use super::{Filter, Part, Speaker, Term, TermKind, Wanted};
 use crate::error::{Error, Result};
 use crate::layout::LAYOUTS;
@@ -471,11 +472,16 @@ fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Te
         let at = from + span.start.offset..from + span.end.offset;
         return Err(fault(query, at, format!("no regular expression: {why}")));
     }
-    Ok(Term {
+    let term = Term {
         text: text.to_owned(),
         kind: TermKind::Pattern,
         case: dialect.case,
-    })
+    };
+    match Finder::new(&term) {
+        Ok(_) => Ok(term),
+        Err(Error::Query { why, .. }) => Err(fault(query, from..from + text.len(), why)),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
