@@ -173,6 +173,9 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
         ),
     };
     for (name, values) in args.conditions.named() {
+        if values.iter().any(|value| value.trim().is_empty()) {
+            bail!("--{name} says nothing: give it a value or leave it out");
+        }
         let filters = values.iter().map(|value| match name {
             "project" => Filter::named(name, &resolve_dir(value), &dialect),
             _ => Filter::named(name, value, &dialect),
