@@ -104,9 +104,13 @@ impl Matcher {
                 parts.all(|part| self.is(part, scope, record, counts))
             }
             // All are looked at, because all that is found counts.
-            Node::Any(parts) => parts.iter().fold(false, |any, part| {
-                self.is(part, scope, record, counts) || any
-            }),
+            Node::Any(parts) => {
+                let mut any = false;
+                for part in parts {
+                    any |= self.is(part, scope, record, counts);
+                }
+                any
+            }
             Node::Not(part) => {
                 let mut ignored = vec![0.0; counts.len()];
                 !self.is(part, scope, record, &mut ignored)

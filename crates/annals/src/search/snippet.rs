@@ -10,6 +10,9 @@ use crate::model::Entry;
 /// Characters before the first and after the last thing found.
 const AROUND: usize = 60;
 
+/// So little is not worth an ellipsis.
+const SLACK: usize = 8;
+
 /// Things that were found so near to each other are shown together.
 const TOGETHER: usize = 100;
 
@@ -99,16 +102,13 @@ fn cut(text: &str, places: &[Range<usize>]) -> (String, Vec<Range<usize>>) {
         .and_then(|found| found.char_indices().nth(4 * AROUND))
         .map_or(last, |(at, _)| first + at);
     let before = text.get(..first).unwrap_or_default();
-    let start = before
-        .char_indices()
-        .rev()
-        .nth(AROUND - 1)
-        .map_or(0, |(at, _)| at);
+    let long = before.chars().rev().nth(AROUND + SLACK).is_some();
+    let start = before.char_indices().rev().nth(AROUND - 1);
+    let start = start.filter(|_| long).map_or(0, |(at, _)| at);
     let after = text.get(last..).unwrap_or_default();
-    let end = after
-        .char_indices()
-        .nth(AROUND)
-        .map_or(text.len(), |(at, _)| last + at);
+    let long = after.chars().nth(AROUND + SLACK).is_some();
+    let end = after.char_indices().nth(AROUND);
+    let end = end.filter(|_| long).map_or(text.len(), |(at, _)| last + at);
     let mut line = String::new();
     let mut at = vec![None; places.len()];
     let mut ends = vec![None; places.len()];

@@ -587,3 +587,38 @@ fn conditions_hold_in_every_layout() {
         }
     }
 }
+
+/// A hit is found again by its file and line, and by its id if it has one.
+#[test]
+fn hits_are_found_again_in_every_layout() {
+    let mut shared = 0;
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let inventory = store.inventory();
+        let query = Query::parse(r"\S", &Dialect::default().regex(true)).unwrap();
+        let found = store.search(&inventory, &query.limit(usize::MAX)).unwrap();
+        let mut session: Option<Session> = None;
+        for hit in &found.hits {
+            let (files, path) = store.find_line(&inventory, &hit.file, hit.line).unwrap();
+            let told = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
+            assert_eq!(files.id, hit.session, "{told}");
+            shared += usize::from(files.log.as_ref().is_some_and(|log| log.share.is_some()));
+            let known = session.filter(|known| {
+                known.files.main_path() == files.main_path() && known.files.id == files.id
+            });
+            let read = known.unwrap_or_else(|| Session::read(files).unwrap());
+            let is_it =
+                |entry: Option<Entry>| entry.is_some_and(|entry| entry.span.offset == hit.offset);
+            let has_it = |spots: Vec<annals::store::Spot>| {
+                let mut spots = spots.into_iter();
+                spots.any(|spot| is_it(read.read_spot(spot).unwrap().1))
+            };
+            assert!(has_it(read.spots_at(&path, hit.line).unwrap()), "{told}");
+            if let Some(id) = &hit.entry {
+                assert!(has_it(read.find_spots(id.as_str()).unwrap()), "{told} {id}");
+            }
+            session = Some(read);
+        }
+    }
+    assert!(shared > 20, "{shared} hits in files that sessions share");
+}
