@@ -1,17 +1,17 @@
 //! `annals show`
 
+mod agent;
 mod document;
 mod page;
 mod paging;
 mod place;
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use annals::cost::{Charge, Fill};
 use annals::model::{Block, Body, Entry, Message, Role, Span};
 use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session, Spot};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
@@ -156,8 +156,8 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         session.find_summaries(&Neighbours::of(&inventory.sessions));
     }
     let agent = match (&args.agent, &asked.agent_log) {
-        (Some(wanted), _) => Some(find_agent(&session, wanted)?),
-        (None, Some(path)) => Some(agent_at(&session, path)?),
+        (Some(wanted), _) => Some(agent::find(&session, wanted)?),
+        (None, Some(path)) => Some(agent::lying_at(&session, path)?),
         (None, None) => None,
     };
     let (mut selection, agent) = match &asked.record {
@@ -214,7 +214,7 @@ impl Shown<'_> {
 
 fn select(session: &Session, agent: Option<&Agent>) -> Selection {
     if let Some(agent) = agent {
-        return Selection::of(agent.log, agent_entries(session, agent), None);
+        return Selection::of(agent.log, agent::entries(session, agent), None);
     }
     let Some(tree) = session.tree() else {
         return Selection::of(0, Vec::new(), None);
@@ -227,77 +227,6 @@ fn select(session: &Session, agent: Option<&Agent>) -> Selection {
         .map(|conversation| tree.path(conversation))
         .unwrap_or_default();
     Selection::of(0, entries, at)
-}
-
-fn find_agent<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> {
-    let fits = |agent: &&Agent| {
-        agent
-            .id
-            .as_ref()
-            .is_some_and(|id| id.as_str().starts_with(wanted))
-    };
-    let found: Vec<&Agent> = session.agents.iter().filter(fits).collect();
-    let by_number = || {
-        let number: usize = wanted.strip_prefix('#')?.parse().ok()?;
-        session.agents.get(number.checked_sub(1)?)
-    };
-    match (found.as_slice(), by_number()) {
-        ([only], _) => Ok(only),
-        (_, Some(agent)) => Ok(agent),
-        ([], _) if session.agents.is_empty() => {
-            bail!("session {} has no sub-agents", session.files.id)
-        }
-        ([], _) => Err(annals::Error::NotFound {
-            what: "sub-agent",
-            id: wanted.to_owned(),
-        }
-        .into()),
-        (many, _) => Err(annals::Error::Ambiguous {
-            what: "sub-agent",
-            id: wanted.to_owned(),
-            candidates: many
-                .iter()
-                .filter_map(|agent| Some(agent.id.as_ref()?.to_string()))
-                .collect(),
-        }
-        .into()),
-    }
-}
-
-/// The sub-agent whose log lies there.
-fn agent_at<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
-    let is_it = |agent: &&Agent| {
-        let log = session.files.logs().nth(agent.log);
-        agent.strand.is_none() && log.is_some_and(|log| log.path == path)
-    };
-    let missing = || annals::Error::NotFound {
-        what: "sub-agent",
-        id: path.display().to_string(),
-    };
-    Ok(session.agents.iter().find(is_it).ok_or_else(missing)?)
-}
-
-/// The entries of a sub-agent, in reading order.
-fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
-    let Some((_, _, tree)) = session.log(agent.log) else {
-        return Vec::new();
-    };
-    match agent.strand {
-        Some(strand) => tree
-            .strands
-            .get(strand)
-            .map(|strand| strand.entries.clone())
-            .unwrap_or_default(),
-        None => {
-            let at = tree
-                .resume
-                .or_else(|| tree.conversations.len().checked_sub(1));
-            let conversation = at.and_then(|at| tree.conversations.get(at));
-            conversation
-                .map(|conversation| tree.path(conversation))
-                .unwrap_or_default()
-        }
-    }
 }
 
 /// Leaves only the entries that are asked for.
