@@ -2,6 +2,8 @@
 
 use annals::Error;
 
+use crate::render::caret::caret;
+use crate::render::out::error_width;
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
 
 /// Marks an error about the directory that `--into` names.
@@ -42,6 +44,14 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
             anstream::eprintln!("  … and {} more", candidates.len() - 20);
         }
     }
+    if let Some(Error::Query { text, at, .. }) = error.downcast_ref()
+        && !text.is_empty()
+    {
+        let room = error_width().saturating_sub(2);
+        let (line, carets) = caret(text, at.clone(), room);
+        anstream::eprintln!("  {}", paint(PLAIN, &line));
+        anstream::eprintln!("  {}", paint(ERROR, &carets));
+    }
     if let Some(Error::Prices {
         file,
         faults,
@@ -76,6 +86,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::NotFound {
             what: "message", ..
         } => "`annals tree SESSION` shows the ids of its messages".to_owned(),
+        Error::NotFound { what: "record", .. } => {
+            "the file may have changed since; search again".to_owned()
+        }
         Error::NotFound { what: "layout", .. } => {
             let names: Vec<&str> = annals::layout::LAYOUTS
                 .iter()
@@ -138,6 +151,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             std::io::ErrorKind::NotFound => "check the path".to_owned(),
             _ => return None,
         },
+        Error::Query { .. } => "`annals search --help` tells how queries are written".to_owned(),
         Error::Prices { .. } => {
             "`annals prices --help` tells what a price list looks like".to_owned()
         }

@@ -1,108 +1,153 @@
 //! `annals search`
 
-use annals::search::{Dialect, Filter, Found, Hit, Query};
-use annals::store::Inventory;
-use anyhow::Result;
-use clap::Args;
-use jiff::Timestamp;
-use serde::Serialize;
+mod document;
+mod hint;
+mod list;
+mod name;
+
+use std::collections::HashSet;
+
+use annals::search::{Dialect, Filter, Order, Query};
+use annals::store::{Inventory, SessionFiles};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::filter::{Period, resolve_dir};
-use super::row::{Short, message};
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{BOLD, DIM, ID, MATCH, PLAIN, TIME, paint};
 
-/// Looks for a text in all messages and notes.
+/// Looks for words in everything that was said, thought, asked of tools and given back by them.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The text is looked for as it is, letter case aside, in what was said, thought, asked of tools and
-given back by them, and in notes. The sessions that were last at work come first.
-
-Examples:
-  annals search 'connection reset'
-  annals search migration --project my-app --since 30d
-  annals search TODO --session 8c549c46 --json
-  annals search deploy --session thread_abc123   every conversation of a thread")]
+#[command(after_help = HELP)]
 pub(crate) struct SearchArgs {
-    /// The text
-    text: String,
-    /// Only in this session, or in the sessions of this thread
-    #[arg(long, value_name = "SESSION")]
-    session: Option<String>,
-    /// Only in sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT")]
-    project: Option<String>,
+    /// Words, "phrases" and conditions; see below
+    #[arg(value_name = "QUERY")]
+    query: Vec<String>,
+    /// The query is one regular expression
+    #[arg(long, short = 'e')]
+    regex: bool,
+    /// Letter case counts
+    #[arg(long, short = 's')]
+    case: bool,
+    #[command(flatten)]
+    conditions: Conditions,
     #[command(flatten)]
     period: Period,
+    /// Show N messages before and after each hit too
+    #[arg(long, short = 'C', value_name = "N", default_value_t = 0)]
+    context: usize,
+    /// Which hits come first: those that fit best, unless only conditions are given
+    #[arg(long, value_name = "ORDER")]
+    sort: Option<Sort>,
     /// At most this many hits
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: usize,
+    /// Say only how many there are
+    #[arg(long)]
+    count: bool,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    hits: Vec<Row<'a>>,
-    total: u64,
-    truncated: bool,
+/// Conditions as options, each the same as in a query; one of several values is enough.
+#[derive(Debug, Args)]
+struct Conditions {
+    /// Only in sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT")]
+    project: Vec<String>,
+    /// Only in this session, or in the sessions of this thread
+    #[arg(long, value_name = "SESSION")]
+    session: Vec<String>,
+    /// Only what was said by: user, human, assistant, system, tool
+    #[arg(long, value_name = "ROLE")]
+    role: Vec<String>,
+    /// Only in parts of this kind: text, thinking, tool, call, result, title, note, system
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<String>,
+    /// Only in calls of this tool and their results
+    #[arg(long, value_name = "TOOL")]
+    tool: Vec<String>,
+    /// Only what this model said (a part of its name is enough)
+    #[arg(long, value_name = "MODEL")]
+    model: Vec<String>,
+    /// Only what is of this agent: main, sub, or a beginning of a sub-agent's id or kind
+    #[arg(long, value_name = "AGENT")]
+    agent: Vec<String>,
+    /// Only on this git branch, or in the conversation with this leaf
+    #[arg(long, value_name = "BRANCH")]
+    branch: Vec<String>,
+    /// Only where a tool works on this file: the end of its path
+    #[arg(long, value_name = "FILE")]
+    file: Vec<String>,
+    /// Only in logs of this layout
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
-    session: &'a str,
-    entry: Option<&'a str>,
-    file: &'a std::path::Path,
-    line: u64,
-    role: Option<&'static str>,
-    time: Option<Timestamp>,
-    snippet: &'a str,
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Sort {
+    /// Those that say most of what is looked for
+    Relevance,
+    /// The newest
+    Newest,
+    /// The oldest
+    Oldest,
 }
 
-impl<'a> Row<'a> {
-    fn of(hit: &'a Hit) -> Self {
-        Row {
-            session: hit.session.as_str(),
-            entry: hit.entry.as_ref().map(|id| id.as_str()),
-            file: &hit.file,
-            line: hit.line,
-            role: hit.role.map(|role| role.as_str()),
-            time: hit.time,
-            snippet: &hit.snippet,
-        }
-    }
-}
+const HELP: &str = "\
+The query:
+  connection reset        both words, anywhere in one record; letter case does not count
+  \"connection reset\"      the words one after the other
+  conn* *tion *nect*      words that begin, end or go on so; without a star, whole words: the parts
+                          of snake_case, camelCase and path/to/file.rs are words of their own
+  timeout OR deadline     one of them; AND, NOT and ( ) work too
+  -docker                 not where this is said (write it inside quotes of the shell, or after --)
+  re:\"err(or)?\\d+\"        a regular expression; --regex takes the whole query as one
+
+Conditions in a query are the same as options:
+  project:app session:8c54 layout:clog role:user kind:thinking tool:Bash model:opus agent:main
+  branch:main file:src/x.rs after:7d before:2026-03-01, and any of them with a minus before it
+
+A hit is one record, however often it says what is looked for. The id beside it, SESSION@MESSAGE,
+works with `annals show`, which opens there; `annals show ID -C 5` shows what is around it.
+
+With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, role, part, tool,
+model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each hit's
+before and after. `matches` are places in the snippet, [start, end), in characters (code points).
+
+Examples:
+  annals search 'connection reset'
+  annals search '\"connection reset\" role:user -project:old'
+  annals search migration --project . --since 30d -C 2
+  annals search --tool Bash --since 1d        everything that was run since yesterday
+  annals search -e 'panicked at .*\\.rs' --kind result --sort newest
+  annals search deploy --session thread_abc123 --count";
 
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
-    let (since, until) = args.period.resolve(context)?;
-    let dialect = Dialect::at(context.clock.now());
-    let mut query = Query::parse(&args.text, &dialect)?.limit(args.limit);
-    query = since
-        .into_iter()
-        .fold(query, |query, time| query.and(Filter::Since(time)));
-    query = until
-        .into_iter()
-        .fold(query, |query, time| query.and(Filter::Until(time)));
-    if let Some(project) = &args.project {
-        query = query.and(Filter::Project(resolve_dir(project)));
-    }
+    let query = query(args, context)?;
     let mut inventory = context.inventory();
-    if let Some(wanted) = &args.session {
-        narrow(&mut inventory, wanted, context)?;
-    }
-    let found = context.search(&inventory, &query)?;
-    if context.json {
-        context.out.json(&Document {
-            hits: found.hits.iter().map(Row::of).collect(),
-            total: found.total,
-            truncated: found.truncated,
-        })?;
+    let named = named(&inventory, &args.conditions.session, context)?;
+    let found = match named {
+        None => context.search(&inventory, &query)?,
+        Some(named) => {
+            let all = std::mem::replace(&mut inventory.sessions, named);
+            let found = context.search(&inventory, &query)?;
+            // Ids are short as far as all sessions allow.
+            inventory.sessions = all;
+            found
+        }
+    };
+    if args.count {
+        document::count(&found, context)?;
+    } else if context.json {
+        document::json(&inventory, &found, args.context > 0, context)?;
+    } else if found.total > 0 {
+        list::print(&inventory, &found, context)?;
     } else {
-        print(&inventory, &found, context)?;
+        context.out.line("Nothing found.")?;
+        for hint in hint::hints(&query) {
+            list::aside(&format!("hint: {hint}"), context)?;
+        }
     }
-    if args.session.is_none() {
-        context.learn_later(inventory);
-    }
+    context.learn_later(inventory);
     Ok(if found.total == 0 {
         Outcome::Nothing
     } else {
@@ -110,70 +155,101 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Leaves the sessions that were named: by the beginning of their ids, by their thread, by a path.
-fn narrow(inventory: &mut Inventory, wanted: &str, context: &Context) -> Result<()> {
-    let begins = |id: &str| id.starts_with(wanted);
-    let sessions = &inventory.sessions;
-    let by_id = sessions.iter().any(|files| begins(files.id.as_str()));
-    let by_thread = sessions.iter().any(|files| files.id.is_named(wanted));
-    if by_id && !wanted.is_empty() {
-        inventory.sessions.retain(|files| begins(files.id.as_str()));
-    } else if by_thread {
-        inventory.sessions.retain(|files| files.id.is_named(wanted));
-    } else {
-        let target = context.store.find(inventory, wanted)?;
-        inventory.sessions = vec![target.files];
-    }
-    Ok(())
-}
-
-fn print(inventory: &Inventory, found: &Found, context: &mut Context) -> Result<()> {
-    if found.total == 0 {
-        context.out.line("Nothing found.")?;
-        return Ok(());
-    }
-    let short = Short::of(inventory.sessions.iter().map(|files| files.id.as_str()));
-    for (at, hit) in found.hits.iter().enumerate() {
-        let before = at.checked_sub(1).and_then(|at| found.hits.get(at));
-        if before.is_none_or(|before| before.session != hit.session) {
-            if at > 0 {
-                context.out.blank()?;
-            }
-            context
-                .out
-                .line(paint(ID, short.get(hit.session.as_str())))?;
+/// What is looked for, as the arguments tell.
+fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
+    let dialect = Dialect::at(context.clock.now())
+        .case(args.case)
+        .regex(args.regex);
+    let text = args.query.join(" ");
+    let mut query = match text.trim().is_empty() {
+        false => Query::parse(&text, &dialect)?,
+        true if args.conditions.any()
+            || args.period.since.is_some()
+            || args.period.until.is_some() =>
+        {
+            Query::of(Default::default())
         }
-        let line = line(hit, context);
-        context.out.line(line)?;
+        true => bail!(
+            "there is nothing to look for: give words, or conditions such as --tool Bash --since 1d"
+        ),
+    };
+    for (name, values) in args.conditions.named() {
+        if values.iter().any(|value| value.trim().is_empty()) {
+            bail!("--{name} says nothing: give it a value or leave it out");
+        }
+        let filters = values.iter().map(|value| match name {
+            "project" => Filter::named(name, &resolve_dir(value), &dialect),
+            _ => Filter::named(name, value, &dialect),
+        });
+        query = query.and_any(filters.collect::<annals::Result<_>>()?);
     }
-    if found.truncated {
-        let shown = found.hits.len() as u64;
-        context.out.blank()?;
-        let more = size::plural(found.total.saturating_sub(shown), "more hit");
-        let text = format!("… {more}: --limit {}", found.total);
-        context.out.line(paint(DIM, &text))?;
+    let (since, until) = args.period.resolve(context)?;
+    let since = since.map(Filter::Since);
+    query = since
+        .into_iter()
+        .chain(until.map(Filter::Until))
+        .fold(query, Query::and);
+    if let Some(sort) = args.sort {
+        query = query.order(match sort {
+            Sort::Relevance => Order::Relevance,
+            Sort::Newest => Order::Newest,
+            Sort::Oldest => Order::Oldest,
+        });
     }
-    Ok(())
+    // Who only counts need not see any.
+    let limit = if args.count { 0 } else { args.limit };
+    Ok(query.limit(limit).around(args.context))
 }
 
-fn line(hit: &Hit, context: &Context) -> String {
-    let time = hit.time.map(|time| context.clock.full(time));
-    let role = hit.role.map_or("note", |role| role.as_str());
-    let id = hit.entry.as_ref().map(|id| message(id.as_str()));
-    let mut snippet = String::new();
-    let mut from = 0;
-    for at in &hit.at {
-        let before = hit.snippet.get(from..at.start).unwrap_or_default();
-        let found = hit.snippet.get(at.clone()).unwrap_or_default();
-        snippet += &format!("{}{}", paint(PLAIN, before), paint(MATCH, found));
-        from = at.end;
+impl Conditions {
+    /// The conditions that records are asked for; sessions are found beforehand.
+    fn named(&self) -> [(&'static str, &[String]); 9] {
+        [
+            ("project", &self.project),
+            ("role", &self.role),
+            ("kind", &self.kind),
+            ("tool", &self.tool),
+            ("model", &self.model),
+            ("agent", &self.agent),
+            ("branch", &self.branch),
+            ("file", &self.file),
+            ("layout", &self.layout),
+        ]
     }
-    let rest = hit.snippet.get(from..).unwrap_or_default();
-    snippet += &paint(PLAIN, rest).to_string();
-    format!(
-        "  {}  {}  {}\n    {snippet}",
-        paint(TIME, time.as_deref().unwrap_or("no time")),
-        paint(BOLD, role),
-        paint(DIM, id.unwrap_or_default()),
-    )
+
+    fn any(&self) -> bool {
+        let mut named = self.named().into_iter();
+        !self.session.is_empty() || named.any(|(_, values)| !values.is_empty())
+    }
+}
+
+/// The sessions that were named: by the beginning of their ids, by their thread, by a path.
+fn named(
+    inventory: &Inventory,
+    wanted: &[String],
+    context: &Context,
+) -> Result<Option<Vec<SessionFiles>>> {
+    let mut named = Vec::new();
+    for wanted in wanted {
+        let by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<SessionFiles> {
+            let sessions = inventory.sessions.iter();
+            sessions.filter(|files| fits(files)).cloned().collect()
+        };
+        let begins = |files: &SessionFiles| files.id.as_str().starts_with(wanted.as_str());
+        let mut found = match wanted.is_empty() {
+            true => Vec::new(),
+            false => by(&begins),
+        };
+        if found.is_empty() {
+            found = by(&|files| files.id.is_named(wanted));
+        }
+        if found.is_empty() {
+            found.push(context.store.find(inventory, wanted)?.files);
+        }
+        named.extend(found);
+    }
+    // One session may have been named twice.
+    let mut seen = HashSet::new();
+    named.retain(|files| seen.insert((files.main_path().to_owned(), files.id.clone())));
+    Ok((!wanted.is_empty()).then_some(named))
 }

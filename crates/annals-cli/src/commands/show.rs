@@ -1,16 +1,17 @@
 //! `annals show`
 
+mod agent;
 mod document;
 mod page;
 mod paging;
+mod place;
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use annals::cost::{Charge, Fill};
 use annals::model::{Block, Body, Entry, Message, Role, Span};
-use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session};
-use anyhow::{Result, bail};
+use annals::store::{Agent, ConversationInfo, MessageFilter, Neighbours, Session, Spot};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
@@ -24,7 +25,10 @@ use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
 /// Reads a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a message, a session is read along the conversation that its agent would go on with.
+Without a message, a session is read along the conversation that its agent would go on with. With
+one, what led to it is shown; -C shows what came after it too. The message is marked, and on a
+terminal the page opens there. What `annals search` prints names a message: in a sub-agent's log as
+well, and by its line (SESSION@:LINE, FILE:LINE) where it has no id.
 
 Examples:
   annals show 8c549c46                      a session
@@ -32,13 +36,17 @@ Examples:
   annals show 8c549c46 --offset 40 --limit 20
   annals show 8c549c46 --budget 8000        as much of the end as a model can take
   annals show 8c549c46@1405c20a             the branch that ends at a message
+  annals show 8c549c46@1405c20a -C 5        five messages before it and five after
   annals show 8c549c46 --agent a318         a sub-agent
   annals show 8c549c46 --kind thinking      only the reasoning
   annals show 8c549c46 --grep 'panic' --json
   annals show ~/.claude/projects/x/y.jsonl  a log by its path")]
 pub(crate) struct ShowArgs {
-    /// SESSION, SESSION@MESSAGE, or the path of a log
+    /// SESSION, SESSION@MESSAGE, the path of a log, or FILE:LINE
     id: String,
+    /// Only the message that was named and N around it, on either side
+    #[arg(long, short = 'C', value_name = "N", conflicts_with = "last")]
+    context: Option<usize>,
     /// Only the last N messages
     #[arg(long, value_name = "N")]
     last: Option<usize>,
@@ -97,21 +105,43 @@ struct Selection {
     conversation: Option<usize>,
     /// What was left out of it.
     cut: Option<paging::Cut>,
+    /// The entry that was named.
+    at: Option<usize>,
+    /// Records that were named and take no part in the conversation.
+    apart: Vec<Spot>,
+}
+
+impl Selection {
+    fn of(log: usize, entries: Vec<usize>, conversation: Option<usize>) -> Self {
+        Selection {
+            log,
+            entries,
+            conversation,
+            cut: None,
+            at: None,
+            apart: Vec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.apart.is_empty()
+    }
+
+    /// Where among what is shown the first record stands that was named.
+    fn mark(&self) -> Option<usize> {
+        let among = |at: usize| self.entries.iter().position(|entry| *entry == at);
+        let apart = (!self.apart.is_empty()).then_some(self.entries.len());
+        self.at.and_then(among).or(apart)
+    }
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let target = context.store.find(&inventory, &args.id)?;
-    let named = target.agent_log().map(|log| log.path.clone());
-    if named.is_some() && (args.agent.is_some() || target.message.is_some()) {
-        bail!(
-            "{} is a sub-agent's log; it is read whole, without --agent or a message",
-            args.id
-        );
-    }
+    let asked = place::Asked::of(&args.id, &inventory, &context.store)?;
+    asked.check(args)?;
     // The end of a log is enough for its last messages, unless something must be looked for.
     let end_only = args.last.filter(|_| {
-        let main = target.message.is_none() && args.agent.is_none() && named.is_none();
+        let main = asked.record.is_none() && args.agent.is_none() && asked.agent_log.is_none();
         main && args.role.is_none()
             && args.kind.is_none()
             && args.grep.is_none()
@@ -119,18 +149,26 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
             && args.period.until.is_none()
     });
     let mut session = match end_only {
-        Some(last) => Session::read_tail(target.files, last)?,
-        None => Session::read(target.files)?,
+        Some(last) => Session::read_tail(asked.files.clone(), last)?,
+        None => Session::read(asked.files.clone())?,
     };
     if end_only.is_none() {
         session.find_summaries(&Neighbours::of(&inventory.sessions));
     }
-    let agent = match (&args.agent, &named) {
-        (Some(wanted), _) => Some(find_agent(&session, wanted)?),
-        (None, Some(path)) => Some(agent_at(&session, path)?),
+    let agent = match (&args.agent, &asked.agent_log) {
+        (Some(wanted), _) => Some(agent::find(&session, wanted)?),
+        (None, Some(path)) => Some(agent::lying_at(&session, path)?),
         (None, None) => None,
     };
-    let mut selection = select(&session, agent, target.message.as_deref())?;
+    let (mut selection, agent) = match &asked.record {
+        Some(record) => {
+            let spots = record.spots(&session)?;
+            let selection = place::around(&session, &spots, args.context);
+            let agent = place::agent_of(&session, &spots);
+            (selection, agent)
+        }
+        None => (select(&session, agent), agent),
+    };
     let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
     if args.raw {
@@ -147,7 +185,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
             false => print(&shown, agent, args, context)?,
         }
     }
-    Ok(if selection.entries.is_empty() {
+    Ok(if selection.is_empty() {
         Outcome::Nothing
     } else {
         Outcome::Fine
@@ -174,124 +212,21 @@ impl Shown<'_> {
     }
 }
 
-fn select(session: &Session, agent: Option<&Agent>, wanted: Option<&str>) -> Result<Selection> {
+fn select(session: &Session, agent: Option<&Agent>) -> Selection {
     if let Some(agent) = agent {
-        return Ok(Selection {
-            log: agent.log,
-            entries: agent_entries(session, agent),
-            conversation: None,
-            cut: None,
-        });
+        return Selection::of(agent.log, agent::entries(session, agent), None);
     }
     let Some(tree) = session.tree() else {
-        return Ok(Selection {
-            log: 0,
-            entries: Vec::new(),
-            conversation: None,
-            cut: None,
-        });
+        return Selection::of(0, Vec::new(), None);
     };
-    let Some(wanted) = wanted else {
-        let at = tree
-            .resume
-            .or_else(|| tree.conversations.len().checked_sub(1));
-        let conversation = at.and_then(|at| tree.conversations.get(at));
-        let entries = conversation
-            .map(|conversation| tree.path(conversation))
-            .unwrap_or_default();
-        return Ok(Selection {
-            log: 0,
-            entries,
-            conversation: at,
-            cut: None,
-        });
-    };
-    let entry = session.find_entry(wanted)?;
-    let conversation = tree.conversation_at(entry);
-    let ends_there = conversation
-        .and_then(|at| tree.conversations.get(at))
-        .filter(|conversation| conversation.leaf == entry || conversation.tip == entry);
-    let entries = match ends_there {
-        Some(conversation) => tree.path(conversation),
-        None => tree.path_to(entry).unwrap_or_else(|| vec![entry]),
-    };
-    Ok(Selection {
-        log: 0,
-        entries,
-        conversation: conversation.filter(|_| ends_there.is_some()),
-        cut: None,
-    })
-}
-
-fn find_agent<'a>(session: &'a Session, wanted: &str) -> Result<&'a Agent> {
-    let fits = |agent: &&Agent| {
-        agent
-            .id
-            .as_ref()
-            .is_some_and(|id| id.as_str().starts_with(wanted))
-    };
-    let found: Vec<&Agent> = session.agents.iter().filter(fits).collect();
-    let by_number = || {
-        let number: usize = wanted.strip_prefix('#')?.parse().ok()?;
-        session.agents.get(number.checked_sub(1)?)
-    };
-    match (found.as_slice(), by_number()) {
-        ([only], _) => Ok(only),
-        (_, Some(agent)) => Ok(agent),
-        ([], _) if session.agents.is_empty() => {
-            bail!("session {} has no sub-agents", session.files.id)
-        }
-        ([], _) => Err(annals::Error::NotFound {
-            what: "sub-agent",
-            id: wanted.to_owned(),
-        }
-        .into()),
-        (many, _) => Err(annals::Error::Ambiguous {
-            what: "sub-agent",
-            id: wanted.to_owned(),
-            candidates: many
-                .iter()
-                .filter_map(|agent| Some(agent.id.as_ref()?.to_string()))
-                .collect(),
-        }
-        .into()),
-    }
-}
-
-/// The sub-agent whose log lies there.
-fn agent_at<'a>(session: &'a Session, path: &Path) -> Result<&'a Agent> {
-    let is_it = |agent: &&Agent| {
-        let log = session.files.logs().nth(agent.log);
-        agent.strand.is_none() && log.is_some_and(|log| log.path == path)
-    };
-    let missing = || annals::Error::NotFound {
-        what: "sub-agent",
-        id: path.display().to_string(),
-    };
-    Ok(session.agents.iter().find(is_it).ok_or_else(missing)?)
-}
-
-/// The entries of a sub-agent, in reading order.
-fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
-    let Some((_, _, tree)) = session.log(agent.log) else {
-        return Vec::new();
-    };
-    match agent.strand {
-        Some(strand) => tree
-            .strands
-            .get(strand)
-            .map(|strand| strand.entries.clone())
-            .unwrap_or_default(),
-        None => {
-            let at = tree
-                .resume
-                .or_else(|| tree.conversations.len().checked_sub(1));
-            let conversation = at.and_then(|at| tree.conversations.get(at));
-            conversation
-                .map(|conversation| tree.path(conversation))
-                .unwrap_or_default()
-        }
-    }
+    let at = tree
+        .resume
+        .or_else(|| tree.conversations.len().checked_sub(1));
+    let conversation = at.and_then(|at| tree.conversations.get(at));
+    let entries = conversation
+        .map(|conversation| tree.path(conversation))
+        .unwrap_or_default();
+    Selection::of(0, entries, at)
 }
 
 /// Leaves only the entries that are asked for.
@@ -305,10 +240,13 @@ fn narrow(
         return Ok(());
     };
     if !args.all {
+        let named = selection.at;
         let said = |at: &usize| {
-            scan.outlines.get(*at).is_some_and(|outline| {
-                outline.kind.is_message() || outline.kind == annals::model::Kind::Compaction
-            })
+            // What was asked for by its name is wanted, whatever it is.
+            Some(*at) == named
+                || scan.outlines.get(*at).is_some_and(|outline| {
+                    outline.kind.is_message() || outline.kind == annals::model::Kind::Compaction
+                })
         };
         selection.entries.retain(said);
     }
@@ -347,6 +285,14 @@ fn narrow(
         let start = selection.entries.len().saturating_sub(last);
         selection.entries.drain(..start);
     }
+    if let (Some(around), Some(at)) = (args.context, selection.mark()) {
+        selection
+            .entries
+            .truncate(at.saturating_add(around).saturating_add(1));
+        selection
+            .entries
+            .drain(..at.saturating_sub(around).min(selection.entries.len()));
+    }
     selection.cut = args.paging.cut(session, selection)?;
     Ok(())
 }
@@ -380,6 +326,10 @@ fn raw(session: &Session, selection: &Selection, context: &mut Context) -> Resul
         context.out.raw(&bytes?)?;
         context.out.raw(b"\n")?;
     }
+    for spot in &selection.apart {
+        context.out.raw(&session.read_spot(*spot)?.0)?;
+        context.out.raw(b"\n")?;
+    }
     Ok(())
 }
 
@@ -397,17 +347,38 @@ fn print(
         agent_header(shown, agent, context)?;
         context.out.blank()?;
     }
-    if selection.entries.is_empty() {
+    if selection.is_empty() {
         context.out.line("Nothing fits.")?;
         return Ok(());
     }
+    let marked = selection.mark().is_some();
+    if marked {
+        context.out.await_mark();
+    }
+    let named = selection.at.and_then(|at| {
+        let outline = session.log(selection.log)?.1.outlines.get(at)?;
+        Some((outline.span, outline.id()))
+    });
     let spawned = spawned(session, selection.log);
     let mut speaker: Option<(Role, Option<String>)> = None;
     let mut first = true;
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
         let offset = entry.span.offset;
-        let page = page::page(entry, args, session, context, &mut speaker, first);
+        let marked = named
+            .as_ref()
+            .is_some_and(|(span, id)| *span == entry.span && *id == entry.id);
+        let page = page::page(
+            entry,
+            args,
+            session,
+            context,
+            &mut speaker,
+            page::Manner { first, marked },
+        );
+        if marked {
+            context.out.mark();
+        }
         if page.begins && !first {
             pages.push("\n".to_owned());
         }
@@ -425,6 +396,7 @@ fn print(
         }
         Ok(true)
     })?;
+    apart(shown, args, first, context)?;
     if let Some(more) = selection.cut.as_ref().and_then(paging::Cut::line) {
         context.out.blank()?;
         context.out.line(paint(DIM, &more))?;
@@ -438,6 +410,35 @@ fn print(
             session.files.id
         );
         context.out.line(paint(WARNING, &text))?;
+    }
+    Ok(())
+}
+
+/// Records that were named and stand beside what was shown: remarks, or others of the same id.
+fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Context) -> Result<()> {
+    let Shown {
+        session, selection, ..
+    } = shown;
+    if !first && !selection.apart.is_empty() {
+        context.out.blank()?;
+        let text = "Other records have the same id:";
+        context.out.line(paint(DIM, text))?;
+    }
+    for spot in &selection.apart {
+        let Some(entry) = session.read_spot(*spot)?.1 else {
+            continue;
+        };
+        let manner = page::Manner {
+            first: true,
+            marked: true,
+        };
+        let page = page::page(entry, args, session, context, &mut None, manner);
+        context.out.mark();
+        if !first {
+            context.out.blank()?;
+        }
+        first = false;
+        context.out.text(page.text)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 //!   colour alone to be understood.
 
 pub(crate) mod bar;
+pub(crate) mod caret;
 pub(crate) mod chart;
 pub(crate) mod diff;
 pub(crate) mod json;

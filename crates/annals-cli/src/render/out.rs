@@ -51,6 +51,7 @@ impl Out {
                     pager,
                     rows,
                     text: Vec::new(),
+                    mark: Mark::None,
                     stdout,
                 }
             }
@@ -122,6 +123,22 @@ impl Out {
         json::write_line(self, value)
     }
 
+    /// Tells that the page is to be opened at a place that [`Out::mark`] will name.
+    pub(crate) fn await_mark(&mut self) {
+        if let Sink::Held { mark, .. } = &mut self.sink {
+            *mark = Mark::Awaited;
+        }
+    }
+
+    /// Has the pager open the page at what is written next. The first call counts.
+    pub(crate) fn mark(&mut self) {
+        if let Sink::Held { mark, text, .. } = &mut self.sink
+            && *mark == Mark::Awaited
+        {
+            *mark = Mark::At(text.iter().filter(|byte| **byte == b'\n').count() + 1);
+        }
+    }
+
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes, self.width)
@@ -169,12 +186,29 @@ impl Drop for Out {
     }
 }
 
+/// The columns of the terminal that errors go to, or as many as is usual.
+pub(crate) fn error_width() -> usize {
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(80, |(width, _)| usize::from(width.0))
+}
+
 /// Tells whether `error` means that nobody reads the output any more, which is no failure.
 pub(crate) fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Where the page is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// At its beginning.
+    None,
+    /// Somewhere below.
+    Awaited,
+    /// At this line, from 1.
+    At(usize),
 }
 
 enum Sink {
@@ -184,6 +218,7 @@ enum Sink {
         pager: PagerCommand,
         rows: usize,
         text: Vec<u8>,
+        mark: Mark,
         stdout: BufWriter<StdoutLock<'static>>,
     },
     Paged(Pager),
@@ -200,8 +235,14 @@ impl Sink {
             #[cfg(test)]
             Sink::Other(sink) => sink.write_all(bytes),
             Sink::Done => Err(io::ErrorKind::BrokenPipe.into()),
-            Sink::Held { rows, text, .. } => {
+            Sink::Held {
+                rows, text, mark, ..
+            } => {
                 text.extend_from_slice(bytes);
+                // The pager must know where to open when it starts.
+                if *mark == Mark::Awaited {
+                    return Ok(());
+                }
                 // A renderer's piece ends a line at the latest; counting only then keeps this linear.
                 if bytes.contains(&b'\n') && screen_rows(text, columns) > *rows {
                     self.page()
@@ -217,13 +258,18 @@ impl Sink {
         let Sink::Held {
             pager,
             text,
+            mark,
             stdout,
             ..
         } = std::mem::replace(self, Sink::Done)
         else {
             return Ok(());
         };
-        *self = pager.start().map_or(Sink::Direct(stdout), Sink::Paged);
+        let line = match mark {
+            Mark::At(line) => Some(line),
+            Mark::None | Mark::Awaited => None,
+        };
+        *self = pager.start(line).map_or(Sink::Direct(stdout), Sink::Paged);
         self.write_all(&text, None)
     }
 
@@ -242,6 +288,15 @@ impl Sink {
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        // What was to be marked may never have come.
+        if let Sink::Held {
+            mark, text, rows, ..
+        } = self
+            && *mark == Mark::Awaited
+            && screen_rows(text, None) > *rows
+        {
+            self.page()?;
+        }
         let released = self.release();
         let flushed = match std::mem::replace(self, Sink::Done) {
             Sink::Direct(mut stdout) | Sink::Held { mut stdout, .. } => stdout.flush(),
@@ -359,6 +414,7 @@ mod tests {
             pager,
             rows,
             text: Vec::new(),
+            mark: Mark::None,
             stdout,
         };
         let mut out = Out {
@@ -388,6 +444,32 @@ mod tests {
             paged(1, |out| out.line(format_args!("{}", "x".repeat(100)))).map(|text| text.len()),
             Some(101)
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_comes_before_a_mark_waits_for_it() {
+        let line_of_mark = |out: &mut Out| match &out.sink {
+            Sink::Held { mark, .. } => *mark,
+            _ => Mark::None,
+        };
+        let shown = paged(3, |out| {
+            out.await_mark();
+            (0..9).try_for_each(|n| out.line(n))?;
+            assert_eq!(line_of_mark(out), Mark::Awaited);
+            out.mark();
+            assert_eq!(line_of_mark(out), Mark::At(10));
+            out.line("here")?;
+            // A second mark comes too late.
+            out.mark();
+            out.line("end")
+        });
+        assert!(shown.is_some_and(|text| text.ends_with("8\nhere\nend\n")));
+        let shown = paged(3, |out| {
+            out.await_mark();
+            (0..9).try_for_each(|n| out.line(n))
+        });
+        assert!(shown.is_some_and(|text| text.ends_with("8\n")));
     }
 
     #[cfg(unix)]

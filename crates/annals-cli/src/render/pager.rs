@@ -33,10 +33,11 @@ impl PagerCommand {
         })
     }
 
-    /// Starts the pager on this process's standard output.
-    pub(crate) fn start(&self) -> io::Result<Pager> {
+    /// Starts the pager on this process's standard output, at a line of the text where it can do that.
+    pub(crate) fn start(&self, line: Option<usize>) -> io::Result<Pager> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped());
+        command.args(line.and_then(|line| self.opening_at(line)));
         if self.less_options {
             command.env("LESS", "FRX");
         }
@@ -46,6 +47,16 @@ impl PagerCommand {
             child,
             input: Some(BufWriter::new(input)),
         })
+    }
+}
+
+impl PagerCommand {
+    /// What tells the pager where to open, with a little of what comes before in sight.
+    fn opening_at(&self, line: usize) -> Option<String> {
+        const ABOVE: usize = 3;
+        let program = self.program.rsplit('/').next().unwrap_or_default();
+        let line = line.saturating_sub(ABOVE).max(1);
+        matches!(program, "less" | "more").then(|| format!("+{line}"))
     }
 }
 
@@ -113,6 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn pagers_that_can_open_at_a_line_do() {
+        let opening = |program: &str, line| {
+            let command = PagerCommand {
+                program: program.into(),
+                arguments: vec![],
+                less_options: true,
+            };
+            command.opening_at(line)
+        };
+        assert_eq!(opening("/usr/bin/less", 42).as_deref(), Some("+39"));
+        assert_eq!(opening("less", 1).as_deref(), Some("+1"));
+        assert_eq!(opening("bat", 42), None);
+    }
+
+    #[test]
     #[cfg(unix)]
     fn a_pager_that_quits_early_is_no_failure() {
         let mut pager = PagerCommand {
@@ -120,7 +146,7 @@ mod tests {
             arguments: vec![],
             less_options: true,
         }
-        .start()
+        .start(None)
         .unwrap();
         let chunk = [b'x'; 4096];
         let error = (0..10_000)

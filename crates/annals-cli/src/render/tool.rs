@@ -5,7 +5,7 @@
 //! text: what is not a JSON object is shown as it is.
 
 use super::diff::{changes, mark};
-use super::message::{BAR_WIDTH, more, push_barred};
+use super::message::{BAR_WIDTH, more, push_barred, tool_result};
 use super::size::plural;
 use super::style::{DIM, PATH, PLAIN, TOOL, paint, paint_safe};
 use super::text::{safe, safe_block};
@@ -31,6 +31,39 @@ pub(crate) fn call(name: &str, input: &str, max: Option<usize>) -> String {
         }
     }
     page.out
+}
+
+/// Shows a call with everything that was handed to the tool, for those who look for it.
+pub(crate) fn whole(name: &str, input: &str, max: Option<usize>) -> String {
+    let mut out = format!("{} {}\n", paint(DIM, "→"), paint(TOOL, name));
+    let Ok(value) = serde_json::from_str::<Value>(input) else {
+        return out + &tool_result(input, false, max, usize::MAX);
+    };
+    let mut pending = vec![(String::new(), value)];
+    while let Some((path, value)) = pending.pop() {
+        let within = |key: &dyn fmt::Display| match path.is_empty() {
+            true => key.to_string(),
+            false => format!("{path}.{key}"),
+        };
+        let text = match value {
+            Value::Object(members) => {
+                let members: Vec<_> = members.into_iter().collect();
+                let members = members.into_iter().rev();
+                pending.extend(members.map(|(key, value)| (within(&key), value)));
+                continue;
+            }
+            Value::Array(items) => {
+                let items = items.into_iter().enumerate().rev();
+                pending.extend(items.map(|(at, value)| (within(&at), value)));
+                continue;
+            }
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let name = if path.is_empty() { path } else { path + ": " };
+        out += &tool_result(&format!("{name}{text}"), false, max, usize::MAX);
+    }
+    out
 }
 
 enum Show {

@@ -246,7 +246,9 @@ impl Wrapper {
         // Spaces that open a paragraph's line are meant (an indent); those at a wrap are not.
         if !self.line.is_empty() || self.spaces_width + self.word_width <= self.max {
             self.line_width += self.spaces_width;
-            self.line.append(&mut self.spaces);
+            for span in self.spaces.drain(..) {
+                append(&mut self.line, &span.text, span.style);
+            }
         }
         self.spaces.clear();
         self.spaces_width = 0;

@@ -44,6 +44,8 @@ pub struct Hit {
     pub cwd: Option<String>,
     /// The part of it that the snippet is from.
     pub part: Option<Part>,
+    /// The tool that is called there.
+    pub tool: Option<String>,
     /// The text around what was found, on one line.
     pub snippet: String,
     /// Where in the snippet that stands.
@@ -114,9 +116,10 @@ fn ranked(hunt: &Hunt<'_>, findings: Vec<Finding>) -> Vec<(f64, Finding)> {
         .collect();
     let score = |finding: &Finding| -> f64 {
         let counts = finding.counts.iter().zip(&rarity);
+        // The sum of nothing would be a negative zero.
         counts
             .map(|(count, rarity)| rarity * f64::from(*count) / (f64::from(*count) + 2.0))
-            .sum()
+            .fold(0.0, |sum, one| sum + one)
     };
     let mut scored: Vec<(f64, Finding)> = findings
         .into_iter()
@@ -199,6 +202,7 @@ fn hit(hunt: &Hunt<'_>, finding: &Finding, score: f64) -> Result<Option<Hit>> {
         time: entry.time,
         cwd: entry.place.cwd.clone(),
         part: snippet.part,
+        tool: snippet.tool,
         snippet: snippet.text,
         at: snippet.at,
         score,

@@ -131,7 +131,9 @@ impl Matcher {
                     .iter()
                     .filter(|piece| scope.allows(piece, record.around));
                 let weights = allowed.map(|piece| {
-                    finder.all(&piece.text).take(COUNTED).count() as f32 * piece.weight
+                    let count = finder.all(&piece.text).take(COUNTED).count() as f32;
+                    // Where it stands tells more than how often: a log repeats itself.
+                    piece.weight * count / (count + 1.0)
                 });
                 let sum: f32 = weights.sum();
                 if let Some(count) = counts.get_mut(*number) {
@@ -147,6 +149,21 @@ impl Matcher {
     /// such word.
     pub(super) fn needed(&self) -> Option<Vec<&Term>> {
         self.node.needed(&self.terms)
+    }
+
+    /// Whether conditions on texts are met by one, as far as the text itself tells: a result does not
+    /// name its tool.
+    pub(super) fn is_meant(&self, piece: &Piece<'_>) -> bool {
+        let is = |filter: &Filter| match (filter, piece.tool) {
+            (Filter::Kind(part), _) => part.covers(piece.part),
+            (Filter::Tool(wanted), Tool::Named(name)) => is_name(wanted, name),
+            (Filter::Tool(_), Tool::None) => false,
+            _ => true,
+        };
+        match &self.node {
+            Node::All(parts) => parts.iter().all(|part| part.admits(&is) != Some(false)),
+            node => node.admits(&is) != Some(false),
+        }
     }
 
     /// Goes through the conditions that are known of a whole log: `None` if they depend on records.
@@ -244,6 +261,19 @@ impl Node {
         }
     }
 
+    /// Whether a text may be meant by conditions on texts; `None` if it says nothing about texts.
+    fn admits(&self, is: &dyn Fn(&Filter) -> bool) -> Option<bool> {
+        match self {
+            Node::Filter(filter @ (Filter::Kind(_) | Filter::Tool(_))) => Some(is(filter)),
+            // Only where each of several possibilities is about texts.
+            Node::Any(parts) => {
+                let parts: Option<Vec<bool>> = parts.iter().map(|part| part.admits(is)).collect();
+                parts.map(|parts| parts.contains(&true))
+            }
+            Node::All(_) | Node::Not(_) | Node::Term(_) | Node::Filter(_) => None,
+        }
+    }
+
     fn narrow<T>(
         &self,
         terms: &[Term],
@@ -282,11 +312,11 @@ impl Node {
 
 impl Scope<'_> {
     fn allows(&self, piece: &Piece<'_>, around: &dyn Around) -> bool {
-        let here = self.nodes.iter().all(|node| match node {
-            Node::Filter(Filter::Kind(part)) => part.covers(piece.part),
-            Node::Filter(Filter::Tool(name)) => is_tool(name, piece, around),
-            _ => true,
-        });
+        let is = |filter: &Filter| is_of(filter, piece, around);
+        let here = self
+            .nodes
+            .iter()
+            .all(|node| node.admits(&is) != Some(false));
         here && self.outer.is_none_or(|outer| outer.allows(piece, around))
     }
 }
@@ -345,7 +375,7 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
         },
         Filter::Kind(_) | Filter::Tool(_) => pieces
             .iter()
-            .any(|piece| scope_of(filter, piece, *around) && scope.allows(piece, *around)),
+            .any(|piece| is_of(filter, piece, *around) && scope.allows(piece, *around)),
         Filter::Model(wanted) => message
             .and_then(|message| message.model.as_deref())
             .is_some_and(|model| contains(model, wanted)),
@@ -379,7 +409,8 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
     }
 }
 
-fn scope_of(filter: &Filter, piece: &Piece<'_>, around: &dyn Around) -> bool {
+/// Whether a text is of the kind or the tool that is asked for; other conditions are on records.
+fn is_of(filter: &Filter, piece: &Piece<'_>, around: &dyn Around) -> bool {
     match filter {
         Filter::Kind(part) => part.covers(piece.part),
         Filter::Tool(name) => is_tool(name, piece, around),

@@ -61,6 +61,20 @@ impl Query {
         self
     }
 
+    /// Demands one of several things more; of nothing, nothing.
+    pub fn and_any(mut self, more: Vec<Filter>) -> Self {
+        match more.len() {
+            0 => self,
+            1 => more.into_iter().fold(self, Query::and),
+            _ => {
+                let more = more.into_iter().map(Wanted::Filter).collect();
+                let before = std::mem::take(&mut self.wanted);
+                self.wanted = Wanted::All(vec![before, Wanted::Any(more)]);
+                self
+            }
+        }
+    }
+
     /// Says which hits come first.
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
@@ -202,6 +216,24 @@ pub enum Filter {
     Until(Timestamp),
 }
 
+impl Filter {
+    /// The names of all conditions, as they stand before the colon in a query.
+    pub const NAMES: [&'static str; 14] = parse::NAMES;
+
+    /// A condition by its name and its value, as in `role:user`.
+    ///
+    /// ```
+    /// use annals::search::{Dialect, Filter, Speaker};
+    ///
+    /// let filter = Filter::named("role", "user", &Dialect::default())?;
+    /// assert_eq!(filter, Filter::Role(Speaker::User));
+    /// # Ok::<(), annals::Error>(())
+    /// ```
+    pub fn named(name: &str, value: &str, dialect: &Dialect) -> Result<Self> {
+        parse::filter(name, value, dialect).map_err(crate::Error::Refused)
+    }
+}
+
 /// Who says something, as people ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
@@ -215,6 +247,15 @@ pub enum Speaker {
     System,
     /// A tool.
     Tool,
+}
+
+impl Part {
+    /// The name that queries use.
+    pub fn as_str(self) -> &'static str {
+        let mut names = Part::NAMES.iter();
+        let name = names.find(|(_, part)| *part == self);
+        name.map_or("text", |(name, _)| name)
+    }
 }
 
 impl Speaker {

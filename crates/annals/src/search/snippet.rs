@@ -4,11 +4,14 @@ use std::ops::Range;
 
 use super::matcher::Matcher;
 use super::query::Part;
-use super::subject::pieces;
+use super::subject::{Tool, pieces};
 use crate::model::Entry;
 
 /// Characters before the first and after the last thing found.
 const AROUND: usize = 60;
+
+/// So little is not worth an ellipsis.
+const SLACK: usize = 8;
 
 /// Things that were found so near to each other are shown together.
 const TOGETHER: usize = 100;
@@ -19,7 +22,12 @@ pub(super) struct Snippet {
     pub(super) text: String,
     pub(super) at: Vec<Range<usize>>,
     pub(super) part: Option<Part>,
+    /// The tool that is called there.
+    pub(super) tool: Option<String>,
 }
+
+/// What a text is worth that conditions such as `kind:` ask for: more than any other.
+const MEANT: f32 = 1_000.0;
 
 impl Matcher {
     /// The most telling part of an entry.
@@ -33,14 +41,32 @@ impl Matcher {
             }
             found.sort_by_key(|(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
-            let score = terms as f32 * 10.0 + piece.weight;
-            if piece.text.trim().is_empty() || best.as_ref().is_some_and(|(most, _)| *most >= score)
-            {
+            let meant = if self.is_meant(&piece) { MEANT } else { 0.0 };
+            // What was asked of a tool says more than its name.
+            let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
+            let weight = match piece.text.trim().is_empty() {
+                // Nothing can be shown of it, but that is what it is.
+                true => -1.0,
+                false if bare => 0.0,
+                false => piece.weight,
+            };
+            let score = meant + terms as f32 * 10.0 + weight;
+            if best.as_ref().is_some_and(|(most, _)| *most >= score) {
                 return;
             }
             let (text, at) = cut(&piece.text, &together);
             let part = Some(piece.part);
-            best = Some((score, Snippet { text, at, part }));
+            let tool = match piece.tool {
+                Tool::Named(name) => Some(name.to_owned()),
+                Tool::None | Tool::Called(_) => None,
+            };
+            let snippet = Snippet {
+                text,
+                at,
+                part,
+                tool,
+            };
+            best = Some((score, snippet));
         });
         best.map(|(_, snippet)| snippet).unwrap_or_default()
     }
@@ -76,16 +102,13 @@ fn cut(text: &str, places: &[Range<usize>]) -> (String, Vec<Range<usize>>) {
         .and_then(|found| found.char_indices().nth(4 * AROUND))
         .map_or(last, |(at, _)| first + at);
     let before = text.get(..first).unwrap_or_default();
-    let start = before
-        .char_indices()
-        .rev()
-        .nth(AROUND - 1)
-        .map_or(0, |(at, _)| at);
+    let long = before.chars().rev().nth(AROUND + SLACK).is_some();
+    let start = before.char_indices().rev().nth(AROUND - 1);
+    let start = start.filter(|_| long).map_or(0, |(at, _)| at);
     let after = text.get(last..).unwrap_or_default();
-    let end = after
-        .char_indices()
-        .nth(AROUND)
-        .map_or(text.len(), |(at, _)| last + at);
+    let long = after.chars().nth(AROUND + SLACK).is_some();
+    let end = after.char_indices().nth(AROUND);
+    let end = end.filter(|_| long).map_or(text.len(), |(at, _)| last + at);
     let mut line = String::new();
     let mut at = vec![None; places.len()];
     let mut ends = vec![None; places.len()];

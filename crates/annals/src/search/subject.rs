@@ -145,11 +145,13 @@ fn of_block<'a>(
                 .filter(|block| !matches!(block, Block::ToolResult { .. }));
             let mut any = false;
             for block in flat {
-                any = true;
-                of_block(message, block, Tool::Called(call), give);
+                of_block(message, block, Tool::Called(call), &mut |piece| {
+                    any = true;
+                    give(piece);
+                });
             }
             if !any {
-                // An empty result is a result all the same.
+                // A result that is empty or a picture is a result all the same.
                 give(Piece {
                     part: Part::Result,
                     tool: Tool::Called(call),

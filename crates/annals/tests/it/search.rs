@@ -1,12 +1,14 @@
 //! Which records a text stands in.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use annals::model::Role;
-use annals::search::{Dialect, Filter, Found, Hit, Order, Query};
-use annals::store::{Root, Store};
+use annals::model::{Block, Body, Entry, Role};
+use annals::search::{Dialect, Filter, Found, Hit, Order, Part, Query};
+use annals::store::{Root, Session, Store};
+use serde_json::{Value, json};
 
-use crate::support::case;
+use crate::support::{case, cases};
 
 fn line(n: u32, second: u32, role: &str, content: &str) -> String {
     format!(
@@ -165,4 +167,458 @@ fn sub_agents_are_searched_with_their_session() {
         );
     }
     assert_eq!(found.troubles.len(), 0);
+}
+
+/// A record of the session `s`, with members over the usual ones.
+fn record(n: u32, role: &str, content: Value, more: Value) -> String {
+    let mut record = json!({
+        "type": role,
+        "uuid": format!("{n:08x}-0000-4000-8000-000000000000"),
+        "parentUuid": (n > 1).then(|| format!("{:08x}-0000-4000-8000-000000000000", n - 1)),
+        "cwd": "/w/app",
+        "gitBranch": "main",
+        "timestamp": format!("2026-03-01T10:00:{n:02}.000Z"),
+        "message": { "role": role, "content": content },
+    });
+    let (all, more) = (record.as_object_mut().unwrap(), more.as_object().unwrap());
+    for (name, value) in more {
+        match name.as_str() {
+            "model" => all["message"]["model"] = value.clone(),
+            name => {
+                all.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+    record.to_string()
+}
+
+/// A conversation with a bit of everything, its lines numbered as its messages.
+fn conversation() -> Vec<String> {
+    let tool = |id: &str, name: &str, input: Value| json!([{"type": "tool_use", "id": id, "name": name, "input": input}]);
+    let result =
+        |id: &str, text: &str| json!([{"type": "tool_result", "tool_use_id": id, "content": text}]);
+    let none = || json!({});
+    let opus = || json!({"model": "claude-opus-4-1"});
+    vec![
+        record(1, "user", json!("café 🎉 déjà vu, said the Needle"), none()),
+        record(2, "user", json!("今日本屋に行く"), none()),
+        record(
+            3,
+            "assistant",
+            json!([{"type": "text", "text": "call snake_case_name() then camelCaseName in path/to/file.rs:12"}]),
+            opus(),
+        ),
+        record(
+            4,
+            "assistant",
+            json!([{"type": "thinking", "thinking": "needle in thought"}, {"type": "text", "text": "plain answer"}]),
+            json!({"model": "claude-sonnet-4-5"}),
+        ),
+        record(
+            5,
+            "assistant",
+            tool("t1", "Bash", json!({"command": "cargo needle"})),
+            opus(),
+        ),
+        record(6, "user", result("t1", "needle output"), none()),
+        record(
+            7,
+            "assistant",
+            tool(
+                "t2",
+                "Edit",
+                json!({"file_path": "/w/app/src/x.rs", "old_string": "needle"}),
+            ),
+            opus(),
+        ),
+        record(8, "user", result("t2", "done"), none()),
+        record(
+            9,
+            "user",
+            json!("two\n\t lines of a phrase"),
+            json!({"gitBranch": "feature/search"}),
+        ),
+        record(
+            10,
+            "user",
+            json!("a \"quoted\" back\\slash and a tab\there"),
+            json!({"isSidechain": false}),
+        ),
+    ]
+}
+
+#[test]
+fn queries_find_what_they_say() {
+    let (_dir, store) = store(&[("5", conversation())]);
+    let dialect = Dialect::default();
+    let lines = |query: &Query| -> Vec<u64> {
+        let found = search(&store, query);
+        let mut lines: Vec<u64> = found.hits.iter().map(|hit| hit.line).collect();
+        lines.sort_unstable();
+        lines
+    };
+    for (query, wanted) in [
+        // Words, as people see them.
+        ("needle", &[1, 4, 5, 6, 7][..]),
+        ("NEEDLE", &[1, 4, 5, 6, 7]),
+        ("needles", &[]),
+        ("need*", &[1, 4, 5, 6, 7]),
+        ("*eedl*", &[1, 4, 5, 6, 7]),
+        ("*dle", &[1, 4, 5, 6, 7]),
+        ("eedle", &[]),
+        ("café", &[1]),
+        ("cafe", &[]),
+        ("🎉", &[1]),
+        ("\"déjà vu\"", &[1]),
+        ("日本", &[2]),
+        ("本屋", &[2]),
+        ("本日", &[]),
+        ("case", &[3]),
+        ("snake_case_name", &[3]),
+        ("snake_case", &[3]),
+        ("camelCaseName", &[3]),
+        ("name", &[3]),
+        ("file.rs", &[3]),
+        ("path/to/file.rs", &[3]),
+        ("to/file", &[3]),
+        ("o/file", &[]),
+        // Phrases go over line breaks, and quotes and backslashes are as they are.
+        ("\"two lines\"", &[9]),
+        ("\"lines two\"", &[]),
+        ("two phrase", &[9]),
+        ("back\\slash", &[10]),
+        ("\"a quoted\"", &[]),
+        (r#"re:"a .quoted. back""#, &[10]),
+        (r"re:tab\there", &[10]),
+        (r"re:^two$", &[9]),
+        (r"re:n.{4}e\b", &[1, 4, 5, 6, 7]),
+        // Together, either, not.
+        ("needle thought", &[4]),
+        ("output OR thought", &[4, 6]),
+        ("needle -thought", &[1, 5, 6, 7]),
+        ("needle NOT (thought OR output)", &[1, 5, 7]),
+        ("(output OR thought) needle -cargo", &[4, 6]),
+        ("-needle", &[2, 3, 8, 9, 10]),
+        // Conditions.
+        ("role:user", &[1, 2, 6, 8, 9, 10]),
+        ("role:human", &[1, 2, 9, 10]),
+        ("role:assistant needle", &[4, 5, 7]),
+        ("role:tool", &[6, 8]),
+        ("role:system", &[]),
+        ("kind:thinking", &[4]),
+        ("kind:text needle", &[1]),
+        ("kind:thinking answer", &[]),
+        ("kind:tool needle", &[5, 6, 7]),
+        ("kind:call", &[5, 7]),
+        ("kind:result needle", &[6]),
+        ("(kind:thinking OR kind:call) needle", &[4, 5, 7]),
+        ("(kind:thinking OR kind:call) answer", &[]),
+        ("tool:Bash", &[5, 6]),
+        ("tool:bash needle", &[5, 6]),
+        ("tool:Ba*", &[5, 6]),
+        ("(tool:Bash OR tool:Edit) needle", &[5, 6, 7]),
+        ("tool:Edit done", &[8]),
+        ("-tool:Bash needle", &[1, 4, 7]),
+        ("model:opus", &[3, 5, 7]),
+        ("model:SONNET needle", &[4]),
+        ("agent:main needle", &[1, 4, 5, 6, 7]),
+        ("agent:sub", &[]),
+        ("branch:feature/search", &[9]),
+        ("branch:feature/*", &[9]),
+        ("branch:main needle", &[1, 4, 5, 6, 7]),
+        ("file:src/x.rs", &[7]),
+        ("file:x.rs needle", &[7]),
+        ("file:y.rs", &[]),
+        ("session:5555 needle", &[1, 4, 5, 6, 7]),
+        ("session:6666 needle", &[]),
+        ("layout:claude-code needle", &[1, 4, 5, 6, 7]),
+        ("layout:clog needle", &[]),
+        ("project:app needle", &[1, 4, 5, 6, 7]),
+        ("project:/w/app -needle", &[2, 3, 8, 9, 10]),
+        ("needle after:2026-03-01T10:00:06Z", &[6, 7]),
+        ("needle before:2026-03-01T10:00:05Z", &[1, 4, 5]),
+        (
+            "needle since:2026-03-01T10:00:02Z until:2026-03-01T10:00:05Z",
+            &[4, 5],
+        ),
+        // What looks like another language is text.
+        ("'; DROP TABLE word; --", &[]),
+        ("needle*' OR '1'='1", &[]),
+        ("NEAR(needle, thought)", &[]),
+        ("^needle", &[]),
+        ("c:d", &[]),
+    ] {
+        let parsed = Query::parse(query, &dialect).unwrap();
+        assert_eq!(lines(&parsed), wanted, "{query}");
+    }
+    let cased = |text: &str| Query::parse(text, &Dialect::default().case(true)).unwrap();
+    assert_eq!(lines(&cased("Needle")), [1]);
+    assert_eq!(lines(&cased("needle")), [4, 5, 6, 7]);
+    assert_eq!(lines(&cased("re:[N]eedle")), [1]);
+    let pattern = |text: &str| Query::parse(text, &Dialect::default().regex(true)).unwrap();
+    assert_eq!(lines(&pattern("needle (in|out)")), [4, 6]);
+    assert_eq!(lines(&pattern("-needle \"")), [0; 0]);
+    // Options come to the same as conditions in the query.
+    for (text, name, value) in [
+        ("needle", "tool", "Bash"),
+        ("needle OR done", "role", "user"),
+        ("-needle", "kind", "text"),
+        ("needle", "branch", "main"),
+    ] {
+        let filter = Filter::named(name, value, &dialect).unwrap();
+        let inside = parse(&format!("({text}) {name}:{value}"));
+        assert_eq!(
+            lines(&parse(text).and(filter)),
+            lines(&inside),
+            "{text} {name}"
+        );
+    }
+    let tools = ["Bash", "Edit"].map(|tool| Filter::Tool(tool.to_owned()));
+    assert_eq!(lines(&parse("needle").and_any(tools.to_vec())), [5, 6, 7]);
+}
+
+#[test]
+fn a_conversation_is_a_branch_too() {
+    // A question that was asked twice: the second time the answer is another.
+    let again = json!({"parentUuid": "00000001-0000-4000-8000-000000000000"});
+    let lines = vec![
+        record(1, "user", json!("shared words"), json!({})),
+        record(
+            2,
+            "assistant",
+            json!([{"type": "text", "text": "first words"}]),
+            json!({}),
+        ),
+        record(
+            3,
+            "assistant",
+            json!([{"type": "text", "text": "second words"}]),
+            again,
+        ),
+    ];
+    let (_dir, store) = store(&[("5", lines)]);
+    let lines = |text: &str| -> BTreeSet<u64> {
+        let found = search(&store, &parse(text));
+        found.hits.iter().map(|hit| hit.line).collect()
+    };
+    assert_eq!(lines("words branch:00000002"), [1, 2].into());
+    assert_eq!(lines("words branch:5555@00000003"), [1, 3].into());
+    assert_eq!(lines("words branch:6666@00000003"), [].into());
+    assert_eq!(lines("words branch:0000"), [1, 2, 3].into());
+    assert_eq!(lines("words branch:main"), [1, 2, 3].into());
+}
+
+#[test]
+fn snippets_come_from_the_text_that_is_asked_for() {
+    let both = json!([
+        {"type": "text", "text": "the word, and once more the word"},
+        {"type": "thinking", "thinking": "a word in mind"},
+        {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "echo word"}},
+    ]);
+    let (_dir, store) = store(&[("5", vec![record(1, "assistant", both, json!({}))])]);
+    let hit = |text: &str| {
+        let mut hits = search(&store, &parse(text)).hits;
+        assert_eq!(hits.len(), 1, "{text}");
+        let hit = hits.remove(0);
+        let marked: Vec<String> = hit
+            .at
+            .iter()
+            .map(|at| hit.snippet[at.clone()].to_owned())
+            .collect();
+        (hit.part, hit.tool, hit.snippet, marked.join("|"))
+    };
+    let of = |part, snippet: &str, marked: &str| {
+        (Some(part), None, snippet.to_owned(), marked.to_owned())
+    };
+    let bash = |marked: &str| {
+        let tool = Some("Bash".to_owned());
+        (
+            Some(Part::Call),
+            tool,
+            "echo word".to_owned(),
+            marked.to_owned(),
+        )
+    };
+    assert_eq!(
+        hit("word"),
+        of(Part::Text, "the word, and once more the word", "word|word")
+    );
+    assert_eq!(
+        hit("kind:thinking word"),
+        of(Part::Thinking, "a word in mind", "word")
+    );
+    assert_eq!(
+        hit("kind:thinking"),
+        of(Part::Thinking, "a word in mind", "")
+    );
+    assert_eq!(hit("tool:Bash word"), bash("word"));
+    assert_eq!(hit("tool:Bash"), bash(""));
+    assert_eq!(hit("(kind:call OR kind:result) word"), bash("word"));
+}
+
+#[test]
+fn a_line_of_five_megabytes_hides_nothing() {
+    let filler = "lorem \\\"ipsum\\\" ".repeat(160_000);
+    let long = format!("{filler} haystack\nneedle {filler}");
+    let (_dir, store) = store(&[(
+        "5",
+        vec![
+            record(1, "user", json!("needle before"), json!({})),
+            record(2, "user", json!(long), json!({})),
+            record(3, "user", json!("needle after"), json!({})),
+        ],
+    )]);
+    let found = search(&store, &parse("needle").order(Order::Oldest));
+    let lines: Vec<u64> = found.hits.iter().map(|hit| hit.line).collect();
+    assert_eq!(lines, [1, 2, 3]);
+    let hit = &found.hits[1];
+    assert!(
+        hit.snippet.contains("haystack needle lorem"),
+        "{}",
+        hit.snippet
+    );
+    assert!(hit.snippet.len() < 1_000, "{}", hit.snippet.len());
+    let around = search(&store, &parse("\"haystack needle\"").around(1));
+    let said = |entries: &[Entry]| {
+        entries
+            .iter()
+            .map(|entry| entry.span.offset)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said(&around.hits[0].before), [0]);
+    assert_eq!(around.hits[0].after.len(), 1);
+}
+
+/// Where an entry stands, as far as hits tell it too.
+type Place = (String, u64, Option<String>);
+
+fn place(entry: &Entry, session: &Session) -> Place {
+    let id = entry.id.as_ref().map(ToString::to_string);
+    (session.files.id.to_string(), entry.span.offset, id)
+}
+
+/// Conditions over the fixtures of all layouts: what their entries say is what is found.
+#[test]
+fn conditions_hold_in_every_layout() {
+    let mut seen: BTreeSet<(&str, String)> = BTreeSet::new();
+    for case in cases() {
+        let layout = case.layout.name();
+        let store = Store::new(vec![case.root()]);
+        let inventory = store.inventory();
+        let mut expected: Vec<(String, Place)> = Vec::new();
+        for files in &inventory.sessions {
+            let session = Session::read(files.clone()).unwrap();
+            for (log, scan) in session.logs.iter().enumerate() {
+                let all: Vec<usize> = (0..scan.outlines.len()).collect();
+                let visit = |entry: Entry| {
+                    let Body::Message(message) = &entry.body else {
+                        return Ok(true);
+                    };
+                    let place = place(&entry, &session);
+                    let mut expect = |query: String| expected.push((query, place.clone()));
+                    for block in &message.blocks {
+                        let said = |text: &str| !text.trim().is_empty();
+                        match block {
+                            Block::Text(text) if said(text) => {
+                                expect(format!("role:{}", message.role.as_str()));
+                                expect("kind:text".to_owned());
+                                if let Some(model) = &message.model {
+                                    expect(format!("model:\"{model}\""));
+                                }
+                            }
+                            Block::Thinking { text, .. } if said(text) => {
+                                expect("kind:thinking".to_owned())
+                            }
+                            Block::ToolUse { name, .. } if said(name) => {
+                                expect("kind:call".to_owned());
+                                expect(format!("tool:\"{name}\""));
+                            }
+                            Block::ToolResult { .. } => expect("kind:result".to_owned()),
+                            _ => {}
+                        }
+                    }
+                    Ok(true)
+                };
+                session.each_of(log, &all, visit).unwrap();
+            }
+        }
+        let queries: BTreeSet<String> = expected.iter().map(|(query, _)| query.clone()).collect();
+        for query in queries {
+            // Quotes in names cannot be said in a query.
+            let Ok(parsed) = Query::parse(&query, &Dialect::default()) else {
+                continue;
+            };
+            let found = store.search(&inventory, &parsed.limit(usize::MAX)).unwrap();
+            let hits: BTreeSet<Place> = found
+                .hits
+                .iter()
+                .map(|hit| {
+                    let id = hit.entry.as_ref().map(ToString::to_string);
+                    (hit.session.to_string(), hit.offset, id)
+                })
+                .collect();
+            for (_, place) in expected.iter().filter(|(other, _)| *other == query) {
+                assert!(
+                    hits.contains(place),
+                    "{layout} {} {query}: {place:?}",
+                    case.name
+                );
+            }
+            let (name, value) = query.split_once(':').unwrap();
+            for hit in &found.hits {
+                let told = match name {
+                    // What the agent program noted is no message, and the system's all the same.
+                    "role" if hit.role.is_none() => {
+                        (value, hit.part) == ("system", Some(Part::System))
+                    }
+                    "role" => hit.role.map(|role| role.as_str()) == Some(value),
+                    "kind" => hit.part.map(Part::as_str) == Some(value),
+                    "model" => hit.model.is_some(),
+                    _ => matches!(hit.part, Some(Part::Call | Part::Result)),
+                };
+                assert!(told, "{layout} {} {query}: {hit:?}", case.name);
+            }
+            seen.insert((layout, name.to_owned()));
+        }
+    }
+    for layout in ["claude-code", "chorus", "clog", "orchestrator"] {
+        for name in ["role", "kind", "model"] {
+            assert!(seen.contains(&(layout, name.to_owned())), "{layout} {name}");
+        }
+    }
+}
+
+/// A hit is found again by its file and line, and by its id if it has one.
+#[test]
+fn hits_are_found_again_in_every_layout() {
+    let mut shared = 0;
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let inventory = store.inventory();
+        let query = Query::parse(r"\S", &Dialect::default().regex(true)).unwrap();
+        let found = store.search(&inventory, &query.limit(usize::MAX)).unwrap();
+        let mut session: Option<Session> = None;
+        for hit in &found.hits {
+            let (files, path) = store.find_line(&inventory, &hit.file, hit.line).unwrap();
+            let told = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
+            assert_eq!(files.id, hit.session, "{told}");
+            shared += usize::from(files.log.as_ref().is_some_and(|log| log.share.is_some()));
+            let known = session.filter(|known| {
+                known.files.main_path() == files.main_path() && known.files.id == files.id
+            });
+            let read = known.unwrap_or_else(|| Session::read(files).unwrap());
+            let is_it =
+                |entry: Option<Entry>| entry.is_some_and(|entry| entry.span.offset == hit.offset);
+            let has_it = |spots: Vec<annals::store::Spot>| {
+                let mut spots = spots.into_iter();
+                spots.any(|spot| is_it(read.read_spot(spot).unwrap().1))
+            };
+            assert!(has_it(read.spots_at(&path, hit.line).unwrap()), "{told}");
+            if let Some(id) = &hit.entry {
+                assert!(has_it(read.find_spots(id.as_str()).unwrap()), "{told} {id}");
+            }
+            session = Some(read);
+        }
+    }
+    assert!(shared > 20, "{shared} hits in files that sessions share");
 }

@@ -22,6 +22,9 @@ struct Document<'a> {
     session: About<SessionRow<'a>, SessionName<'a>>,
     conversation: Option<About<ConversationRow<'a>, ConversationName>>,
     entries: &'a Entries<'a>,
+    /// The number among the entries of the one that was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<usize>,
     flaws: Vec<FlawRow<'a>>,
     #[serde(flatten)]
     page: Option<PageRow>,
@@ -94,6 +97,17 @@ impl Serialize for Entries<'_> {
             *self.failed.borrow_mut() = Some(error);
             return Err(told);
         }
+        for spot in &self.selection.apart {
+            match self.session.read_spot(*spot) {
+                Ok((_, Some(entry))) => rows.serialize_element(&EntryRow::of(entry))?,
+                Ok((_, None)) => {}
+                Err(error) => {
+                    let told = serde::ser::Error::custom(&error);
+                    *self.failed.borrow_mut() = Some(error);
+                    return Err(told);
+                }
+            }
+        }
         rows.end()
     }
 }
@@ -149,6 +163,7 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
         },
         conversation,
         entries: &entries,
+        at: selection.mark(),
         flaws: session.flaws().map(|(_, flaw)| FlawRow::of(flaw)).collect(),
         page: selection.cut.as_ref().map(|cut| PageRow {
             offset: cut.offset,

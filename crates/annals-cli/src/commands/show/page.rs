@@ -9,7 +9,7 @@ use super::{ShowArgs, is_kind};
 use crate::commands::entry;
 use crate::commands::row;
 use crate::context::Context;
-use crate::render::style::{DIM, WARNING, paint};
+use crate::render::style::{DIM, MATCH, WARNING, paint};
 use crate::render::{message, tool};
 
 /// An entry as people read it.
@@ -17,6 +17,15 @@ pub(super) struct Page {
     pub(super) text: String,
     /// It has a heading of its own.
     pub(super) begins: bool,
+}
+
+/// How an entry is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// Nothing comes before it.
+    pub(super) first: bool,
+    /// It is what was asked for, so it has a heading and nothing of it is left out.
+    pub(super) marked: bool,
 }
 
 /// One entry as people read it. `speaker` is who spoke before: a reply in several entries gets one
@@ -27,8 +36,10 @@ pub(super) fn page(
     session: &Session,
     context: &Context,
     speaker: &mut Option<(Role, Option<String>)>,
-    first: bool,
+    manner: Manner,
 ) -> Page {
+    let Manner { first, marked } = manner;
+    let full = args.full || marked;
     let width = context.out.width();
     let time = entry
         .time
@@ -44,7 +55,7 @@ pub(super) fn page(
         body => {
             *speaker = None;
             return Page {
-                text: aside(body, &time, &id, width),
+                text: format!("{}{}", mark(marked), aside(body, &time, &id, marked, width)),
                 begins: true,
             };
         }
@@ -57,6 +68,7 @@ pub(super) fn page(
     let same = (message.role, message.response.clone());
     let result = results_only && !message.blocks.is_empty();
     let goes_on = !first
+        && !marked
         && (result
             || message.role == Role::Assistant
                 && speaker.as_ref() == Some(&same)
@@ -72,11 +84,15 @@ pub(super) fn page(
         let model = message.model.clone().unwrap_or_default();
         let channel = entry.place.channel.as_deref().unwrap_or_default();
         let extras = [model.as_str(), channel, id.as_str()];
+        page.push_str(&mark(marked));
         page.push_str(&message::heading(role, &time, &extras));
     }
     for block in &message.blocks {
         if args.kind.is_none_or(|kind| is_kind(&message, block, kind)) {
-            page.push_str(&render(block, args, width));
+            page.push_str(&match block {
+                Block::ToolUse { name, input, .. } if marked => tool::whole(name, input, width),
+                block => render(block, full, width),
+            });
         }
     }
     if let Some(path) = &message.stored {
@@ -88,6 +104,14 @@ pub(super) fn page(
     Page {
         text: page,
         begins: !goes_on,
+    }
+}
+
+/// What stands before the heading of what was asked for.
+fn mark(marked: bool) -> String {
+    match marked {
+        true => paint(MATCH, "▶ ").to_string(),
+        false => String::new(),
     }
 }
 
@@ -123,7 +147,7 @@ fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) 
     }
 }
 
-fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
+fn render(block: &Block, full: bool, width: Option<usize>) -> String {
     const RESULT_LINES: usize = 12;
     match block {
         Block::Text(text) => message::prose(text, width),
@@ -133,7 +157,7 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
         Block::ToolResult {
             output, is_error, ..
         } => {
-            let lines = if args.full { usize::MAX } else { RESULT_LINES };
+            let lines = if full { usize::MAX } else { RESULT_LINES };
             let mut parts = String::new();
             let blank =
                 |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
@@ -144,7 +168,7 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
             for block in output.iter().filter(|block| !*is_error || !blank(block)) {
                 parts.push_str(&match block {
                     Block::Text(text) => message::tool_result(text, *is_error, width, lines),
-                    other => render(other, args, width),
+                    other => render(other, full, width),
                 });
             }
             parts
@@ -158,7 +182,7 @@ fn render(block: &Block, args: &ShowArgs, width: Option<usize>) -> String {
     }
 }
 
-fn aside(body: Body, time: &str, id: &str, width: Option<usize>) -> String {
+fn aside(body: Body, time: &str, id: &str, marked: bool, width: Option<usize>) -> String {
     let kind = body.kind();
     let label = match &body {
         Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
@@ -168,7 +192,9 @@ fn aside(body: Body, time: &str, id: &str, width: Option<usize>) -> String {
         }
         _ => kind.to_owned(),
     };
-    let text = entry::text(body).filter(|text| *text != label && kind != "compaction");
+    let text = entry::text(body);
+    // The label says it better than the program does, unless that is what was looked for.
+    let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
     let mut page = message::heading("system", time, &[label.as_str(), id]);
     if let Some(text) = text {
         page.push_str(&message::thinking(&text, width));

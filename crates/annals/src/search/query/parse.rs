@@ -6,6 +6,7 @@ use std::ops::Range;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::super::finder::Finder;
 use super::{Filter, Part, Speaker, Term, TermKind, Wanted};
 use crate::error::{Error, Result};
 use crate::layout::LAYOUTS;
@@ -124,8 +125,8 @@ enum Sign<'a> {
     },
 }
 
-/// The conditions that queries know, and what they take.
-const NAMES: [&str; 14] = [
+/// The conditions that queries know.
+pub(super) const NAMES: [&str; 14] = [
     "project", "session", "layout", "role", "kind", "tool", "model", "agent", "branch", "file",
     "after", "before", "since", "until",
 ];
@@ -392,41 +393,51 @@ impl<'a> Reader<'a> {
     }
 
     fn filter(&self, name: &str, value: &str, at: Range<usize>) -> Result<Wanted> {
-        let fault = |why: String| fault(self.text, at.clone(), why);
-        if value.trim().is_empty() {
-            return Err(fault(format!(
-                "`{name}:` says nothing; quote it if it is meant as it is"
-            )));
-        }
-        let text = || value.to_owned();
-        let bad_time = || {
-            let why = "is no time; try 7d, yesterday, 2026-03-01 or 2026-03-01T12:00";
-            fault(format!("`{value}` {why}"))
-        };
-        Ok(Wanted::Filter(match name {
-            "project" => Filter::Project(text()),
-            "session" => Filter::Session(text()),
-            "tool" => Filter::Tool(text()),
-            "model" => Filter::Model(text()),
-            "agent" => Filter::Agent(text()),
-            "branch" => Filter::Branch(text()),
-            "file" => Filter::File(text()),
-            "layout" => {
-                let names: Vec<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
-                if !names.contains(&value) {
-                    return Err(fault(choices("layout", value, &names)));
-                }
-                Filter::Layout(text())
-            }
-            "role" => Filter::Role(named("role", value, &Speaker::NAMES).map_err(fault)?),
-            "kind" => Filter::Kind(named("kind", value, &Part::NAMES).map_err(fault)?),
-            "after" | "since" => {
-                let time = self.dialect.now.since(value);
-                Filter::Since(time.ok_or_else(bad_time)?)
-            }
-            _ => Filter::Until(self.dialect.now.until(value).ok_or_else(bad_time)?),
-        }))
+        let filter = filter(name, value, self.dialect);
+        let filter = filter.map_err(|why| fault(self.text, at, why))?;
+        Ok(Wanted::Filter(filter))
     }
+}
+
+/// A condition by its name; or what is wrong with its value.
+pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filter, String> {
+    if value.trim().is_empty() {
+        return Err(format!(
+            "`{name}:` says nothing; quote it if it is meant as it is"
+        ));
+    }
+    let text = || value.to_owned();
+    let bad_time = || {
+        let why = "is no time; try 7d, yesterday, 2026-03-01 or 2026-03-01T12:00";
+        format!("`{value}` {why}")
+    };
+    Ok(match name {
+        "project" => Filter::Project(text()),
+        "session" => Filter::Session(text()),
+        "tool" => Filter::Tool(text()),
+        "model" => Filter::Model(text()),
+        "agent" => Filter::Agent(text()),
+        "branch" => Filter::Branch(text()),
+        "file" => Filter::File(text()),
+        "layout" => {
+            let names: Vec<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
+            if !names.contains(&value) {
+                return Err(choices("layout", value, &names));
+            }
+            Filter::Layout(text())
+        }
+        "role" => Filter::Role(named("role", value, &Speaker::NAMES)?),
+        "kind" => Filter::Kind(named("kind", value, &Part::NAMES)?),
+        "after" | "since" => {
+            let time = dialect.now.since(value);
+            Filter::Since(time.ok_or_else(bad_time)?)
+        }
+        "before" | "until" => {
+            let time = dialect.now.until(value);
+            Filter::Until(time.ok_or_else(bad_time)?)
+        }
+        _ => return Err(choices("condition", name, &NAMES)),
+    })
 }
 
 const NOTHING_AFTER: &str =
@@ -461,11 +472,16 @@ fn pattern(query: &str, text: &str, from: usize, dialect: &Dialect) -> Result<Te
         let at = from + span.start.offset..from + span.end.offset;
         return Err(fault(query, at, format!("no regular expression: {why}")));
     }
-    Ok(Term {
+    let term = Term {
         text: text.to_owned(),
         kind: TermKind::Pattern,
         case: dialect.case,
-    })
+    };
+    match Finder::new(&term) {
+        Ok(_) => Ok(term),
+        Err(Error::Query { why, .. }) => Err(fault(query, from..from + text.len(), why)),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,139 @@
+//! What was found as JSON, in the shape that scripts may rely on.
+
+use std::path::Path;
+
+use annals::search::{Found, Hit};
+use annals::store::Inventory;
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::name::Names;
+use crate::commands::entry::EntryRow;
+use crate::context::Context;
+use crate::render::size;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    hits: Vec<Row<'a>>,
+    total: u64,
+    sessions: u64,
+    truncated: bool,
+}
+
+#[derive(Serialize)]
+struct Count {
+    total: u64,
+    sessions: u64,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: String,
+    session: &'a str,
+    entry: Option<&'a str>,
+    layout: &'a str,
+    file: &'a Path,
+    line: u64,
+    offset: u64,
+    agent: Option<&'a str>,
+    role: Option<&'static str>,
+    part: Option<&'static str>,
+    tool: Option<&'a str>,
+    model: Option<&'a str>,
+    time: Option<Timestamp>,
+    cwd: Option<&'a str>,
+    score: f64,
+    snippet: &'a str,
+    matches: Vec<[usize; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<Vec<EntryRow>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<Vec<EntryRow>>,
+}
+
+impl<'a> Row<'a> {
+    fn of(hit: &'a Hit, names: &Names<'_>, around: bool) -> Self {
+        let entries = |entries: &[annals::model::Entry]| {
+            let entries = entries.iter().cloned().map(EntryRow::of);
+            around.then(|| entries.collect())
+        };
+        Row {
+            id: names.whole(hit),
+            session: hit.session.as_str(),
+            entry: hit.entry.as_ref().map(|id| id.as_str()),
+            layout: hit.layout,
+            file: &hit.file,
+            line: hit.line,
+            offset: hit.offset,
+            agent: hit.agent.as_ref().map(|agent| agent.as_str()),
+            role: hit.role.map(|role| role.as_str()),
+            part: hit.part.map(|part| part.as_str()),
+            tool: hit.tool.as_deref(),
+            model: hit.model.as_deref(),
+            time: hit.time,
+            cwd: hit.cwd.as_deref(),
+            // More digits than anyone compares would only change from one version to the next.
+            score: (hit.score * 1e4).round() / 1e4,
+            snippet: &hit.snippet,
+            matches: matches(hit),
+            before: entries(&hit.before),
+            after: entries(&hit.after),
+        }
+    }
+}
+
+/// Where the snippet has what was found, in characters.
+fn matches(hit: &Hit) -> Vec<[usize; 2]> {
+    let (mut bytes, mut characters) = (0, 0);
+    let mut reach = |to: usize| {
+        let passed = hit.snippet.get(bytes..to).unwrap_or_default();
+        characters += passed.chars().count();
+        bytes = to;
+        characters
+    };
+    hit.at
+        .iter()
+        .map(|at| [reach(at.start), reach(at.end)])
+        .collect()
+}
+
+/// Prints all hits, with the messages around them if those were asked for.
+pub(super) fn json(
+    inventory: &Inventory,
+    found: &Found,
+    around: bool,
+    context: &mut Context,
+) -> Result<()> {
+    let names = Names::of(inventory, &found.hits);
+    context.out.json(&Document {
+        hits: found
+            .hits
+            .iter()
+            .map(|hit| Row::of(hit, &names, around))
+            .collect(),
+        total: found.total,
+        sessions: found.sessions,
+        truncated: found.truncated,
+    })?;
+    Ok(())
+}
+
+pub(super) fn count(found: &Found, context: &mut Context) -> Result<()> {
+    if context.json {
+        context.out.json(&Count {
+            total: found.total,
+            sessions: found.sessions,
+        })?;
+    } else {
+        context.out.line(sum(found))?;
+    }
+    Ok(())
+}
+
+/// How much was found: `12 hits in 3 sessions`.
+pub(super) fn sum(found: &Found) -> String {
+    let hits = size::plural(found.total, "hit");
+    let sessions = size::plural(found.sessions, "session");
+    format!("{hits} in {sessions}")
+}

@@ -1,0 +1,85 @@
+//! What to try when nothing was found.
+
+use annals::search::{Filter, Query, Term, TermKind, Wanted};
+
+use crate::render::near::near;
+
+/// More than this is not read.
+const MOST: usize = 3;
+
+/// What may have gone wrong, the likeliest first.
+pub(super) fn hints(query: &Query) -> Vec<String> {
+    let mut terms = Vec::new();
+    let mut filters = 0;
+    collect(&query.wanted, &mut terms, &mut filters);
+    let literals = || {
+        let terms = terms.iter().copied();
+        terms.filter(|term| matches!(term.kind, TermKind::Literal { .. }))
+    };
+    let mut hints: Vec<String> = literals().filter_map(|term| mistyped(&term.text)).collect();
+    if terms.iter().any(|term| term.case) {
+        hints.push("letter case counts with --case; without it more may be found".to_owned());
+    }
+    let phrase = literals().find(|term| term.text.contains(char::is_whitespace));
+    if let Some(term) = phrase {
+        let text = &term.text;
+        hints.push(format!(
+            "\"{text}\" must stand so; without quotes its words may stand apart"
+        ));
+    }
+    if terms.len() > 1 && !has_choice(&query.wanted) {
+        hints.push("all words must stand in one message; OR between them finds any".to_owned());
+    }
+    let closed = literals().find(|term| {
+        let closed = TermKind::Literal {
+            open_start: false,
+            open_end: false,
+        };
+        let word = !term.text.contains(char::is_whitespace);
+        term.kind == closed && word && mistyped(&term.text).is_none()
+    });
+    if let Some(term) = closed {
+        let text = &term.text;
+        hints.push(format!(
+            "words are looked for whole; {text}* finds what begins so, *{text}* what has it inside"
+        ));
+    }
+    if filters > 0 {
+        hints.push("each condition narrows the search; leave one out".to_owned());
+    }
+    hints.truncate(MOST);
+    hints
+}
+
+/// The texts and conditions that are demanded; what must not be there hides nothing.
+fn collect<'a>(wanted: &'a Wanted, terms: &mut Vec<&'a Term>, filters: &mut usize) {
+    match wanted {
+        Wanted::All(parts) | Wanted::Any(parts) => {
+            parts.iter().for_each(|part| collect(part, terms, filters));
+        }
+        Wanted::Term(term) => terms.push(term),
+        Wanted::Filter(_) => *filters += 1,
+        _ => {}
+    }
+}
+
+fn has_choice(wanted: &Wanted) -> bool {
+    match wanted {
+        Wanted::Any(_) => true,
+        Wanted::All(parts) => parts.iter().any(has_choice),
+        _ => false,
+    }
+}
+
+/// `rol:user` is a text, but hardly meant as one.
+fn mistyped(text: &str) -> Option<String> {
+    let (name, value) = text.split_once(':')?;
+    if value.is_empty() || value.starts_with([':', '/']) {
+        return None;
+    }
+    let meant = near(name, Filter::NAMES, 1);
+    let meant = meant.first()?;
+    Some(format!(
+        "{text} was looked for as a text; did you mean {meant}:{value}?"
+    ))
+}

@@ -1,0 +1,212 @@
+//! What was found as people read it: by session, with what was found made visible.
+
+use std::collections::HashMap;
+
+use annals::model::{Block, Body, Entry, Role};
+use annals::search::{Found, Hit, Part};
+use annals::store::Inventory;
+use anstyle::Style;
+use anyhow::Result;
+
+use super::document::sum;
+use super::name::Names;
+use crate::commands::entry;
+use crate::context::Context;
+use crate::render::style::{ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TOOL, USER};
+use crate::render::text::safe;
+use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, width, wrap};
+
+/// Messages around a hit are cut here where no terminal cuts them.
+const LONG: usize = 160;
+
+/// Prints hits by their sessions. The session of the first hit comes first.
+pub(super) fn print(inventory: &Inventory, found: &Found, context: &mut Context) -> Result<()> {
+    let names = Names::of(inventory, &found.hits);
+    let short = names.short();
+    let mut order: Vec<Vec<&Hit>> = Vec::new();
+    let mut known: HashMap<(Option<usize>, &str), usize> = HashMap::new();
+    for hit in &found.hits {
+        let session = (names.session(hit), hit.session.as_str());
+        let at = *known.entry(session).or_insert_with(|| {
+            order.push(Vec::new());
+            order.len() - 1
+        });
+        if let Some(hits) = order.get_mut(at) {
+            hits.push(hit);
+        }
+    }
+    for hits in &order {
+        let Some(first) = hits.first() else { continue };
+        let session = short.get(first.session.as_str());
+        header(session, hits, context)?;
+        for hit in hits {
+            let id = names.brief(hit, session);
+            print_hit(hit, &id, context)?;
+        }
+        context.out.blank()?;
+    }
+    let shown = found.hits.len() as u64;
+    let mut text = sum(found);
+    if found.total > shown {
+        text += &format!("; showing {shown}: --limit {} shows all", found.total);
+    }
+    aside(&text, context)
+}
+
+/// Says something that is not part of the answer.
+pub(super) fn aside(text: &str, context: &mut Context) -> Result<()> {
+    print_wrapped(&[Span::new(text, DIM)], 0, context)
+}
+
+/// Which session, where, and when.
+fn header(session: &str, hits: &[&Hit], context: &mut Context) -> Result<()> {
+    let mut spans = vec![Span::new(session, ID)];
+    let newest = hits.iter().filter_map(|hit| hit.time).max();
+    let newest = newest.map(|time| context.clock.ago(time));
+    if let Some(cwd) = hits.iter().find_map(|hit| hit.cwd.as_deref()) {
+        let cwd = safe(cwd);
+        let others = width(session) + 2 + newest.as_deref().map_or(0, |time| width(time) + 3);
+        let room = context
+            .out
+            .width()
+            .map(|width| width.saturating_sub(others).max(12));
+        let cwd = room.map_or_else(|| cwd.to_string(), |room| truncate_middle(&cwd, room));
+        spans.extend([Span::new("  ", PLAIN), Span::new(&cwd, PATH)]);
+    }
+    if let Some(newest) = &newest {
+        spans.push(Span::new(&format!(" · {newest}"), DIM));
+    }
+    print_wrapped(&spans, 0, context)
+}
+
+fn print_hit(hit: &Hit, id: &str, context: &mut Context) -> Result<()> {
+    let time = hit.time.map(|time| context.clock.full(time));
+    let (who, style) = speaker(hit);
+    let gap = || Span::new("  ", PLAIN);
+    let about = [
+        Span::new(time.as_deref().unwrap_or("no time"), TIME),
+        gap(),
+        Span::new(&who, style),
+        gap(),
+        Span::new(id, ID),
+    ];
+    print_wrapped(&about, 2, context)?;
+    for entry in &hit.before {
+        print_beside(entry, context)?;
+    }
+    print_wrapped(&snippet(hit), 4, context)?;
+    for entry in &hit.after {
+        print_beside(entry, context)?;
+    }
+    Ok(())
+}
+
+/// Who said it, and in which part of what they said.
+fn speaker(hit: &Hit) -> (String, Style) {
+    let part = match (hit.part, &hit.tool) {
+        (Some(Part::Call), Some(tool)) => format!("call {}", tool.trim()).trim().to_owned(),
+        // A result's role says so already.
+        (Some(Part::Text | Part::Result) | None, _) => String::new(),
+        (Some(part), _) => part.as_str().to_owned(),
+    };
+    let (role, style) = match (hit.role, hit.part) {
+        (_, Some(Part::Result)) => ("tool result", TOOL),
+        (Some(Role::User), _) => ("user", USER),
+        (Some(Role::Assistant), _) => ("assistant", ASSISTANT),
+        (Some(Role::System), _) => ("system", SYSTEM),
+        (None, Some(_)) => ("", SYSTEM),
+        (None, None) => ("record", SYSTEM),
+    };
+    let agent = hit.agent.as_ref().map(|agent| format!("sub-agent {agent}"));
+    let words = [agent.as_deref().unwrap_or_default(), role, &part];
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    (words.join(" · "), style)
+}
+
+/// The text around what was found, and that in a colour of its own.
+fn snippet(hit: &Hit) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut from = 0;
+    for at in &hit.at {
+        let before = hit.snippet.get(from..at.start).unwrap_or_default();
+        let found = hit.snippet.get(at.clone()).unwrap_or_default();
+        spans.extend([Span::new(before, PLAIN), Span::new(found, MATCH)]);
+        from = at.end;
+    }
+    let rest = hit.snippet.get(from..).unwrap_or_default();
+    spans.push(Span::new(rest, PLAIN));
+    spans
+}
+
+/// A message before or after a hit, on one line behind a bar.
+fn print_beside(entry: &Entry, context: &mut Context) -> Result<()> {
+    let (who, text) = digest(entry);
+    let text = text
+        .split_whitespace()
+        .take(LONG)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let line = format!("{who}: {text}");
+    let line = safe(&line);
+    let room = context
+        .out
+        .width()
+        .map_or(LONG, |width| width.saturating_sub(6));
+    let line = truncate_end(&line, room);
+    let mut out = "    ".to_owned();
+    push_spans(&mut out, &[Span::new("│ ", DIM), Span::new(&line, DIM)]);
+    Ok(context.out.line(out)?)
+}
+
+/// Who says something, and its first words.
+fn digest(entry: &Entry) -> (&'static str, String) {
+    let Body::Message(message) = &entry.body else {
+        return (
+            "system",
+            entry::text(entry.body.clone()).unwrap_or_default(),
+        );
+    };
+    let said = |block: &Block| match block {
+        Block::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+        Block::Thinking { text, .. } if !text.trim().is_empty() => Some(format!("(thinks) {text}")),
+        Block::ToolUse { name, input, .. } => Some(format!("→ {name} {input}")),
+        Block::ToolResult { .. } => {
+            let mut text = String::new();
+            block.texts(&mut |part| {
+                if text.is_empty() {
+                    text = part.trim().to_owned();
+                }
+            });
+            Some(if text.is_empty() {
+                "(no output)".to_owned()
+            } else {
+                text
+            })
+        }
+        Block::Image { .. } => Some("(image)".to_owned()),
+        _ => None,
+    };
+    let text = message.blocks.iter().find_map(said);
+    let mut blocks = message.blocks.iter();
+    let result = blocks.any(|block| matches!(block, Block::ToolResult { .. }));
+    let who = if result {
+        "tool"
+    } else {
+        message.role.as_str()
+    };
+    (who, text.unwrap_or_default())
+}
+
+/// Prints spans in as many lines as it takes, each indented.
+fn print_wrapped(spans: &[Span], indent: usize, context: &mut Context) -> Result<()> {
+    let room = context
+        .out
+        .width()
+        .map(|width| width.saturating_sub(indent).max(1));
+    for line in wrap(spans, room) {
+        let mut out = " ".repeat(indent);
+        push_spans(&mut out, &line);
+        context.out.line(out)?;
+    }
+    Ok(())
+}

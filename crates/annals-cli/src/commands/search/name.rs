@@ -1,0 +1,112 @@
+//! What hits are called, so that `show` opens them.
+
+use std::collections::HashMap;
+
+use annals::model::Key;
+use annals::search::Hit;
+use annals::store::{FoundFile, Inventory, SessionFiles};
+
+use crate::commands::row::Short;
+
+/// The sessions that hits are of, and what they are called.
+pub(super) struct Names<'a> {
+    inventory: &'a Inventory,
+    /// The sessions with the id of some hit, as indexes into the inventory.
+    sessions: HashMap<&'a str, Vec<usize>>,
+    /// What is short of the ids of each session's hits.
+    entries: HashMap<&'a str, Short>,
+}
+
+/// An id that is longer names nothing that anyone would type.
+const LONGEST: usize = 64;
+
+impl<'a> Names<'a> {
+    pub(super) fn of(inventory: &'a Inventory, hits: &'a [Hit]) -> Self {
+        let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
+        for hit in hits {
+            let session = hit.session.as_str();
+            sessions.entry(session).or_default();
+            let id = hit.entry.as_ref().map(|id| id.as_str());
+            let ids = entries.entry(session).or_default();
+            ids.extend(id.filter(|id| is_random(id)));
+        }
+        for (at, files) in inventory.sessions.iter().enumerate() {
+            if let Some(known) = sessions.get_mut(files.id.as_str()) {
+                known.push(at);
+            }
+        }
+        let entries = entries.into_iter();
+        let entries = entries.map(|(session, ids)| (session, Short::of(ids.into_iter())));
+        Names {
+            inventory,
+            sessions,
+            entries: entries.collect(),
+        }
+    }
+
+    /// Ids that are short and still tell each session from all others.
+    pub(super) fn short(&self) -> Short {
+        let sessions = self.inventory.sessions.iter();
+        Short::of(sessions.map(|files| files.id.as_str()))
+    }
+
+    /// The number of the session that a hit is of.
+    pub(super) fn session(&self, hit: &Hit) -> Option<usize> {
+        let known = self.sessions.get(hit.session.as_str())?;
+        let holds = |at: &&usize| {
+            let files = self.inventory.sessions.get(**at);
+            files.is_some_and(|files| holds(files, hit))
+        };
+        known.iter().find(holds).copied()
+    }
+
+    /// What a hit is called: for scripts.
+    pub(super) fn whole(&self, hit: &Hit) -> String {
+        self.name(hit, hit.session.as_str(), false)
+    }
+
+    /// What a hit is called: for people, given what its session is called.
+    pub(super) fn brief(&self, hit: &Hit, session: &str) -> String {
+        self.name(hit, session, true)
+    }
+
+    /// `SESSION@ENTRY`; `SESSION@:LINE` in the main log or else `FILE:LINE`, where the record has no
+    /// id or two sessions have one.
+    fn name(&self, hit: &Hit, session: &str, brief: bool) -> String {
+        let known = self.sessions.get(hit.session.as_str());
+        if let Some([only]) = known.map(Vec::as_slice) {
+            let entry = hit.entry.as_ref().map(|id| id.as_str());
+            if let Some(entry) = entry.filter(|id| is_plain(id)) {
+                let short = self.entries.get(hit.session.as_str());
+                let short = short.filter(|_| brief && is_random(entry));
+                let entry = short.map_or(entry, |short| short.get(entry));
+                return format!("{session}@{entry}");
+            }
+            let files = self.inventory.sessions.get(*only);
+            let log = files.and_then(|files| files.log.as_ref());
+            if log.is_some_and(|log| log.path == hit.file) {
+                return format!("{session}@:{}", hit.line);
+            }
+        }
+        format!("{}:{}", hit.file.display(), hit.line)
+    }
+}
+
+fn holds(files: &SessionFiles, hit: &Hit) -> bool {
+    let logs = files.logs().flat_map(FoundFile::volumes);
+    let mut logs = logs.chain(files.notes());
+    logs.any(|file| file.path == hit.file)
+}
+
+/// Whether an id can be typed and stands for itself.
+fn is_plain(id: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !id.is_empty() && id.len() <= LONGEST && id.chars().all(plain)
+}
+
+/// A few characters of a random UUID tell it from all others of its session; ids of other kinds
+/// begin alike.
+fn is_random(id: &str) -> bool {
+    Key::spells(id) && id.as_bytes().get(14) == Some(&b'4')
+}
