@@ -55,6 +55,9 @@ pub(crate) fn pieces<'a>(entry: &'a Entry, beside: &'a [String], give: &mut dyn 
     });
     for json in beside {
         strings(json, &mut |text| {
+            if is_encoded(&text) {
+                return;
+            }
             give(Piece {
                 part: Part::Result,
                 tool: tool.unwrap_or(Tool::None),
@@ -63,6 +66,13 @@ pub(crate) fn pieces<'a>(entry: &'a Entry, beside: &'a [String], give: &mut dyn 
             });
         });
     }
+}
+
+/// Whether a text is bytes in disguise, such as a picture: nobody looks for that.
+fn is_encoded(text: &str) -> bool {
+    const SHORTEST: usize = 64;
+    let alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(byte);
+    text.len() >= SHORTEST && text.as_bytes().iter().all(alphabet)
 }
 
 /// What a record holds besides its entries, as JSON texts.
