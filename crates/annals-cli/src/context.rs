@@ -45,6 +45,8 @@ pub(crate) struct Context {
     warnings: usize,
     /// What was searched, and may hold words that the catalogue does not know yet.
     searched: Option<Inventory>,
+    /// The last search found such words.
+    behind: bool,
 }
 
 impl Context {
@@ -83,6 +85,7 @@ impl Context {
             config_dir: config_dir(&env),
             warnings: 0,
             searched: None,
+            behind: false,
         })
     }
 
@@ -165,6 +168,7 @@ impl Context {
         let found = match self.catalogue() {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
+                self.behind = catalogue.is_behind();
                 self.tell(&mut catalogue);
                 found
             }
@@ -176,9 +180,9 @@ impl Context {
         Ok(found)
     }
 
-    /// Learns the words of all sessions once everything is answered.
+    /// Learns the words of all sessions once everything is answered, if a search found any to learn.
     pub(crate) fn learn_later(&mut self, inventory: Inventory) {
-        self.searched = Some(inventory);
+        self.searched = self.behind.then_some(inventory);
     }
 
     fn learn(&mut self, inventory: &Inventory) {

@@ -14,6 +14,8 @@ use super::place::{self, CatalogueFile};
 pub struct Catalogue {
     pub(super) database: Connection,
     pub(super) notices: Vec<Notice>,
+    /// The last search found logs whose words are not all known.
+    pub(super) behind: bool,
 }
 
 /// Something about the catalogue that a person may want to know; no answer depends on it.
@@ -94,7 +96,11 @@ impl Catalogue {
             }
             Err(refusal) => return Err(refusal.error(&path)),
         };
-        Ok(Catalogue { database, notices })
+        Ok(Catalogue {
+            database,
+            notices,
+            behind: false,
+        })
     }
 
     /// What a person may want to know, once.

@@ -26,6 +26,13 @@ impl Stamp {
         Stamp(mixer.0)
     }
 
+    /// The stamp of some files of a root as they were found.
+    pub(super) fn of_files<'a>(root: &Path, files: impl Iterator<Item = &'a FoundFile>) -> Self {
+        let mut mixer = Mixer::default();
+        files.for_each(|file| mixer.file(root, file));
+        Stamp(mixer.0)
+    }
+
     /// What seals the rows of a block.
     pub(super) fn of_block(id: i64) -> Self {
         let mut mixer = Mixer::default();

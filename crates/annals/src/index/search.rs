@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use rusqlite::TransactionBehavior;
-use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{Cursor, Ending, Scanner};
@@ -23,6 +22,7 @@ use crate::store::{FoundFile, Inventory, Root};
 use super::Catalogue;
 use super::database::{new_number, number_of, within};
 use super::rows::is_same;
+use super::seal::Stamp;
 use super::segment::{Collected, Documents};
 use super::words::{self, Mark, Stretch};
 
@@ -39,12 +39,18 @@ impl Catalogue {
     /// query has no words. The answer is that of [`Store::search`](crate::store::Store::search).
     pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<Found> {
         let hunt = Hunt::new(inventory, query)?;
+        self.behind = true;
         let plans = self.plans(&hunt, inventory).unwrap_or_else(|error| {
             self.begin_anew(&error);
             None
         });
         let all = || hunt.sources.iter().map(|_| Plan::ALL).collect();
         Ok(hunt.run(plans.unwrap_or_else(all)))
+    }
+
+    /// Whether there may be more to [`learn`](Self::learn) than the last search knew of.
+    pub fn is_behind(&self) -> bool {
+        self.behind
     }
 
     /// Where looking is worthwhile; `None` if that is everywhere.
@@ -64,9 +70,11 @@ impl Catalogue {
         // One state of the database, whatever others do meanwhile.
         let database = self.database.transaction()?;
         let mut covered = Covered::default();
+        let mut known = true;
         for texts in Texts::of(inventory) {
-            covered.add(&database, &texts)?;
+            known &= covered.add(&database, &texts)?;
         }
+        self.behind = !known;
         let mut worth: HashMap<i64, Vec<Span>> = HashMap::new();
         for segment in words::segments(&database)? {
             let mut failure = None;
@@ -294,7 +302,7 @@ impl Catalogue {
                 }
             }
             if known {
-                words::set_coverage(&change, root, &texts.stamp(), &pending)?;
+                words::set_coverage(&change, root, texts.stamp(), &pending)?;
             }
         }
         change.commit()
@@ -347,22 +355,9 @@ impl<'a> Texts<'a> {
         roots
     }
 
-    /// A digest of the state in which the files are.
-    fn stamp(&self) -> [u8; 32] {
-        let mut digest = Sha256::new();
-        for file in &self.files {
-            let path = within(self.root, file);
-            let id = &file.id;
-            digest.update((path.len() as u64).to_le_bytes());
-            digest.update(path);
-            for number in [id.dev, id.ino, id.len] {
-                digest.update(number.to_le_bytes());
-            }
-            for time in [id.mtime_ns, id.ctime_ns] {
-                digest.update(time.to_le_bytes());
-            }
-        }
-        digest.finalize().into()
+    /// The state in which the files are.
+    fn stamp(&self) -> Stamp {
+        Stamp::of_files(&self.root.path, self.files.iter().copied())
     }
 }
 
@@ -389,7 +384,7 @@ impl Covered {
             return Ok(false);
         };
         if let Some((stamp, pending)) = words::coverage(database, root)?
-            && stamp == texts.stamp()
+            && stamp == texts.stamp().to_bytes()
         {
             self.whole.insert(root, texts.root.clone());
             for text in pending {

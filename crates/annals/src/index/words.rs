@@ -187,12 +187,12 @@ pub(super) fn set_mark(
 pub(super) fn coverage(
     database: &Connection,
     root: i64,
-) -> rusqlite::Result<Option<([u8; 32], Vec<i64>)>> {
+) -> rusqlite::Result<Option<([u8; 16], Vec<i64>)>> {
     let mut query =
         database.prepare_cached("SELECT stamp, pending FROM coverage WHERE root = ?1")?;
     let row = query
         .query_row([root], |row| {
-            let stamp: [u8; 32] = row.get(0)?;
+            let stamp: [u8; 16] = row.get(0)?;
             let mut rest = unseal(0, row.get_ref(1)?.as_blob()?)?;
             let mut pending = Vec::new();
             while let Some(text) = get(&mut rest) {
@@ -207,7 +207,7 @@ pub(super) fn coverage(
 pub(super) fn set_coverage(
     database: &Connection,
     root: i64,
-    stamp: &[u8; 32],
+    stamp: Stamp,
     pending: &[i64],
 ) -> rusqlite::Result<()> {
     let mut bytes = Vec::new();
@@ -217,7 +217,7 @@ pub(super) fn set_coverage(
     let mut insert =
         database.prepare_cached("INSERT OR REPLACE INTO coverage VALUES (?1, ?2, ?3)")?;
     insert
-        .execute(params![root, stamp, seal(0, bytes)])
+        .execute(params![root, stamp.to_bytes(), seal(0, bytes)])
         .map(|_| ())
 }
 
