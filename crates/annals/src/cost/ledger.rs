@@ -132,7 +132,7 @@ impl Account {
 pub struct Ledger {
     /// The sessions.
     pub accounts: Vec<Account>,
-    /// The responses.
+    /// The responses, in no order.
     pub charges: Vec<Charge>,
     /// How many records of models are damaged, or told counts that cannot be: what they spent is in no sum.
     pub uncounted: u64,
@@ -182,12 +182,10 @@ impl Ledger {
                 charge.settle(copy);
             }
         }
-        let mut copies = copies.iter().map(|(at, _)| *at).peekable();
-        let mut at = 0;
-        charges.retain(|_| {
-            at += 1;
-            copies.next_if_eq(&(at - 1)).is_none()
-        });
+        // From the end, so that those which take their places are none of them.
+        for &(at, _) in copies.iter().rev() {
+            charges.swap_remove(at);
+        }
         Ledger::new(accounts, charges)
     }
 }
