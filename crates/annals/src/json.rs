@@ -348,7 +348,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 /// The text of a JSON string; `None` if `raw` is another value. Lone surrogates become U+FFFD.
 pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if !inner.contains('\\') {
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inner));
     }
     let text: Result<String, _> = serde_json::from_str(raw);

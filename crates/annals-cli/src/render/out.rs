@@ -115,12 +115,12 @@ impl Out {
 
     /// Writes one indented JSON document.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
-        json::write_pretty(self, value)
+        json::write_pretty(&mut Plain(self), value)
     }
 
     /// Writes a JSON document on one line.
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        json::write_line(self, value)
+        json::write_line(&mut Plain(self), value)
     }
 
     /// Tells that the page is to be opened at a place that [`Out::mark`] will name.
@@ -176,6 +176,24 @@ impl Write for Out {
             Sink::Other(sink) => sink.flush(),
             Sink::Done => Ok(()),
         }
+    }
+}
+
+/// Output in which there is no style to strip: JSON spells controls out.
+struct Plain<'a>(&'a mut Out);
+
+impl Write for Plain<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.raw(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -1,15 +1,14 @@
 //! The ledger: each response counted once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use jiff::Timestamp;
 
 use crate::model::{Key, Money, Project, ResponseKey, SessionId, Terms, Usage};
+
+use super::places::Places;
 
 /// One response of a model, and whose it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +132,7 @@ impl Account {
 pub struct Ledger {
     /// The sessions.
     pub accounts: Vec<Account>,
-    /// The responses.
+    /// The responses, in no order.
     pub charges: Vec<Charge>,
     /// How many records of models are damaged, or told counts that cannot be: what they spent is in no sum.
     pub uncounted: u64,
@@ -183,12 +182,10 @@ impl Ledger {
                 charge.settle(copy);
             }
         }
-        let mut copies = copies.iter().map(|(at, _)| *at).peekable();
-        let mut at = 0;
-        charges.retain(|_| {
-            at += 1;
-            copies.next_if_eq(&(at - 1)).is_none()
-        });
+        // From the end, so that those which take their places are none of them.
+        for &(at, _) in copies.iter().rev() {
+            charges.swap_remove(at);
+        }
         Ledger::new(accounts, charges)
     }
 }
@@ -196,13 +193,14 @@ impl Ledger {
 /// The charges of responses that another charge before them tells of, and where that one is; in order.
 fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     let mut copies = Vec::new();
-    let mut known = Places::of(charges);
+    let mut known = Places::for_many(charges.len());
+    let name = |at: usize| charges.get(at)?.response;
     let mut vague = Vec::new();
     for (at, charge) in charges.iter().enumerate() {
         match charge.response {
             None => {}
             Some(key) if key.request == 0 => vague.push((at, key.message)),
-            Some(key) => copies.extend(known.first(at, key).map(|first| (at, first))),
+            Some(key) => copies.extend(known.first(at, key, name).map(|first| (at, first))),
         }
     }
     if vague.is_empty() {
@@ -225,51 +223,6 @@ fn copies(charges: &[Charge]) -> Vec<(usize, usize)> {
     }
     copies.sort_unstable();
     copies
-}
-
-/// Where each response is told of first. Only places are held: the keys stand in the charges.
-struct Places<'a> {
-    charges: &'a [Charge],
-    table: HashTable<u32>,
-    seed: [u64; 2],
-}
-
-impl<'a> Places<'a> {
-    fn of(charges: &'a [Charge]) -> Self {
-        Places {
-            charges,
-            table: HashTable::with_capacity(charges.len()),
-            seed: [0, 1].map(|number: u64| RandomState::new().hash_one(number)),
-        }
-    }
-
-    /// The place where the response was told of before; else this is that place from now on.
-    fn first(&mut self, at: usize, key: ResponseKey) -> Option<usize> {
-        let response = |place: &u32| self.charges.get(*place as usize)?.response;
-        let entry = self.table.entry(
-            spread(key, self.seed),
-            |place| response(place) == Some(key),
-            |place| response(place).map_or(0, |key| spread(key, self.seed)),
-        );
-        match entry {
-            Entry::Occupied(known) => Some(*known.get() as usize),
-            Entry::Vacant(slot) => {
-                slot.insert(u32::try_from(at).ok()?);
-                None
-            }
-        }
-    }
-}
-
-/// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
-/// choosing hashes.
-fn spread(key: ResponseKey, [one, other]: [u64; 2]) -> u64 {
-    let [high, low] = key.message.halves();
-    let fold = |a: u64, b: u64| {
-        let product = u128::from(a) * u128::from(b);
-        (product >> 64) as u64 ^ product as u64
-    };
-    fold(fold(high ^ one, low ^ other) ^ key.request ^ one, other | 1)
 }
 
 /// When each session had a response that no other has.

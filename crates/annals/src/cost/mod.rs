@@ -27,6 +27,7 @@ mod calendar;
 mod dimension;
 mod fill;
 mod ledger;
+mod places;
 pub mod prices;
 mod report;
 mod sheet;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::model::{Fact, Kind, Outline, ResponseKey, SYNTHETIC, SessionId};
+use crate::model::{Fact, Kind, Outline, SYNTHETIC, SessionId};
 
 use super::Charge;
+use super::places::Places;
 
 /// Collects the charges of one log from its outlines, in their order.
 ///
@@ -17,11 +18,13 @@ use super::Charge;
 pub struct Sheet {
     /// Each response once, and the session that its record names.
     pub(crate) charges: Vec<(Charge, Option<Arc<str>>)>,
-    known: HashMap<ResponseKey, usize>,
+    known: Places,
     /// The working directories in which a model answered, by when it did so last.
     directories: HashMap<(Owner, Arc<str>), usize>,
     /// How often one was named.
     moves: usize,
+    /// A model answered, and nobody went anywhere since.
+    stayed: bool,
     /// The working directory that each of them named last.
     pub(crate) cwd: HashMap<Owner, Arc<str>>,
     /// Several sessions lie in the log.
@@ -69,17 +72,20 @@ impl Sheet {
                     let id: Arc<str> = (**id).into();
                     self.first.get_or_insert_with(|| id.clone());
                     self.session = Some(id);
+                    self.stayed = false;
                 }
                 Fact::GitBranch(name) => {
                     self.git_branch = (!name.is_empty()).then(|| (**name).into());
                 }
                 Fact::Cwd(path) => {
                     self.cwd.insert(self.owner(), (**path).into());
+                    self.stayed = false;
                 }
                 _ => {}
             }
         }
-        if outline.kind == Kind::Assistant {
+        if outline.kind == Kind::Assistant && !self.stayed {
+            self.stayed = true;
             let owner = self.owner();
             if let Some(path) = self.cwd.get(&owner).cloned() {
                 self.go_to(owner, path);
@@ -138,10 +144,18 @@ impl Sheet {
 
     /// Gets ready to go on with charges that were collected before.
     pub(crate) fn reopened(mut self) -> Self {
-        let named = self.charges.iter().enumerate();
-        let named = named.filter_map(|(at, (charge, _))| Some((charge.response?, at)));
-        self.known = named.collect();
+        self.known = Places::for_many(self.charges.len());
+        for at in 0..self.charges.len() {
+            self.known(at);
+        }
         self
+    }
+
+    /// The place before this one where the response is that stands here.
+    fn known(&mut self, at: usize) -> Option<usize> {
+        let charges = &self.charges;
+        let name = |at: usize| charges.get(at).and_then(|(charge, _)| charge.response);
+        self.known.first(at, name(at)?, name)
     }
 
     fn push(&mut self, charge: Charge, session: Option<Arc<str>>) {
@@ -152,15 +166,14 @@ impl Sheet {
         {
             return last.settle(&charge);
         }
-        let known = charge.response.and_then(|key| self.known.get(&key));
-        if let Some((known, _)) = known.and_then(|&at| self.charges.get_mut(at)) {
-            known.settle(&charge);
-            return;
-        }
-        if let Some(key) = charge.response {
-            self.known.insert(key, self.charges.len());
-        }
+        let last = self.charges.len();
         self.charges.push((charge, session));
+        if let Some(first) = self.known(last)
+            && let Some((charge, _)) = self.charges.pop()
+            && let Some((known, _)) = self.charges.get_mut(first)
+        {
+            known.settle(&charge);
+        }
     }
 
     /// The charges of a log, for the session with that number.
@@ -184,4 +197,78 @@ fn shared(last: &mut Option<Arc<str>>, text: Option<&str>) -> Option<Arc<str>> {
         *last = Some(text.into());
     }
     last.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ResponseKey, Span};
+
+    fn answer(facts: &[Fact]) -> Outline {
+        let mut outline = Outline::at(Span {
+            offset: 0,
+            len: 1,
+            line: 1,
+        });
+        outline.kind = Kind::Assistant;
+        outline.facts = facts.to_vec();
+        outline
+    }
+
+    #[test]
+    fn the_directory_of_the_last_answer_is_the_newest() {
+        let cwd = |path: &str| Fact::Cwd(path.into());
+        let mut sheet = Sheet::default();
+        for facts in [&[cwd("/a")][..], &[], &[cwd("/b")], &[cwd("/a")], &[]] {
+            sheet.add(&answer(facts));
+        }
+        let mut prompt = answer(&[cwd("/c")]);
+        prompt.kind = Kind::User;
+        sheet.add(&prompt);
+        let paths = |sheet: &Sheet| {
+            let named = sheet.directories().into_iter();
+            named.map(|(_, path)| path.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&sheet), ["/b", "/a"]);
+        sheet.add(&answer(&[]));
+        assert_eq!(paths(&sheet), ["/b", "/a", "/c"]);
+    }
+
+    #[test]
+    fn a_session_that_is_named_again_stands_where_it_stood() {
+        let session = |id: &str| Fact::Session(id.into());
+        let cwd = |path: &str| Fact::Cwd(path.into());
+        let mut sheet = Sheet {
+            shared: true,
+            ..Sheet::default()
+        };
+        sheet.add(&answer(&[session("s"), cwd("/a")]));
+        sheet.add(&answer(&[session("t"), cwd("/b")]));
+        sheet.add(&answer(&[session("s")]));
+        let named = sheet.directories().into_iter();
+        let named: Vec<_> = named
+            .map(|(owner, path)| (owner.as_deref(), &**path))
+            .collect();
+        assert_eq!(named, [(Some("t"), "/b"), (Some("s"), "/a")]);
+    }
+
+    #[test]
+    fn a_response_counts_once_wherever_its_lines_stand() {
+        let line = |id: &str, output: u64| {
+            let mut charge = Charge::to(0);
+            charge.response = Some(ResponseKey::of(id, "r"));
+            charge.usage.output = output;
+            charge
+        };
+        let mut sheet = Sheet::default();
+        sheet.push(line("a", 1), None);
+        sheet.push(line("b", 2), None);
+        sheet.push(line("a", 3), None);
+        sheet.push(Charge::to(0), None);
+        let mut sheet = sheet.reopened();
+        sheet.push(line("b", 4), None);
+        sheet.push(Charge::to(0), None);
+        let outputs = sheet.charges.iter().map(|(charge, _)| charge.usage.output);
+        assert_eq!(outputs.collect::<Vec<_>>(), [3, 4, 0, 0]);
+    }
 }

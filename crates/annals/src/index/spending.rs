@@ -223,14 +223,14 @@ pub(super) fn write(
             let Some(spent) = tab::spell(&tab.sheet) else {
                 continue;
             };
-            delete.execute(params![number, within(root, file)])?;
             // The session that the path names, or the log itself.
             let named = file.artifact.session.as_ref().map(SessionId::as_str);
             let session = named.or(tab.sheet.first.as_deref());
             let latest = tab.sheet.latest_charge().map(Timestamp::as_millisecond);
             // One that spent nothing yet may be about to: its last change stands for that.
             let latest = latest.unwrap_or((tab.id.mtime_ns / 1_000_000) as i64);
-            insert.execute(params![
+            let sum = sum(&tab.id, &tab.cursor, tab.whole, &spent);
+            let values = params![
                 number,
                 within(root, file),
                 tab.id.dev as i64,
@@ -243,12 +243,24 @@ pub(super) fn write(
                 tab.whole,
                 latest,
                 session,
-                sum(&tab.id, &tab.cursor, tab.whole, &spent),
+                sum,
                 spent,
-            ])?;
+            ];
+            match insert.execute(values) {
+                Err(error) if is_known(&error) => {
+                    delete.execute(params![number, within(root, file)])?;
+                    insert.execute(values)?;
+                }
+                written => drop(written?),
+            }
         }
     }
     change.commit()
+}
+
+/// Whether there is such a row already.
+fn is_known(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
 /// What is known of files of a root in which something happened since some time, or that are a

@@ -44,6 +44,8 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
     let mut texts = Texts::default();
     let mut rows = Rows::default();
     let mut recorded = Vec::new();
+    // Rows mostly repeat what stands above.
+    let mut lasts = [None; 4];
     for (number, (charge, session)) in sheet.charges.iter().enumerate() {
         if let Some(cost) = charge.recorded {
             recorded.push((u32::try_from(number).ok()?, cost.pico()));
@@ -72,10 +74,11 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
             .counters()
             .into_iter()
             .for_each(|count| rows.put(count));
-        for name in [&charge.model, &charge.agent, &charge.git_branch, session] {
+        let names = [&charge.model, &charge.agent, &charge.git_branch, session];
+        for (name, last) in names.into_iter().zip(&mut lasts) {
             // Texts are counted from 1 here.
             let number = texts
-                .number(name.as_ref())
+                .number_after(last, name.as_ref())
                 .map_or(0, |number| u64::from(number) + 1);
             rows.put(number);
         }
@@ -303,6 +306,11 @@ impl Fields<'_> {
     }
 
     fn number(&mut self) -> Option<u64> {
+        // Most have one byte.
+        if let Some((first @ ..0x80, rest)) = self.0.split_first() {
+            self.0 = rest;
+            return Some(u64::from(*first));
+        }
         let mut number = 0u64;
         for (at, byte) in self.0.iter().take(10).enumerate() {
             number |= u64::from(byte & 0x7f) << (7 * at);
@@ -336,7 +344,6 @@ fn time((second, nanosecond): (i64, i32)) -> Option<Timestamp> {
 struct Texts<'a> {
     list: Vec<&'a str>,
     numbers: HashMap<&'a str, u32>,
-    last: Option<(&'a Arc<str>, u32)>,
 }
 
 impl<'a> Texts<'a> {
@@ -345,19 +352,30 @@ impl<'a> Texts<'a> {
         Some((owner, self.number(Some(path))?))
     }
 
-    fn number(&mut self, text: Option<&'a Arc<str>>) -> Option<u32> {
+    /// The number of a text that may be the one of the row before.
+    fn number_after(
+        &mut self,
+        last: &mut Option<(&'a Arc<str>, u32)>,
+        text: Option<&'a Arc<str>>,
+    ) -> Option<u32> {
         let text = text?;
-        if let Some((last, number)) = self.last
+        if let Some((last, number)) = *last
             && Arc::ptr_eq(last, text)
         {
             return Some(number);
         }
+        let number = self.number(Some(text))?;
+        *last = Some((text, number));
+        Some(number)
+    }
+
+    fn number(&mut self, text: Option<&'a Arc<str>>) -> Option<u32> {
+        let text = text?;
         let next = u32::try_from(self.list.len()).ok()?;
         let number = *self.numbers.entry(text).or_insert(next);
         if number == next {
             self.list.push(text);
         }
-        self.last = Some((text, number));
         Some(number)
     }
 }

@@ -92,6 +92,11 @@ impl<'a> Walk<'a> {
 
     /// Takes `byte` if it comes next, space aside.
     fn takes(&mut self, byte: u8) -> bool {
+        // Programs write no space.
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            return true;
+        }
         self.space();
         let here = self.peek() == Some(byte);
         self.at += usize::from(here);
@@ -155,7 +160,7 @@ impl<'a> Walk<'a> {
         let (mut open, mut depth) = (0u128, 0);
         loop {
             let bracket = match self.peek()? {
-                b'"' => self.string().map(|_| None)?,
+                b'"' => self.skip_string().map(|_| None)?,
                 b'{' => Some(1),
                 b'[' => Some(0),
                 b't' => self.literal("true")?,
@@ -196,7 +201,7 @@ impl<'a> Walk<'a> {
     fn enter(&mut self, object: bool) -> Option<()> {
         self.space();
         if object {
-            self.string()?;
+            self.skip_string()?;
             self.takes(b':').then_some(())?;
             self.space();
         }
@@ -247,6 +252,12 @@ impl<'a> Walk<'a> {
     /// The same, and whether it is known to have no escapes.
     fn spelled(&mut self) -> Option<(&'a str, bool)> {
         let start = self.at;
+        let plain = self.skip_string()?;
+        Some((self.text.get(start..self.at)?, plain))
+    }
+
+    /// Skips a string, and tells whether it is known to have no escapes.
+    fn skip_string(&mut self) -> Option<bool> {
         (self.next()? == b'"').then_some(())?;
         let bytes = self.text.as_bytes();
         let mut end = self.at;
@@ -258,7 +269,7 @@ impl<'a> Walk<'a> {
             end = string_end(bytes, end)?;
         }
         self.at = end + 1;
-        Some((self.text.get(start..self.at)?, plain))
+        Some(plain)
     }
 }
 

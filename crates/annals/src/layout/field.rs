@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::json::fast::{self, Fast};
+use crate::json::fast::{self, Fast, Walk};
 use crate::json::{Raw, Text, object};
 use crate::model::{Money, Pace, Terms, Usage};
 
@@ -46,7 +46,7 @@ pub(crate) struct Counts<'a> {
 }
 
 /// What a reply says about its tokens.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Spending {
     pub(crate) usage: Option<Usage>,
     pub(crate) terms: Terms,
@@ -56,30 +56,53 @@ pub(crate) struct Spending {
 
 /// What a reply says about its tokens in the words of the model's interface.
 pub(crate) fn spending(raw: Raw<'_>) -> Spending {
-    let mut terms = Terms::default();
-    let (usage, fault) = tokens(raw, |tokens: Tokens<'_>| {
-        terms = Terms {
-            // What was asked for says less than what was done: `speed` stands beside a tier.
-            pace: [&tokens.speed, &tokens.tier]
-                .into_iter()
-                .filter_map(|name| Pace::by_name(name.get()?))
-                .find(|pace| *pace != Pace::Standard)
-                .unwrap_or_default(),
-            us_only: tokens.place.get() == Some("us"),
-        };
-        Counts {
-            input: ("input_tokens", tokens.input),
-            output: ("output_tokens", tokens.output),
-            cache_read: ("cache_read_input_tokens", tokens.cache_read),
-            cache_write: ("cache_creation_input_tokens", tokens.cache_write),
-            split: tokens.split,
-            server: tokens.server,
-        }
+    match read(raw) {
+        Ok(tokens) => spent(tokens),
+        Err(fault) => Spending {
+            fault: Some(fault),
+            ..Spending::default()
+        },
+    }
+}
+
+fn spent(tokens: Tokens<'_>) -> Spending {
+    let terms = Terms {
+        // What was asked for says less than what was done: `speed` stands beside a tier.
+        pace: [&tokens.speed, &tokens.tier]
+            .into_iter()
+            .filter_map(|name| Pace::by_name(name.get()?))
+            .find(|pace| *pace != Pace::Standard)
+            .unwrap_or_default(),
+        us_only: tokens.place.get() == Some("us"),
+    };
+    let (usage, fault) = counted(Counts {
+        input: ("input_tokens", tokens.input),
+        output: ("output_tokens", tokens.output),
+        cache_read: ("cache_read_input_tokens", tokens.cache_read),
+        cache_write: ("cache_creation_input_tokens", tokens.cache_write),
+        split: tokens.split,
+        server: tokens.server,
     });
     Spending {
         usage,
         terms,
         fault,
+    }
+}
+
+/// Read where it stands: to skip an object first would cost as much again.
+impl<'a> Fast<'a> for Spending {
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        match walk.peek()? {
+            b'{' => Tokens::fast(walk).map(spent),
+            _ => Raw::fast(walk).map(spending),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Spending {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Raw::deserialize(deserializer).map(spending)
     }
 }
 
@@ -111,11 +134,23 @@ pub(crate) fn tokens<'a, T: Deserialize<'a> + Fast<'a> + Default>(
     raw: Raw<'a>,
     counts: impl FnOnce(T) -> Counts<'a>,
 ) -> (Option<Usage>, Option<String>) {
+    match read(raw) {
+        Ok(tokens) => counted(counts(tokens)),
+        Err(fault) => (None, Some(fault)),
+    }
+}
+
+/// Reads an object; `Err` says that it is none.
+fn read<'a, T: Deserialize<'a> + Fast<'a> + Default>(raw: Raw<'a>) -> Result<T, String> {
     if raw.is_some() && !raw.0.is_some_and(|raw| raw.starts_with('{')) {
-        return (None, Some(format!("usage is {}", shown(raw))));
+        return Err(format!("usage is {}", shown(raw)));
     }
     let read = raw.0.and_then(fast::read);
-    let counts = counts(read.unwrap_or_else(|| raw.read()));
+    Ok(read.unwrap_or_else(|| raw.read()))
+}
+
+/// Counts that cannot be are left out and told.
+fn counted(counts: Counts<'_>) -> (Option<Usage>, Option<String>) {
     let mut faults: Vec<String> = Vec::new();
     let mut count = |(name, raw): (&str, Raw<'_>)| match raw.count() {
         Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,

@@ -142,7 +142,14 @@ impl Neg for Money {
 impl Mul<u64> for Money {
     type Output = Money;
     fn mul(self, count: u64) -> Money {
-        Money(self.0.saturating_mul(i128::from(count)))
+        // Nearly all amounts are of one word, for which there is one instruction.
+        Money(match u64::try_from(self.0) {
+            Ok(pico) => {
+                let product = u128::from(pico) * u128::from(count);
+                i128::try_from(product).unwrap_or(i128::MAX)
+            }
+            Err(_) => self.0.saturating_mul(i128::from(count)),
+        })
     }
 }
 
@@ -199,6 +206,17 @@ mod tests {
         assert_eq!(shown("-0.005", 2), "-0.01");
         assert_eq!(shown("1234.5", 0), "1235");
         assert_eq!(shown("0.5", 12), "0.500000000000");
+    }
+
+    #[test]
+    fn products_are_exact_and_stop_at_the_largest_amount() {
+        let words = [0, 1, 3_000_000, u64::MAX as i128, 1 << 64, i128::MAX];
+        for pico in words.into_iter().flat_map(|pico| [pico, -pico]) {
+            for count in [0, 1, 1_000_000_000_000, u64::MAX] {
+                let product = Money::from_pico(pico) * count;
+                assert_eq!(product.pico(), pico.saturating_mul(count.into()));
+            }
+        }
     }
 
     proptest::proptest! {

@@ -303,10 +303,11 @@ impl<'a> Books<'a> {
             payers.settle(&mut accounts);
         }
         let session = log.and_then(|log| accounts.iter().position(|account| account.file == log));
-        let own = charges
-            .iter()
-            .filter(|charge| Some(charge.account) == session);
-        let own = Ledger::settle(Vec::new(), own.cloned().collect()).charges;
+        let own = session.map(|session| {
+            let own = charges.iter().filter(|charge| charge.account == session);
+            Ledger::settle(Vec::new(), own.cloned().collect()).charges
+        });
+        let own = own.unwrap_or_default();
         let mut ledger = Ledger::settle(accounts, charges);
         ledger.uncounted = uncounted;
         (Spent { ledger, own }, self.troubles)

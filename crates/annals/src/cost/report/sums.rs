@@ -22,7 +22,8 @@ pub(in super::super) struct Texts {
     /// The numbers, by the hashes of their texts.
     numbers: HashTable<u32>,
     state: RandomState,
-    last: Option<u32>,
+    /// The text that was asked for last. Each log has its own copy, so it may not be the one above.
+    last: Option<(Arc<str>, u32)>,
 }
 
 /// Stands for what the log does not tell.
@@ -32,11 +33,10 @@ impl Texts {
     pub(in super::super) fn number(&mut self, text: Option<&Arc<str>>) -> u32 {
         let Some(text) = text else { return ABSENT };
         // Charges in a row mostly share one text.
-        let last = self.last.and_then(|last| self.texts.get(last as usize));
-        if let (Some(last), Some(number)) = (last, self.last)
+        if let Some((last, number)) = &self.last
             && Arc::ptr_eq(last, text)
         {
-            return number;
+            return *number;
         }
         let (texts, state) = (&self.texts, &self.state);
         let get = |number: u32| texts.get(number as usize);
@@ -54,7 +54,7 @@ impl Texts {
                 next
             }
         };
-        self.last = Some(number);
+        self.last = Some((Arc::clone(text), number));
         number
     }
 

@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 use crate::json::{Flag, Raw, Text, fast, object};
 use crate::layout::field::{self, Spending, timestamp};
 use crate::layout::{Decoder as _, Mark, Record, Sink};
-use crate::model::{Fact, FlawKind, Kind, Outline, Reply, Terms, Usage};
+use crate::model::{Fact, FlawKind, Kind, Outline, Reply};
 
 use super::line::Lines;
 
@@ -51,34 +51,7 @@ object! {
     struct Billed<'a> {
         "id" => id: Text<'a>,
         "model" => model: Text<'a>,
-        "usage" => usage: Raw<'a>,
-    }
-}
-
-/// What the line before said about its tokens: the lines of a response repeat it word for word.
-#[derive(Debug, Default)]
-pub(super) struct LastUsage {
-    text: String,
-    said: Option<(Option<Usage>, Terms)>,
-}
-
-impl LastUsage {
-    fn read(&mut self, raw: Raw<'_>) -> Spending {
-        if let (Some(text), Some((usage, terms))) = (raw.0, self.said)
-            && *text == *self.text
-        {
-            return Spending {
-                usage,
-                terms,
-                fault: None,
-            };
-        }
-        let spent = field::spending(raw);
-        // What is wrong is said of every line.
-        self.said = spent.fault.is_none().then_some((spent.usage, spent.terms));
-        self.text.clear();
-        self.text.push_str(raw.0.unwrap_or_default());
-        spent
+        "usage" => usage: Spending,
     }
 }
 
@@ -103,7 +76,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     outline.facts.extend(cwd.map(Fact::Cwd));
     let git_branch = lines.git_branch.changed_to(&bill.git_branch);
     outline.facts.extend(git_branch.map(Fact::GitBranch));
-    let spent = lines.usage.read(bill.message.usage);
+    let spent = bill.message.usage;
     let (recorded, fault) = field::recorded("costUSD", bill.cost);
     if let Some(detail) = spent.fault.or(fault) {
         out.flaw(FlawKind::BadUsage, record.span, detail);

@@ -9,8 +9,6 @@ use crate::layout::content::Content;
 use crate::layout::field::timestamp;
 use crate::model::{AgentId, Artifact, EntryId, ResponseKey};
 
-use super::bill::LastUsage;
-
 object! {
     struct Line<'a> {
         "type" => kind: Text<'a>,
@@ -82,7 +80,6 @@ pub(super) struct Lines {
     pub(super) model: Option<Arc<str>>,
     /// The response of the line before: its message's id, its request's, and both as a key.
     reply: Option<(Box<str>, Box<str>, ResponseKey)>,
-    pub(super) usage: LastUsage,
 }
 
 /// A text that most lines repeat.
@@ -117,7 +114,6 @@ impl Lines {
             session: Repeated::default(),
             model: None,
             reply: None,
-            usage: LastUsage::default(),
         }
     }
 
