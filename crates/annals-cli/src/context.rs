@@ -116,16 +116,34 @@ impl Context {
 
     /// Sums up all sessions, for those who show few of them.
     pub(crate) fn sessions_in_any_order(&mut self, inventory: &Inventory) -> Vec<SessionInfo> {
+        self.some_sessions(inventory, None)
+    }
+
+    /// Sums up the most recent sessions, the newest first.
+    pub(crate) fn newest_sessions(
+        &mut self,
+        inventory: &Inventory,
+        limit: usize,
+    ) -> Vec<SessionInfo> {
+        self.some_sessions(inventory, Some(limit))
+    }
+
+    fn some_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
         let told = |done, total| progress.set(done, total);
-        let rows = match self.catalogue() {
-            Some(mut catalogue) => {
-                let rows = catalogue.sessions(&self.store, inventory, &told);
+        let rows = match (self.catalogue(), newest) {
+            (Some(mut catalogue), _) => {
+                let store = &self.store;
+                let rows = match newest {
+                    None => catalogue.sessions(store, inventory, &told),
+                    Some(limit) => catalogue.newest_sessions(store, inventory, limit, &told),
+                };
                 drop(progress);
                 self.tell(&mut catalogue);
                 rows
             }
-            None => self.store.sessions(inventory, &told),
+            (None, None) => self.store.sessions(inventory, &told),
+            (None, Some(limit)) => self.store.newest_sessions(inventory, limit, &told),
         };
         let mut troubles = Vec::new();
         let read =

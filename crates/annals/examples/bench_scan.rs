@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inventory = store.inventory();
     let sessions = inventory.sessions.iter();
     let logs: Vec<(&Root, &FoundFile)> = sessions
-        .flat_map(|files| files.logs().map(|log| (&files.root, log)))
+        .flat_map(|files| files.logs().map(|log| (&*files.root, log)))
         .collect();
     let files: Vec<&FoundFile> = logs.iter().map(|(_, file)| *file).collect();
     read_only(&files)?;

@@ -119,8 +119,9 @@ impl<'a> ConversationRow<'a> {
 /// Ids by parts that are short and still tell each from all others: their beginnings, or the names
 /// behind the times that some begin with.
 pub(crate) struct Short {
-    /// In order: the ids most alike stand side by side.
-    ids: Vec<Box<str>>,
+    /// One after the other, in order: the ids most alike stand side by side.
+    text: String,
+    ids: Vec<Range<usize>>,
     /// How many ids end in each name, where they begin with times.
     named: OnceCell<HashMap<String, usize>>,
     /// Ids of messages that are no UUIDs, and how much of each is shown.
@@ -134,8 +135,16 @@ impl Short {
         // Mostly they are in order, or some lists of them are.
         ids.sort();
         ids.dedup();
+        let text = ids.concat();
+        let mut end = 0;
+        let place = |id: &str| {
+            let start = end;
+            end += id.len();
+            start..end
+        };
         Short {
-            ids: ids.into_iter().map(Into::into).collect(),
+            ids: ids.into_iter().map(place).collect(),
+            text,
             named: OnceCell::new(),
             messages: HashMap::new(),
         }
@@ -172,11 +181,14 @@ impl Short {
 
     fn part(&self, id: &str) -> Option<Range<usize>> {
         const SHORTEST: usize = 8;
-        let at = self.ids.binary_search_by(|other| (**other).cmp(id)).ok()?;
+        let spelled = |place: &Range<usize>| self.text.get(place.clone());
+        let at = self.ids.partition_point(|other| spelled(other) < Some(id));
+        let known = |at: usize| self.ids.get(at).and_then(spelled);
+        known(at).filter(|other| *other == id)?;
         let shared =
             |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-        let before = at.checked_sub(1).and_then(|at| self.ids.get(at));
-        let alike = [before, self.ids.get(at + 1)].into_iter().flatten();
+        let before = at.checked_sub(1).and_then(known);
+        let alike = [before, known(at + 1)].into_iter().flatten();
         let longest = alike.map(|other| shared(id, other)).max().unwrap_or(0);
         let session = SessionId::new(id).ok();
         let Some(name) = session
@@ -186,8 +198,10 @@ impl Short {
         else {
             return Some(0..(longest + 1).max(SHORTEST));
         };
-        let first = self.ids.partition_point(|other| **other < *name);
-        let begins = self.ids.get(first).is_some_and(|id| id.starts_with(name));
+        let first = self
+            .ids
+            .partition_point(|other| spelled(other) < Some(name));
+        let begins = known(first).is_some_and(|id| id.starts_with(name));
         let named = self.named.get_or_init(|| self.names());
         let alone = named.get(&name.to_ascii_lowercase()) == Some(&1) && !begins;
         let start = id.len() - name.len();
@@ -198,7 +212,9 @@ impl Short {
 
     fn names(&self) -> HashMap<String, usize> {
         let mut named = HashMap::new();
-        for id in self.ids.iter().filter_map(|id| SessionId::new(id).ok()) {
+        let ids = self.ids.iter();
+        let ids = ids.filter_map(|place| self.text.get(place.clone()));
+        for id in ids.filter_map(|id| SessionId::new(id).ok()) {
             *named.entry(id.name().to_ascii_lowercase()).or_default() += 1;
         }
         named

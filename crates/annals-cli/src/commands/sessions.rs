@@ -39,6 +39,15 @@ pub(crate) struct SessionsArgs {
     sort: SortArg,
 }
 
+impl SessionsArgs {
+    /// How many sessions are shown, where these are the newest of all.
+    fn newest(&self) -> Option<usize> {
+        let narrowed = self.filter.is_set() || self.no_empty || self.state.is_some();
+        let newest = !narrowed && self.sort == SortArg::Updated;
+        self.filter.limit.filter(|_| newest)
+    }
+}
+
 /// The order of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SortArg {
@@ -86,7 +95,11 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         (context.store.deleted()?, Inventory::default())
     } else {
         let inventory = context.inventory();
-        (context.sessions_in_any_order(&inventory), inventory)
+        let all = match args.newest() {
+            Some(limit) => context.newest_sessions(&inventory, limit),
+            None => context.sessions_in_any_order(&inventory),
+        };
+        (all, inventory)
     };
     // Those that cannot be read have ids too.
     let found = inventory.sessions.iter().map(|files| files.id.as_str());

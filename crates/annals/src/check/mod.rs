@@ -83,7 +83,7 @@ pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<R
     let of_sessions = inventory
         .sessions
         .iter()
-        .flat_map(|files| files.files().map(move |file| (&files.root, file)));
+        .flat_map(|files| files.files().map(move |file| (&*files.root, file)));
     let others = inventory.others.iter().map(|(root, file)| (root, file));
     let mut files: Vec<(&Root, &FoundFile)> = of_sessions
         .chain(others)

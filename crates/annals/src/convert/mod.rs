@@ -206,7 +206,7 @@ impl Plan {
     }
 
     fn sources(&self) -> impl Iterator<Item = &Root> {
-        let roots = self.sessions.iter().map(|files| &files.root);
+        let roots = self.sessions.iter().map(|files| &*files.root);
         self.source.iter().chain(roots)
     }
 

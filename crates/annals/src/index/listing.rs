@@ -34,7 +34,8 @@ impl Catalogue {
             |_, known| row::read(known.facts, &mut names),
             |_, facts, _| facts,
         );
-        listing::list(&inventory.sessions, facts, &store.keep_days(inventory))
+        let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        listing::list(&all, facts, &store.keep_days(inventory))
     }
 
     /// The conversations of some sessions, as [`Store::conversations`] tells them.
@@ -99,7 +100,7 @@ impl Catalogue {
 
     /// Takes what is known of sessions that are as they were, reads the others, and keeps what was
     /// read.
-    fn gather<T: Send>(
+    pub(super) fn gather<T: Send>(
         &mut self,
         store: &Store,
         inventory: &Inventory,

@@ -9,6 +9,7 @@ mod catalogue;
 mod database;
 mod ledger;
 mod listing;
+mod newest;
 mod place;
 mod row;
 mod rows;

@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
 
 use crate::cost::Charge;
@@ -188,6 +189,83 @@ pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
         facts.charges.push(charge(&mut row, names)?);
     }
     Some(facts)
+}
+
+/// What must be known of every session before a few of them are listed.
+pub(super) struct Glance {
+    /// Its directory is that of its neighbours, if they know.
+    pub(super) guessed: bool,
+    pub(super) updated: Option<Timestamp>,
+    /// It tells of other sessions' conversations.
+    pub(super) summaries: bool,
+}
+
+/// Reads no more than that, and tells the messages of its responses. Nothing is made that takes
+/// memory: most rows are not looked at again.
+pub(super) fn glance(bytes: &[u8], mut message: impl FnMut(Key)) -> Option<Glance> {
+    const TIME: usize = 12;
+    let mut row = Take(bytes);
+    let flags = row.byte()?;
+    let is = |bit: u8| flags & bit != 0;
+    row.byte()?;
+    row.bytes()?;
+    if is(is::TITLED) {
+        row.byte()?;
+        row.bytes()?;
+    }
+    if is(is::TAGGED) {
+        row.bytes()?;
+    }
+    if is(is::STARTED) {
+        row.raw(TIME)?;
+    }
+    let updated = row.maybe(is(is::UPDATED), Take::time)?;
+    row.skip_numbers(4)?;
+    let mut summaries = false;
+    if is(is::ODD) {
+        row.skip_texts()?;
+        row.skip_texts()?;
+        for _ in 0..row.count()? {
+            row.byte()?;
+            row.skip_numbers(1)?;
+        }
+        for _ in 0..row.count()? {
+            summaries = true;
+            row.raw(16)?;
+            row.bytes()?;
+        }
+        row.skip_texts()?;
+    }
+    for _ in 0..row.count()? {
+        row.raw(4)?;
+        row.skip_numbers(1)?;
+    }
+    let wants = row.list(16)?;
+    row.raw(wants * 16)?;
+    row.skip_texts()?;
+    let models = row.list(1)?;
+    row.skip_numbers(models)?;
+    for _ in 0..row.list(10)? {
+        let flags = row.byte()?;
+        let is = |bit: u8| flags & bit != 0;
+        if is(charge_is::NAMED) {
+            message(Key::from_bytes(row.array()?));
+            row.raw(8)?;
+        }
+        if is(charge_is::TIMED) {
+            row.raw(TIME)?;
+        }
+        // Six counters and three names.
+        row.skip_numbers(9)?;
+        if is(charge_is::RECORDED) {
+            row.raw(16)?;
+        }
+    }
+    Some(Glance {
+        guessed: is(is::GUESSED),
+        updated,
+        summaries,
+    })
 }
 
 /// Bits of a conversation's first byte.

@@ -11,6 +11,9 @@
 //! Each of these is a length and so many bytes, but for the stamp and the numbers. What
 //! conversations are is asked for less often, and stands apart.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::store::{Root, SessionFiles};
@@ -41,10 +44,15 @@ impl<'a> Sorted<'a> {
     /// Sorts those of some sessions that lie in a root.
     pub(super) fn of(root: &'a Root, sessions: &'a [SessionFiles]) -> Self {
         let mut blocks = vec![Vec::new(); BLOCKS];
+        // Sessions of one root stand together.
+        let mut last: Option<(&Arc<Root>, bool)> = None;
         for (at, files) in sessions.iter().enumerate() {
-            if is_same(&files.root, root)
-                && let Some(block) = blocks.get_mut(block_of(files))
-            {
+            let ours = match last {
+                Some((known, ours)) if Arc::ptr_eq(known, &files.root) => ours,
+                _ => is_same(&files.root, root),
+            };
+            last = Some((&files.root, ours));
+            if ours && let Some(block) = blocks.get_mut(block_of(files)) {
                 block.push((at, files));
             }
         }
@@ -149,8 +157,17 @@ pub(super) fn recall(
         let mut missing = false;
         for entry in entries {
             let known = parts(entry.name);
-            while left.next_if(|(_, files)| name(files) < known).is_some() {}
-            let Some((at, files)) = left.next_if(|(_, files)| name(files) == known) else {
+            let mut order = Ordering::Less;
+            let here = loop {
+                let next = left.next_if(|(_, files)| {
+                    order = name(files).cmp(&known);
+                    order.is_le()
+                });
+                if next.is_none() || order.is_eq() {
+                    break next;
+                }
+            };
+            let Some((at, files)) = here else {
                 missing = true;
                 continue;
             };

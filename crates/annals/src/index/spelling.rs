@@ -114,6 +114,23 @@ impl<'a> Take<'a> {
         Some(keys.iter().map(|key| Key::from_bytes(*key)).collect())
     }
 
+    /// Passes over numbers.
+    pub(super) fn skip_numbers(&mut self, count: usize) -> Option<()> {
+        for _ in 0..count {
+            let end = self.0.iter().position(|byte| *byte < 0x80)?;
+            self.raw(end + 1)?;
+        }
+        Some(())
+    }
+
+    /// Passes over a list of texts.
+    pub(super) fn skip_texts(&mut self) -> Option<()> {
+        for _ in 0..self.list(1)? {
+            self.bytes()?;
+        }
+        Some(())
+    }
+
     /// What may be missing but not wrong.
     pub(super) fn maybe<T>(
         &mut self,

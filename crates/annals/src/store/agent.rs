@@ -40,6 +40,10 @@ pub struct Call {
 }
 
 pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<Agent> {
+    let mut own = files.logs().map(|file| file.artifact.is_agent_log());
+    if !own.any(|is| is) && trees.iter().all(|tree| tree.strands.is_empty()) {
+        return Vec::new();
+    }
     let mut metas = metas(files);
     let mut calls = Calls::of(logs);
     // A call that names its agent, or is named by it, cannot have spawned another.

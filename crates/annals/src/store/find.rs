@@ -3,6 +3,7 @@
 mod thread;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
@@ -268,7 +269,7 @@ fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
         ..Artifact::of(ArtifactKind::SessionLog)
     };
     let log = FoundFile::new(path, artifact, id);
-    let mut files = SessionFiles::new(root, session);
+    let mut files = SessionFiles::new(Arc::new(root), session);
     files.log = Some(log.clone());
     Ok((files, log))
 }

@@ -2,7 +2,7 @@
 
 mod walk;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl FoundFile {
 #[derive(Clone, Debug)]
 pub struct SessionFiles {
     /// The root it lies in.
-    pub root: Root,
+    pub root: Arc<Root>,
     /// The session.
     pub id: SessionId,
     /// The main agent's log; sub-agents may outlive it.
@@ -92,7 +92,7 @@ pub struct SessionFiles {
 
 impl SessionFiles {
     /// A session of which no file is known yet.
-    pub(super) fn new(root: Root, id: SessionId) -> Self {
+    pub(super) fn new(root: Arc<Root>, id: SessionId) -> Self {
         SessionFiles {
             root,
             id,
@@ -124,6 +124,20 @@ impl SessionFiles {
             None if file.artifact.is_agent_log() => self.agents.push(file),
             None => self.log = Some(file),
         }
+    }
+
+    /// Takes in the logs of another part of it that was found later.
+    fn absorb(&mut self, later: SessionFiles) {
+        for mut file in later.log.into_iter().chain(later.agents) {
+            let earlier = std::mem::take(&mut file.earlier);
+            earlier.into_iter().for_each(|volume| self.add_log(volume));
+            self.add_log(file);
+        }
+    }
+
+    /// By what sessions of a root are told apart.
+    fn place(&self) -> (&SessionId, Option<&str>) {
+        (&self.id, self.folder())
     }
 
     /// It has such a sub-agent.
@@ -240,65 +254,118 @@ impl Inventory {
     }
 
     fn group(&mut self, root: &Root, files: Vec<FoundFile>) {
-        // Two folders may hold a log of one name: a session that was moved, or copied.
-        let mut sessions: BTreeMap<(SessionId, Option<String>), SessionFiles> = BTreeMap::new();
+        let root = Arc::new(root.clone());
+        let other = |file: FoundFile| (Root::clone(&root), file);
+        let before = self.others.len();
+        let mut sessions = Grouped::new(&root, files.len());
         let mut beside = Vec::new();
-        let mut slot = |id: &SessionId, file: FoundFile| {
-            let key = (id.clone(), file.artifact.folder.clone());
-            let files = sessions
-                .entry(key)
-                .or_insert_with(|| SessionFiles::new(root.clone(), id.clone()));
-            files.add_log(file);
+        let is_shared = |file: &FoundFile| file.artifact.kind == ArtifactKind::SharedLog;
+        // Few layouts have such logs.
+        let (shared, files) = match files.iter().any(is_shared) {
+            true => files.into_iter().partition(is_shared),
+            false => (Vec::new(), files),
         };
-        let (shared, files): (Vec<FoundFile>, Vec<FoundFile>) = files
-            .into_iter()
-            .partition(|file| file.artifact.kind == ArtifactKind::SharedLog);
-        for (id, file) in share::split(root, shared, &mut self.troubles) {
-            slot(&id, file);
+        for (id, file) in share::split(&root, shared, &mut self.troubles) {
+            sessions.add_log(&id, file);
         }
         for file in files {
             match (file.artifact.kind, file.artifact.session.clone()) {
-                (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => slot(&id, file),
-                (ArtifactKind::AgentLog, None) => match session_inside(root, &file) {
-                    Some(id) => slot(&id, file),
-                    None => self.others.push((root.clone(), file)),
+                (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
+                    sessions.add_log(&id, file);
+                }
+                (ArtifactKind::AgentLog, None) => match session_inside(&root, &file) {
+                    Some(id) => sessions.add_log(&id, file),
+                    None => self.others.push(other(file)),
                 },
                 (_, Some(_)) => beside.push(file),
-                (_, None) => self.others.push((root.clone(), file)),
+                (_, None) => self.others.push(other(file)),
             }
         }
-        let mut homes: HashMap<SessionId, (SessionId, Option<String>)> = HashMap::new();
-        let mut shared = HashSet::new();
-        for key in sessions.keys() {
-            if homes.contains_key(&key.0) {
-                shared.insert(key.0.clone());
-            } else {
-                homes.insert(key.0.clone(), key.clone());
-            }
-        }
-        for files in sessions.values_mut() {
-            files.shared = shared.contains(&files.id);
-        }
+        let mut sessions = sessions.sorted();
         for file in beside {
-            let session = file.artifact.session.as_ref();
-            let exact = session.map(|id| (id.clone(), file.artifact.folder.clone()));
-            let home = exact
-                .filter(|key| sessions.contains_key(key))
-                .or_else(|| session.and_then(|id| homes.get(id).cloned()));
-            match home.and_then(|key| sessions.get_mut(&key)) {
+            match home(&sessions, &file).and_then(|at| sessions.get_mut(at)) {
                 Some(files) => files.beside.push(file),
-                None => self.others.push((root.clone(), file)),
+                None => self.others.push(other(file)),
             }
         }
-        let is_it =
-            |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
-        let own = self.others.iter().filter(|(other, _)| is_it(other));
-        let registers = Registers::read(root, own.map(|(_, file)| file));
-        for files in sessions.values_mut() {
+        let own = self.others.iter().skip(before);
+        let registers = Registers::read(&root, own.map(|(_, file)| file));
+        for files in sessions.iter_mut().filter(|_| !registers.is_empty()) {
             files.about = registers.about(files.folder(), &files.id);
         }
-        self.sessions.extend(sessions.into_values());
+        match self.sessions.is_empty() {
+            true => self.sessions = sessions,
+            false => self.sessions.append(&mut sessions),
+        }
     }
+}
+
+/// The sessions of a root, while their logs are put together.
+struct Grouped<'a> {
+    root: &'a Arc<Root>,
+    found: Vec<SessionFiles>,
+}
+
+impl<'a> Grouped<'a> {
+    fn new(root: &'a Arc<Root>, most: usize) -> Self {
+        Grouped {
+            root,
+            found: Vec::with_capacity(most),
+        }
+    }
+
+    /// Takes in a log. Those of one session mostly come one after the other.
+    fn add_log(&mut self, id: &SessionId, file: FoundFile) {
+        // Two folders may hold a log of one name: a session that was moved, or copied.
+        let folder = file.artifact.folder.as_deref();
+        match self.found.last_mut() {
+            Some(last) if last.place() == (id, folder) => last.add_log(file),
+            _ => {
+                let mut files = SessionFiles::new(Arc::clone(self.root), id.clone());
+                files.add_log(file);
+                self.found.push(files);
+            }
+        }
+    }
+
+    /// Each session once, in the order of their ids and folders.
+    fn sorted(self) -> Vec<SessionFiles> {
+        let mut sessions = self.found;
+        if !sessions.is_sorted_by(|one, other| one.place() < other.place()) {
+            let mut order: Vec<(usize, &SessionFiles)> = sessions.iter().enumerate().collect();
+            // Logs of one session stay in the order in which they were found.
+            order.sort_by(|(_, one), (_, other)| one.place().cmp(&other.place()));
+            let order: Vec<usize> = order.into_iter().map(|(at, _)| at).collect();
+            let mut found: Vec<Option<SessionFiles>> = sessions.into_iter().map(Some).collect();
+            sessions = Vec::with_capacity(found.len());
+            for at in order {
+                let Some(files) = found.get_mut(at).and_then(Option::take) else {
+                    continue;
+                };
+                match sessions.last_mut() {
+                    Some(last) if last.place() == files.place() => last.absorb(files),
+                    _ => sessions.push(files),
+                }
+            }
+        }
+        for same in sessions.chunk_by_mut(|one, other| one.id == other.id) {
+            let shared = same.len() > 1;
+            same.iter_mut().for_each(|files| files.shared = shared);
+        }
+        sessions
+    }
+}
+
+/// The session that a file belongs to, which is no log: of several in different folders the one in
+/// its own, else the first.
+fn home(sessions: &[SessionFiles], file: &FoundFile) -> Option<usize> {
+    let id = file.artifact.session.as_ref()?;
+    let first = sessions.partition_point(|files| files.id < *id);
+    let same = sessions.iter().skip(first);
+    let mut same = same.take_while(|files| files.id == *id);
+    let folder = file.artifact.folder.as_deref();
+    let exact = same.clone().position(|files| files.folder() == folder);
+    same.next().map(|_| first + exact.unwrap_or(0))
 }
 
 /// What the registers of a root tell.
@@ -339,9 +406,14 @@ impl Registers {
         }
     }
 
+    /// Nothing is told of any session.
+    fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.folders.is_empty()
+    }
+
     /// What is told of a session in that folder, the nearest first.
     pub(super) fn about(&self, folder: Option<&str>, id: &SessionId) -> Vec<Arc<About>> {
-        if self.sessions.is_empty() && self.folders.is_empty() {
+        if self.is_empty() {
             return Vec::new();
         }
         let key = (folder.map(str::to_owned), id.clone());

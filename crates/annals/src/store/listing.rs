@@ -4,6 +4,7 @@
 //! any session may change it: summaries in other logs, who pays for a response that several repeat,
 //! when the agent program deletes what.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::model::{FlawKind, Key, Project, SYNTHETIC, TitleSource, Usage};
+use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::Title;
 
 use super::inventory::SessionFiles;
@@ -118,12 +119,8 @@ impl Facts {
     /// The row that these facts make, by themselves.
     pub(super) fn finish(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
         let layout = files.root.layout;
-        let modified = files
-            .files()
-            .next()
-            .and_then(|file| Timestamp::from_nanosecond(file.id.mtime_ns).ok());
-        // The file's own time, for sessions whose entries have none.
-        let updated = self.updated.or(modified);
+        let modified = modified(files);
+        let updated = last_at_work(files, self.updated);
         let keep = keep_days.or_else(|| layout.keep_days());
         let keep = keep.map(|days| SignedDuration::from_hours(days.min(36_500) as i64 * 24));
         let touched = match layout.expires_by_file() {
@@ -164,7 +161,7 @@ impl Facts {
 
 /// Makes the rows of a list of what its sessions tell, in their order.
 pub(crate) fn list(
-    sessions: &[SessionFiles],
+    sessions: &[&SessionFiles],
     mut facts: Vec<Result<Facts>>,
     keep_days: &HashMap<PathBuf, Option<u64>>,
 ) -> Vec<Result<SessionInfo>> {
@@ -182,6 +179,33 @@ pub(crate) fn list(
     }
     credit(rows.iter_mut().flatten());
     rows
+}
+
+/// The time of a session's file.
+fn modified(files: &SessionFiles) -> Option<Timestamp> {
+    let file = files.files().next()?;
+    Timestamp::from_nanosecond(file.id.mtime_ns).ok()
+}
+
+/// When a session was last at work: the file's own time, if its entries have none.
+pub(crate) fn last_at_work(files: &SessionFiles, told: Option<Timestamp>) -> Option<Timestamp> {
+    told.or_else(|| modified(files))
+}
+
+/// The places of the newest of some sessions, the newest first.
+pub(crate) fn newest<'a>(
+    sessions: impl Iterator<Item = (Option<Timestamp>, &'a SessionId)>,
+    limit: usize,
+) -> Vec<usize> {
+    let order = sessions.enumerate();
+    let order = order.map(|(at, (updated, id))| (Reverse(updated), id, at));
+    let mut order: Vec<(Reverse<Option<Timestamp>>, &SessionId, usize)> = order.collect();
+    if limit < order.len() {
+        order.select_nth_unstable(limit);
+        order.truncate(limit);
+    }
+    order.sort_unstable();
+    order.into_iter().map(|(_, _, at)| at).collect()
 }
 
 fn same_root(one: &SessionFiles, other: &SessionFiles) -> bool {
@@ -285,30 +309,51 @@ pub(super) fn credit<'a>(sessions: impl Iterator<Item = &'a mut SessionInfo>) {
 /// to be settled about all others.
 fn with_copies(sessions: &[&mut SessionInfo]) -> Vec<bool> {
     let count = sessions.iter().map(|info| info.charges.len()).sum();
-    let mut first: HashTable<(Key, u32)> = HashTable::with_capacity(count);
-    let seed = [0u64, 1].map(|number| RandomState::new().hash_one(number));
-    let mut copies = vec![false; sessions.len()];
+    let mut copies = Copies::new(sessions.len(), count);
     for (number, info) in sessions.iter().enumerate() {
         let keys = info.charges.iter().filter_map(|charge| charge.response);
-        // A record may leave out the request, so messages are compared.
-        for message in keys.map(|key| key.message) {
-            let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
-            let entry = first.entry(
-                spread(message, seed),
-                |(known, _)| *known == message,
-                |(known, _)| spread(*known, seed),
-            );
-            match entry {
-                Entry::Vacant(slot) => _ = slot.insert(place),
-                Entry::Occupied(known) => {
-                    for at in [number, known.get().1 as usize] {
-                        copies.get_mut(at).into_iter().for_each(|is| *is = true);
-                    }
+        keys.for_each(|key| copies.add(number, key.message));
+    }
+    copies.found
+}
+
+/// Finds the sessions with a response that is told of more than once.
+pub(crate) struct Copies {
+    first: HashTable<(Key, u32)>,
+    seed: [u64; 2],
+    /// By the numbers of the sessions.
+    pub(crate) found: Vec<bool>,
+}
+
+impl Copies {
+    /// None yet, of so many sessions with about so many responses.
+    pub(crate) fn new(sessions: usize, responses: usize) -> Self {
+        Copies {
+            first: HashTable::with_capacity(responses),
+            seed: [0u64, 1].map(|number| RandomState::new().hash_one(number)),
+            found: vec![false; sessions],
+        }
+    }
+
+    /// Takes in the message of a response. A record may leave out the request, so messages are
+    /// compared.
+    pub(crate) fn add(&mut self, number: usize, message: Key) {
+        let seed = self.seed;
+        let place = (message, u32::try_from(number).unwrap_or(u32::MAX));
+        let entry = self.first.entry(
+            spread(message, seed),
+            |(known, _)| *known == message,
+            |(known, _)| spread(*known, seed),
+        );
+        match entry {
+            Entry::Vacant(slot) => _ = slot.insert(place),
+            Entry::Occupied(known) => {
+                for at in [number, known.get().1 as usize] {
+                    self.found.get_mut(at).into_iter().for_each(|is| *is = true);
                 }
             }
         }
     }
-    copies
 }
 
 /// A hash of a key, which mostly is a digest already. The seed keeps those who choose ids from
@@ -356,7 +401,7 @@ impl Homes {
 }
 
 /// Gives each session what others of its folder know: summaries of its conversation, its directory.
-fn settle(sessions: &[SessionFiles], facts: &mut [Result<Facts>]) {
+fn settle(sessions: &[&SessionFiles], facts: &mut [Result<Facts>]) {
     let mut folders = Folders::default();
     let mut places = Vec::with_capacity(facts.len());
     for (files, facts) in sessions.iter().zip(facts.iter_mut()) {

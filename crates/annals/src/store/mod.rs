@@ -127,7 +127,28 @@ impl Store {
     ) -> Vec<Result<SessionInfo>> {
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
         let facts = read_each(&all, progress, &|session| Facts::of(&session));
-        listing::list(&inventory.sessions, facts, &self.keep_days(inventory))
+        listing::list(&all, facts, &self.keep_days(inventory))
+    }
+
+    /// The most recent sessions, the newest first, and after them those that could not be read.
+    pub fn newest_sessions(
+        &self,
+        inventory: &Inventory,
+        limit: usize,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<SessionInfo>> {
+        let (mut rows, mut failed) = (Vec::new(), Vec::new());
+        for row in self.sessions(inventory, progress) {
+            match row {
+                Ok(row) => rows.push(Some(row)),
+                Err(error) => failed.push(Err(error)),
+            }
+        }
+        let known = rows.iter().flatten();
+        let known = known.map(|row| (row.updated, &row.id));
+        let places = listing::newest(known, limit);
+        let found = places.into_iter().filter_map(|at| rows.get_mut(at)?.take());
+        found.map(Ok).chain(failed).collect()
     }
 
     /// The conversations of some sessions, by their places in the inventory, and what each comes to.

@@ -1,5 +1,6 @@
 //! A session in memory: the outlines of its logs, their trees, its agents.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -356,28 +357,38 @@ impl Session {
     /// The working directories in which a model answered, the newest last, each once; all that its
     /// logs name where it never did.
     pub fn directories(&self) -> Vec<&str> {
-        let mut named: HashMap<&str, usize> = HashMap::new();
-        let mut answered: HashMap<&str, usize> = HashMap::new();
+        let mut named: Vec<(&str, usize)> = Vec::new();
+        let mut answered: Vec<(&str, usize)> = Vec::new();
         let mut at = 0;
         for scan in &self.logs {
-            let mut cwd = None;
+            // The directory, and where it stands among those in which a model answered.
+            let mut cwd: Option<(&str, Option<usize>)> = None;
             for outline in &scan.outlines {
                 at += 1;
                 for fact in &outline.facts {
                     if let Fact::Cwd(path) = fact {
-                        // The newest mention counts.
-                        named.insert(path, at);
-                        cwd = Some(path);
+                        named.push((path, at));
+                        cwd = Some((path, None));
                     }
                 }
-                if let Some(path) = cwd.filter(|_| outline.kind == Kind::Assistant) {
-                    answered.insert(path, at);
+                let Some((path, place)) = cwd.as_mut().filter(|_| outline.kind == Kind::Assistant)
+                else {
+                    continue;
+                };
+                match place.and_then(|place| answered.get_mut(place)) {
+                    Some(known) => known.1 = at,
+                    None => {
+                        *place = Some(answered.len());
+                        answered.push((path, at));
+                    }
                 }
             }
         }
-        let seen = if answered.is_empty() { named } else { answered };
-        let mut seen: Vec<(&str, usize)> = seen.into_iter().collect();
-        seen.sort_by_key(|(_, at)| *at);
+        let mut seen = if answered.is_empty() { named } else { answered };
+        // The newest mention counts.
+        seen.sort_unstable_by_key(|(path, at)| (*path, Reverse(*at)));
+        seen.dedup_by_key(|(path, _)| *path);
+        seen.sort_unstable_by_key(|(_, at)| *at);
         seen.into_iter().map(|(path, _)| path).collect()
     }
 }

@@ -249,7 +249,7 @@ impl Store {
         }
         let listing = Listing::of(writer, files, &tail.head);
         let session = SessionWriter {
-            root: files.root.clone(),
+            root: Root::clone(&files.root),
             options,
             zone: self.zone.clone(),
             log: Mutex::new(Some(Arc::new(log))),

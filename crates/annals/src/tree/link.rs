@@ -69,21 +69,18 @@ impl Links {
         self.order.iter().copied().filter(|&at| counts(at)).max()
     }
 
-    pub(super) fn strands(&self) -> Vec<Vec<usize>> {
-        self.strands.clone()
+    pub(super) fn strands(&self) -> &[Vec<usize>] {
+        &self.strands
     }
 }
 
 pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>) -> Links {
-    let by_key = index(outlines, flaws);
+    let (by_key, counts) = index(outlines, flaws);
     let mut parents: Vec<Option<usize>> = outlines
         .iter()
         .map(|outline| outline.link.key().and_then(|key| by_key.get(&key).copied()))
         .collect();
-    let in_tree = |at: usize| {
-        let key = outlines.get(at).and_then(|outline| outline.key);
-        key.and_then(|key| by_key.get(&key)) == Some(&at)
-    };
+    let in_tree = |at: usize| counts.get(at) == Some(&true);
     let cut = cut_cycles(outlines, &mut parents, &in_tree, flaws);
     let order = parents_first(&parents, &in_tree);
     let mut links = Links {
@@ -109,12 +106,16 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
     links
 }
 
-/// Ids to entries; the last of duplicates counts.
-fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> HashMap<Key, usize> {
+/// Ids to entries, and which entries count: the last of duplicates does.
+fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> (HashMap<Key, usize>, Vec<bool>) {
     let mut by_key = HashMap::with_capacity(outlines.len());
+    let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
     for (at, outline) in outlines.iter().enumerate() {
         let Some(key) = outline.key else { continue };
         if let Some(earlier) = by_key.insert(key, at) {
+            if let Some(counts) = counts.get_mut(earlier) {
+                *counts = false;
+            }
             let line = outlines.get(earlier).map_or(0, |outline| outline.span.line);
             flaw(
                 flaws,
@@ -124,7 +125,7 @@ fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> HashMap<Key, usize> {
             );
         }
     }
-    by_key
+    (by_key, counts)
 }
 
 /// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent. Tells

@@ -221,9 +221,13 @@ fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {
             .find_map(|&at| outlines.get(at)?.agent.clone());
         strands.push(Strand {
             agent,
-            entries,
+            entries: entries.clone(),
             call: None,
         });
+    }
+    // Few logs hold any, and all that follows is for them.
+    if strands.is_empty() {
+        return strands;
     }
     let mut delegations = std::collections::HashMap::new();
     for fact in outlines.iter().flat_map(|outline| &outline.facts) {

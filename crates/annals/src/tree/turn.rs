@@ -206,11 +206,13 @@ impl Turns {
     }
 
     pub(super) fn limbs(&self, conversations: &[Conversation]) -> Vec<Limb> {
-        let ends: HashMap<usize, usize> = conversations
-            .iter()
-            .enumerate()
-            .map(|(at, conversation)| (conversation.turn, at))
-            .collect();
+        // The conversation that ends with each turn.
+        let mut ends: Vec<Option<usize>> = vec![None; self.turns.len()];
+        for (at, conversation) in conversations.iter().enumerate() {
+            if let Some(end) = ends.get_mut(conversation.turn) {
+                *end = Some(at);
+            }
+        }
         let mut limbs: Vec<Limb> = Vec::new();
         let mut limb_of: Vec<usize> = Vec::with_capacity(self.turns.len());
         for (at, turn) in self.turns.iter().enumerate() {
@@ -232,7 +234,7 @@ impl Turns {
             limb_of.push(limb);
             if let Some(limb) = limbs.get_mut(limb) {
                 limb.entries.extend(&turn.entries);
-                limb.conversation = limb.conversation.or(ends.get(&at).copied());
+                limb.conversation = limb.conversation.or(ends.get(at).copied().flatten());
             }
         }
         limbs

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::model::Project;
-use crate::store::{FoundFile, SessionFiles, Target, Told, homes};
+use crate::store::{FoundFile, Root, SessionFiles, Target, Told, homes};
 
 use super::FollowedLog;
 use super::branch::Branch;
@@ -89,7 +89,7 @@ impl Selection {
             let lone = files.log.as_ref().filter(|_| files.is_lone());
             let name = |log: &FoundFile| Some(PathBuf::from(log.path.file_name()?));
             Place {
-                root: files.root.clone(),
+                root: Root::clone(&files.root),
                 only: lone.and_then(|log| Some((name(log)?, log.artifact.clone()))),
             }
         })

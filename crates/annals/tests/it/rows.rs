@@ -1,5 +1,6 @@
 //! Lists from the catalogue: the same answer as without it, whatever happened to the files.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -63,9 +64,39 @@ fn same(store: &Store, state: &Path, what: &str) -> Part {
             assert_eq!(found, wanted, "{what}, {turn} time");
         }
     }
+    newest_are_the_first(&mut catalogue, store, &inventory, what);
     let notices = catalogue.notices();
     assert!(notices.is_empty(), "{what}: {notices:?}");
     known(&catalogue, store)
+}
+
+/// The newest sessions are the beginning of a list of all of them, each row as it stands there.
+fn newest_are_the_first(
+    catalogue: &mut Catalogue,
+    store: &Store,
+    inventory: &Inventory,
+    what: &str,
+) {
+    let rows = store.sessions(inventory, &|_, _| {});
+    let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
+    let mut rows: Vec<_> = rows.into_iter().flatten().collect();
+    rows.sort_by_key(|row| (Reverse(row.updated), row.id.clone()));
+    for limit in [0, 1, 3, rows.len() + 1] {
+        let first = rows.iter().take(limit).map(|row| format!("{row:?}"));
+        let failed = failed.iter().flat_map(|row| row.as_ref().err());
+        let wanted: Vec<String> = first.chain(failed.map(ToString::to_string)).collect();
+        for found in [
+            catalogue.newest_sessions(store, inventory, limit, &|_, _| {}),
+            store.newest_sessions(inventory, limit, &|_, _| {}),
+        ] {
+            let found = found.into_iter().map(|row| match row {
+                Ok(row) => format!("{row:?}"),
+                Err(error) => error.to_string(),
+            });
+            let found: Vec<String> = found.collect();
+            assert_eq!(found, wanted, "{what}, the first {limit}");
+        }
+    }
 }
 
 /// What a catalogue knows of the sessions of a store with one root.

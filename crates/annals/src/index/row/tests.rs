@@ -1,5 +1,4 @@
 use super::*;
-use jiff::Timestamp;
 
 fn charge(number: u64) -> Charge {
     let mut charge = Charge::to(0);
@@ -136,5 +135,35 @@ fn what_is_cut_or_changed_is_nothing_or_something_else() {
         let mut changed = whole.clone();
         changed[at] ^= 0xff;
         read_talks(&changed, &facts(), &mut names);
+    }
+}
+
+#[test]
+fn a_glance_sees_what_a_reading_does() {
+    let plain = Facts {
+        project: Project {
+            path: "/w".to_owned(),
+            guessed: true,
+        },
+        other_directories: Vec::new(),
+        agent_names: Default::default(),
+        flaw_kinds: Default::default(),
+        summaries: Vec::new(),
+        updated: None,
+        ..facts()
+    };
+    for facts in [facts(), plain] {
+        let spelled = spell(&facts).unwrap();
+        let mut messages = Vec::new();
+        let seen = glance(&spelled, |message| messages.push(message)).unwrap();
+        assert_eq!(seen.guessed, facts.project.guessed);
+        assert_eq!(seen.updated, facts.updated);
+        assert_eq!(seen.summaries, !facts.summaries.is_empty());
+        let named = facts.charges.iter().filter_map(|charge| charge.response);
+        let named: Vec<Key> = named.map(|key| key.message).collect();
+        assert_eq!(messages, named);
+        for end in 0..spelled.len() {
+            assert!(glance(&spelled[..end], |_| {}).is_none(), "cut at {end}");
+        }
     }
 }

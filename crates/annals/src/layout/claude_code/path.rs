@@ -34,6 +34,9 @@ pub(super) fn leads_to_logs(dir: &Path) -> bool {
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
     use ArtifactKind as K;
+    if let Some(artifact) = plain_log(path) {
+        return Some(artifact);
+    }
     let parts = parts(path)?;
     let mut artifact = match *parts.as_slice() {
         ["history.jsonl"] => Artifact::of(K::History),
@@ -78,6 +81,20 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     // An empty name could not be told from none.
     artifact.name = artifact.name.filter(|name| !name.is_empty());
     Some(artifact)
+}
+
+/// A session's log, as nearly all files are that there are many of: told without taking the path apart.
+fn plain_log(path: &Path) -> Option<Artifact> {
+    let within = path.to_str()?.strip_prefix("projects/")?;
+    let (folder, file) = within.split_once('/')?;
+    // No such name has a slash in it, and none is a date.
+    let session = session_id(file.strip_suffix(".jsonl")?)?;
+    let folder = Some(folder).filter(|folder| !matches!(*folder, "" | "." | ".."))?;
+    Some(Artifact {
+        folder: Some(folder.to_owned()),
+        session: Some(session),
+        ..Artifact::of(ArtifactKind::SessionLog)
+    })
 }
 
 fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {

@@ -1,0 +1,134 @@
+//! The most recent sessions, without rows of all the others.
+//!
+//! Which they are takes a glance at every row. What others tell of them (summaries of their
+//! conversations, who pays for a response that several repeat) takes the rows of those that do.
+
+use crate::error::Result;
+use crate::store::listing::{self, Copies, Facts};
+use crate::store::{Inventory, Session, SessionFiles, SessionInfo, Store};
+
+use super::Catalogue;
+use super::row::{self, Glance, Names};
+
+/// What is known of a session.
+enum Known {
+    /// A row, by its bytes among all of them.
+    Row(std::ops::Range<usize>, Glance),
+    /// It was read just now.
+    Facts(Box<Facts>),
+}
+
+impl Catalogue {
+    /// The most recent sessions, as [`Store::newest_sessions`] tells them.
+    pub fn newest_sessions(
+        &mut self,
+        store: &Store,
+        inventory: &Inventory,
+        limit: usize,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<SessionInfo>> {
+        let all = &inventory.sessions;
+        let mut rows: Vec<u8> = Vec::new();
+        let mut copies = Copies::new(all.len(), all.len());
+        let gathered = self.gather(
+            store,
+            inventory,
+            progress,
+            false,
+            |at, entry| {
+                let seen = row::glance(entry.facts, |message| copies.add(at, message))?;
+                let start = rows.len();
+                rows.extend_from_slice(entry.facts);
+                Some(Known::Row(start..rows.len(), seen))
+            },
+            |_, facts, _| Known::Facts(Box::new(facts)),
+        );
+        let mut failed = Vec::new();
+        let mut known: Vec<(usize, Known)> = Vec::with_capacity(gathered.len());
+        for (at, gathered) in gathered.into_iter().enumerate() {
+            match gathered {
+                Ok(one) => known.push((at, one)),
+                Err(error) => failed.push(Err(error)),
+            }
+        }
+        for (at, one) in &known {
+            if let Known::Facts(facts) = one {
+                let keys = facts.charges.iter().filter_map(|charge| charge.response);
+                keys.for_each(|key| copies.add(*at, key.message));
+            }
+        }
+        let files = |at: usize| all.get(at);
+        let times = known.iter().filter_map(|(at, one)| {
+            let files = files(*at)?;
+            let updated = listing::last_at_work(files, one.updated());
+            Some((updated, &files.id))
+        });
+        let chosen = listing::newest(times, limit);
+        let mut shown = vec![false; known.len()];
+        for at in &chosen {
+            shown.get_mut(*at).into_iter().for_each(|is| *is = true);
+        }
+        // Any neighbour may know the directory of a session that does not tell its own.
+        let guessed = chosen.iter().filter_map(|at| known.get(*at));
+        let all_count = guessed.into_iter().any(|(_, one)| one.guessed());
+        let mut places = vec![None; known.len()];
+        let (mut sessions, mut facts): (Vec<&SessionFiles>, Vec<Result<Facts>>) =
+            Default::default();
+        let mut names = Names::default();
+        for (number, (at, one)) in known.into_iter().enumerate() {
+            let wanted = all_count
+                || shown.get(number) == Some(&true)
+                || copies.found.get(at) == Some(&true)
+                || one.summaries();
+            let Some(files) = files(at).filter(|_| wanted) else {
+                continue;
+            };
+            let read = match one {
+                Known::Facts(facts) => Ok(*facts),
+                Known::Row(bytes, _) => {
+                    let bytes = rows.get(bytes).unwrap_or_default();
+                    let row = row::read(bytes, &mut names).map(Ok);
+                    row.unwrap_or_else(|| {
+                        Session::read(files.clone()).map(|session| Facts::of(&session))
+                    })
+                }
+            };
+            if let Some(place) = places.get_mut(number) {
+                *place = Some(sessions.len());
+            }
+            sessions.push(files);
+            facts.push(read);
+        }
+        let rows = listing::list(&sessions, facts, &store.keep_days(inventory));
+        let mut rows: Vec<Option<Result<SessionInfo>>> = rows.into_iter().map(Some).collect();
+        let place = |at: usize| places.get(at).copied().flatten();
+        let chosen = chosen.into_iter().filter_map(place);
+        let mut found: Vec<Result<SessionInfo>> =
+            chosen.filter_map(|at| rows.get_mut(at)?.take()).collect();
+        found.append(&mut failed);
+        found
+    }
+}
+
+impl Known {
+    fn updated(&self) -> Option<jiff::Timestamp> {
+        match self {
+            Known::Row(_, seen) => seen.updated,
+            Known::Facts(facts) => facts.updated,
+        }
+    }
+
+    fn guessed(&self) -> bool {
+        match self {
+            Known::Row(_, seen) => seen.guessed,
+            Known::Facts(facts) => facts.project.guessed,
+        }
+    }
+
+    fn summaries(&self) -> bool {
+        match self {
+            Known::Row(_, seen) => seen.summaries,
+            Known::Facts(facts) => !facts.summaries.is_empty(),
+        }
+    }
+}
