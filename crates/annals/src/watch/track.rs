@@ -49,7 +49,7 @@ pub(super) struct Track {
     /// What stands before `offset`.
     mark: Option<Cursor>,
     /// What the log begins with.
-    head: Option<Cursor>,
+    head: Vec<u8>,
     reader: Option<LiveLog>,
     shown: Shown,
     again: Option<Again>,
@@ -63,6 +63,8 @@ struct Again {
     until: u64,
     /// Set where it is the same log with changes: what is not newer is not news.
     known: Option<Timestamp>,
+    /// How far the log that may come back goes; set as long as nothing of it is there.
+    awaited: Option<u64>,
 }
 
 /// What a turn gave.
@@ -92,7 +94,7 @@ impl Track {
             searched: 0,
             more: false,
             mark: None,
-            head: None,
+            head: Vec::new(),
             reader: None,
             shown: Shown::default(),
             again: None,
@@ -123,7 +125,7 @@ impl Track {
             offset: from.offset,
             searched: from.offset,
             mark: from.mark,
-            head: from.head,
+            head: from.head.clone(),
             shown: std::mem::take(&mut from.shown),
             newest: from.newest,
             ..Track::from_start(log)
@@ -178,9 +180,10 @@ impl Track {
         }
         let changed = self.changed(&handle, &id).map_err(failed)?;
         if let Some(why) = changed {
-            self.begin_again(&handle, &id);
+            self.begin_again(&id);
             turn.reset = Some(why).filter(|_| !self.gone);
         }
+        self.recognise(&handle, &id).map_err(failed)?;
         if id.len < self.searched || !id.same_file(&self.id) {
             self.searched = self.offset;
         }
@@ -215,21 +218,44 @@ impl Track {
     }
 
     /// Goes back to the front. What was told already is not told again.
-    fn begin_again(&mut self, handle: &File, id: &FileId) {
-        let same_log = self
-            .head
-            .is_some_and(|head| head.offset > 0 && head.goes_on_in(handle).unwrap_or(false));
+    fn begin_again(&mut self, id: &FileId) {
+        // What is left of a log that was cut is all that comes back; one that is written anew may
+        // come back whole, in pieces.
+        let cut = id.same_file(&self.id) && !self.gone && id.len > 0;
         let untold = Timestamp::from_nanosecond(self.id.mtime_ns).ok();
         self.again = Some(Again {
-            until: id.len,
-            known: self.newest.or(untold).filter(|_| same_log),
+            until: 0,
+            known: self.newest.or(untold),
+            awaited: Some(if cut { id.len } else { self.offset }),
         });
         self.offset = 0;
         self.searched = 0;
         self.aligned = true;
         self.reader = None;
         self.mark = None;
-        self.head = None;
+    }
+
+    /// Finds out whether a log that begins again is the one that it was. A program that writes a log
+    /// anew empties it first, so that may show only later.
+    fn recognise(&mut self, handle: &File, id: &FileId) -> io::Result<()> {
+        let Some(again) = self.again.as_mut().filter(|_| id.len > 0) else {
+            return Ok(());
+        };
+        let Some(whole) = again.awaited.take() else {
+            return Ok(());
+        };
+        let mut begins = vec![0; self.head.len()];
+        let there = handle.read_at(&mut begins, 0)?;
+        let same = there > 0 && begins.get(..there) == self.head.get(..there);
+        match same {
+            true => again.until = whole,
+            false => {
+                again.until = id.len;
+                again.known = None;
+                self.head.clear();
+            }
+        }
+        Ok(())
     }
 
     /// Moves back to the start of the line that was being written when the log was found.
@@ -243,9 +269,10 @@ impl Track {
 
     fn set_marks(&mut self, handle: &File) -> io::Result<()> {
         self.mark = Some(Cursor::of(&self.id, handle, self.offset)?);
-        let reach = self.offset.min(HEAD);
-        if self.head.is_none_or(|head| head.offset < reach) {
-            self.head = Some(Cursor::of(&self.id, handle, reach)?);
+        let reach = self.offset.min(HEAD) as usize;
+        if self.head.len() < reach {
+            self.head.resize(reach, 0);
+            handle.read_exact_at(&mut self.head, 0)?;
         }
         Ok(())
     }
