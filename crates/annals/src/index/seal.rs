@@ -33,6 +33,13 @@ impl Stamp {
         Stamp(mixer.0)
     }
 
+    /// What seals what is told of something with a name.
+    pub(super) fn of_bytes(name: &[u8]) -> Self {
+        let mut mixer = Mixer::default();
+        mixer.bytes(name);
+        Stamp(mixer.0)
+    }
+
     /// What seals the rows of a block.
     pub(super) fn of_block(id: i64) -> Self {
         let mut mixer = Mixer::default();

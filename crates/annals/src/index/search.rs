@@ -192,7 +192,7 @@ impl Catalogue {
             );
             for learnt in &read {
                 // What is longer than a portion goes on in the next one.
-                let more = learnt.files.iter().filter_map(|(file, outcome)| {
+                let more = learnt.files.iter().filter_map(|(file, _, outcome)| {
                     let mark = outcome.as_ref().ok().filter(|read| read.more)?.mark;
                     Some(Unread {
                         from: mark.cursor.offset,
@@ -205,7 +205,7 @@ impl Catalogue {
             }
             self.keep_words(read, troubles)?;
         }
-        if stop() || !troubles.is_empty() {
+        if stale.is_empty() || stop() || !troubles.is_empty() {
             return Ok(());
         }
         self.keep_coverage(&stale)
@@ -233,6 +233,7 @@ impl Catalogue {
         }
         let behavior = TransactionBehavior::Immediate;
         let change = self.database.transaction_with_behavior(behavior)?;
+        words::uncover(&change, root)?;
         for text in gone {
             words::forget(&change, text)?;
         }
@@ -248,33 +249,33 @@ impl Catalogue {
         let change = self.database.transaction_with_behavior(behavior)?;
         for learnt in read {
             let mut stretches = Vec::new();
-            for (file, outcome) in learnt.files {
+            for (file, spans, outcome) in learnt.files {
                 let read = match outcome {
                     Ok(read) => read,
-                    // A file that vanished meanwhile is as if it had never been there.
-                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                        continue;
-                    }
                     Err(error) => {
-                        troubles.push(error);
+                        // Its documents have numbers all the same.
+                        stretches.push(Stretch::new(None, spans));
+                        // A file that vanished or was cut meanwhile is read the next time.
+                        if !is_passing(&error) {
+                            troubles.push(error);
+                        }
                         continue;
                     }
                 };
                 let root = new_number(&change, file.root)?;
                 let path = within(file.root, file.file);
                 let known = words::mark_of(&change, root, path)?;
-                let spans = read.spans;
                 // Another process may have learnt the same meanwhile.
                 if known.map(|mark| mark.cursor) != file.before {
-                    stretches.push(Stretch { text: None, spans });
+                    stretches.push(Stretch::new(None, spans));
                     continue;
                 }
+                words::uncover(&change, root)?;
                 let text = words::set_mark(&change, root, path, &read.mark)?;
                 if file.from == 0 {
                     words::forget_documents(&change, text)?;
                 }
-                let text = Some(text);
-                stretches.push(Stretch { text, spans });
+                stretches.push(Stretch::new(Some(text), spans));
             }
             let sorted = learnt.words.sorted().into_iter();
             words::add_segment(&change, &stretches, sorted.map(Ok))?;
@@ -407,9 +408,8 @@ impl Covered {
 
     /// Finds out how far a file of a root that is as it was is known.
     fn name(&mut self, database: &rusqlite::Connection, text: i64) -> rusqlite::Result<()> {
-        if let Some((root, path, mark)) = words::mark(database, text)?
-            && let Some(root) = self.whole.get(&root)
-        {
+        let (root, path, mark) = words::mark(database, text)?.ok_or_else(words::damaged)?;
+        if let Some(root) = self.whole.get(&root) {
             let path = root.path.join(OsStr::from_bytes(&path));
             self.files.insert(path, (text, mark));
         }
@@ -441,6 +441,12 @@ impl Covered {
         });
         unread.filter(|unread| unread.bytes() > 0).collect()
     }
+}
+
+/// Whether an error only says that a file was removed or cut while it was read.
+fn is_passing(error: &Error) -> bool {
+    use ErrorKind::{NotFound, UnexpectedEof};
+    matches!(error, Error::Io { source, .. } if matches!(source.kind(), NotFound | UnexpectedEof))
 }
 
 /// Whether a file is as it was up to where it was read.
@@ -476,13 +482,13 @@ impl Unread<'_> {
 /// Words of several files.
 struct Learnt<'a> {
     words: Collected,
-    files: Vec<(Unread<'a>, Result<ReadWords>)>,
+    /// What was read of each file, and where its documents lie, even if reading failed after them.
+    files: Vec<(Unread<'a>, Vec<Span>, Result<ReadWords>)>,
 }
 
 /// What was read of one file.
 struct ReadWords {
     mark: Mark,
-    spans: Vec<Span>,
     /// There is more than fits into a portion.
     more: bool,
 }
@@ -515,13 +521,14 @@ fn read_portion<'a>(
             if stop() {
                 break;
             }
-            let outcome = read_words(&unread, &mut words);
+            let mut spans = Vec::new();
+            let outcome = read_words(&unread, &mut words, &mut spans);
             let read = match &outcome {
                 Ok(read) => read.mark.cursor.offset.saturating_sub(unread.from),
                 Err(_) => unread.bytes(),
             };
             progress(done.fetch_add(read, Ordering::Relaxed) + read);
-            files.push((unread, outcome));
+            files.push((unread, spans, outcome));
         }
         Learnt { words, files }
     };
@@ -532,7 +539,11 @@ fn read_portion<'a>(
 }
 
 /// Reads the words of what is not known of a file, as far as it has whole lines.
-fn read_words(unread: &Unread<'_>, words: &mut Collected) -> Result<ReadWords> {
+fn read_words(
+    unread: &Unread<'_>,
+    words: &mut Collected,
+    spans: &mut Vec<Span>,
+) -> Result<ReadWords> {
     let file = unread.file;
     let failed = |error| Error::io("read", &file.path, error);
     let mut handle = File::open(&file.path).map_err(failed)?;
@@ -543,7 +554,6 @@ fn read_words(unread: &Unread<'_>, words: &mut Collected) -> Result<ReadWords> {
     let mut decoder = unread.root.layout.decoder(&file.artifact);
     let mut sink = Sink::default();
     let mut cutter = Cutter::default();
-    let mut spans = Vec::new();
     let (mut end, mut count) = (unread.from, unread.lines);
     let mut more = false;
     while let Some(line) = lines.next().map_err(failed)? {
@@ -594,7 +604,6 @@ fn read_words(unread: &Unread<'_>, words: &mut Collected) -> Result<ReadWords> {
             cursor,
             lines: count,
         },
-        spans,
         more,
     })
 }

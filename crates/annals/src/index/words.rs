@@ -25,18 +25,17 @@ pub(super) const TABLES: &str = "
     );
     CREATE TABLE coverage (
         root INTEGER PRIMARY KEY REFERENCES root,
-        stamp BLOB NOT NULL,
-        pending BLOB NOT NULL
+        state BLOB NOT NULL
     );
     CREATE TABLE segment (
         id INTEGER PRIMARY KEY,
-        documents INTEGER NOT NULL
+        size BLOB NOT NULL
     );
     CREATE TABLE stretch (
         segment INTEGER NOT NULL REFERENCES segment,
         first INTEGER NOT NULL,
         documents INTEGER NOT NULL,
-        text INTEGER NOT NULL REFERENCES text,
+        text INTEGER NOT NULL,
         spans BLOB NOT NULL,
         PRIMARY KEY (segment, first)
     ) WITHOUT ROWID;
@@ -72,7 +71,7 @@ struct Spelled {
 }
 
 impl Mark {
-    fn spell(&self) -> rusqlite::Result<Vec<u8>> {
+    fn spell(&self, path: &[u8]) -> rusqlite::Result<Vec<u8>> {
         let spelled = Spelled {
             file: (self.id.dev, self.id.ino, self.id.len),
             times: (self.id.mtime_ns, self.id.ctime_ns),
@@ -81,13 +80,13 @@ impl Mark {
             lines: self.lines,
         };
         let bytes = postcard::to_stdvec(&spelled);
-        bytes
-            .map(|bytes| seal(0, bytes))
-            .map_err(|_| rusqlite::Error::InvalidQuery)
+        let bytes = bytes.map_err(|_| rusqlite::Error::InvalidQuery)?;
+        Ok(seal::seal(Stamp::of_bytes(path), bytes))
     }
 
-    fn read(bytes: &[u8]) -> rusqlite::Result<Self> {
-        let spelled = postcard::from_bytes(unseal(0, bytes)?);
+    fn read(path: &[u8], bytes: &[u8]) -> rusqlite::Result<Self> {
+        let bytes = seal::unseal(Stamp::of_bytes(path), bytes).ok_or_else(damaged)?;
+        let spelled = postcard::from_bytes(bytes);
         let spelled: Spelled = spelled.map_err(|_| damaged())?;
         let (dev, ino, len) = spelled.file;
         Ok(Mark {
@@ -109,7 +108,8 @@ impl Mark {
     }
 }
 
-fn damaged() -> rusqlite::Error {
+/// What stands there cannot be what was written.
+pub(super) fn damaged() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     rusqlite::Error::SqliteFailure(code, Some("a sum is wrong".to_owned()))
 }
@@ -132,8 +132,9 @@ pub(super) fn marks(
     let mut rows = query.query([root])?;
     let mut found = HashMap::new();
     while let Some(row) = rows.next()? {
-        let mark = Mark::read(row.get_ref(2)?.as_blob()?)?;
-        found.insert(row.get(0)?, (row.get(1)?, mark));
+        let path: Vec<u8> = row.get(0)?;
+        let mark = Mark::read(&path, row.get_ref(2)?.as_blob()?)?;
+        found.insert(path, (row.get(1)?, mark));
     }
     Ok(found)
 }
@@ -148,7 +149,7 @@ pub(super) fn mark_of(
         database.prepare_cached("SELECT mark FROM text WHERE root = ?1 AND path = ?2")?;
     let mut rows = query.query(params![root, path])?;
     let row = rows.next()?;
-    row.map(|row| Mark::read(row.get_ref(0)?.as_blob()?))
+    row.map(|row| Mark::read(path, row.get_ref(0)?.as_blob()?))
         .transpose()
 }
 
@@ -162,8 +163,9 @@ pub(super) fn mark(
     match rows.next()? {
         None => Ok(None),
         Some(row) => {
-            let mark = Mark::read(row.get_ref(2)?.as_blob()?)?;
-            Ok(Some((row.get(0)?, row.get(1)?, mark)))
+            let path: Vec<u8> = row.get(1)?;
+            let mark = Mark::read(&path, row.get_ref(2)?.as_blob()?)?;
+            Ok(Some((row.get(0)?, path, mark)))
         }
     }
 }
@@ -179,7 +181,7 @@ pub(super) fn set_mark(
         "INSERT INTO text (root, path, mark) VALUES (?1, ?2, ?3)
          ON CONFLICT (root, path) DO UPDATE SET mark = excluded.mark RETURNING id",
     )?;
-    insert.query_row(params![root, path, mark.spell()?], |row| row.get(0))
+    insert.query_row(params![root, path, mark.spell(path)?], |row| row.get(0))
 }
 
 /// The state in which all files of a root were when all their words were known, and the files of
@@ -188,20 +190,26 @@ pub(super) fn coverage(
     database: &Connection,
     root: i64,
 ) -> rusqlite::Result<Option<([u8; 16], Vec<i64>)>> {
-    let mut query =
-        database.prepare_cached("SELECT stamp, pending FROM coverage WHERE root = ?1")?;
+    let mut query = database.prepare_cached("SELECT state FROM coverage WHERE root = ?1")?;
     let row = query
         .query_row([root], |row| {
-            let stamp: [u8; 16] = row.get(0)?;
-            let mut rest = unseal(0, row.get_ref(1)?.as_blob()?)?;
+            let state = unseal(0, row.get_ref(0)?.as_blob()?)?;
+            let (stamp, mut rest) = state.split_first_chunk().ok_or_else(damaged)?;
             let mut pending = Vec::new();
             while let Some(text) = get(&mut rest) {
                 pending.push(text as i64);
             }
-            Ok((stamp, pending))
+            Ok((*stamp, pending))
         })
         .optional()?;
     Ok(row)
+}
+
+/// Takes note that not all words of a root are known, before that is so: who is interrupted must not
+/// leave behind that they were.
+pub(super) fn uncover(database: &Connection, root: i64) -> rusqlite::Result<()> {
+    let mut delete = database.prepare_cached("DELETE FROM coverage WHERE root = ?1")?;
+    delete.execute([root]).map(|_| ())
 }
 
 pub(super) fn set_coverage(
@@ -210,24 +218,34 @@ pub(super) fn set_coverage(
     stamp: Stamp,
     pending: &[i64],
 ) -> rusqlite::Result<()> {
-    let mut bytes = Vec::new();
+    let mut bytes = stamp.to_bytes().to_vec();
     pending
         .iter()
         .for_each(|text| put(&mut bytes, *text as u64));
-    let mut insert =
-        database.prepare_cached("INSERT OR REPLACE INTO coverage VALUES (?1, ?2, ?3)")?;
-    insert
-        .execute(params![root, stamp.to_bytes(), seal(0, bytes)])
-        .map(|_| ())
+    let mut insert = database.prepare_cached("INSERT OR REPLACE INTO coverage VALUES (?1, ?2)")?;
+    insert.execute(params![root, seal(0, bytes)]).map(|_| ())
 }
 
 /// A segment: its number, and how many documents it has.
 pub(super) type Segment = (i64, u32);
 
 pub(super) fn segments(database: &Connection) -> rusqlite::Result<Vec<Segment>> {
-    let mut query = database.prepare_cached("SELECT id, documents FROM segment ORDER BY id")?;
-    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+    let mut query = database.prepare_cached(
+        "SELECT id, size, (SELECT count(*) FROM word WHERE segment = segment.id)
+         FROM segment ORDER BY id",
+    )?;
+    let mut rows = query.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        let mut size = unseal(id, row.get_ref(1)?.as_blob()?)?;
+        let documents = get(&mut size).and_then(|count| u32::try_from(count).ok());
+        // A block that is not there is not looked into.
+        let whole = get(&mut size) == Some(row.get::<_, i64>(2)? as u64);
+        let documents = documents.filter(|_| whole).ok_or_else(damaged)?;
+        found.push((id, documents));
+    }
+    Ok(found)
 }
 
 /// The documents of a segment that have what is looked up.
@@ -243,13 +261,17 @@ pub(super) fn look_up(
     };
     // The block that the token would stand in, and those after it.
     let mut query = database.prepare_cached(
-        "SELECT block FROM word WHERE segment = ?1 AND first >= coalesce(
+        "SELECT block, first FROM word WHERE segment = ?1 AND first >= coalesce(
              (SELECT max(first) FROM word WHERE segment = ?1 AND first <= ?2), x'')
          ORDER BY first",
     )?;
     let mut rows = query.query(params![segment.0, name(token)])?;
     while let Some(row) = rows.next()? {
+        let mut named = Some(row.get_ref(1)?.as_blob()?);
         for (other, list) in Block::new(unseal(segment.0, row.get_ref(0)?.as_blob()?)?) {
+            if named.take().is_some_and(|first| first != name(other)) {
+                return Err(damaged());
+            }
             let fits = other == token || (begins && other.starts_with(token));
             if fits {
                 list.for_each(|document| found.add(document));
@@ -287,20 +309,18 @@ pub(super) fn places(
         let span = match stretch.as_ref().and_then(inside) {
             Some(span) => Some(span),
             None => {
-                let row = query.query_row(params![segment, document], |row| {
-                    let spans = spans(segment, row.get_ref(3)?.as_blob()?)?;
-                    Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(2)?, spans))
-                });
-                // A document that is gone has no place.
-                let Some((first, text, spans)) = row.optional()? else {
-                    continue;
-                };
-                let next = (first, spans);
-                let span = inside(&next);
-                if span.is_some() {
-                    found.push((text, Vec::new()));
-                    stretch = Some(next);
+                let row =
+                    query.query_row(params![segment, document], |row| stretch_of(segment, row));
+                let (first, next) = row.optional()?.ok_or_else(damaged)?;
+                if document - first >= next.documents {
+                    return Err(damaged());
                 }
+                // A document that is gone has no place.
+                let Some(text) = next.text else { continue };
+                let next = (first, next.spans);
+                let span = inside(&next);
+                found.push((text, Vec::new()));
+                stretch = Some(next);
                 span
             }
         };
@@ -311,11 +331,14 @@ pub(super) fn places(
     Ok(found)
 }
 
-/// Spells where the documents of a stretch lie.
-fn spell_spans(segment: i64, spans: &[Span]) -> Vec<u8> {
+/// Spells a stretch: which documents it is of, of which file, and where they lie.
+fn spell_stretch(segment: i64, first: u64, stretch: &Stretch) -> Vec<u8> {
     let mut bytes = Vec::new();
+    put(&mut bytes, first);
+    put(&mut bytes, u64::from(stretch.documents));
+    put(&mut bytes, stretch.text.unwrap_or_default() as u64);
     let (mut end, mut line) = (0, 0);
-    for span in spans {
+    for span in stretch.spans.iter().filter(|_| stretch.text.is_some()) {
         put(&mut bytes, span.offset - end);
         put(&mut bytes, span.len);
         put(&mut bytes, span.line - line);
@@ -324,9 +347,16 @@ fn spell_spans(segment: i64, spans: &[Span]) -> Vec<u8> {
     seal(segment, bytes)
 }
 
-fn spans(segment: i64, bytes: &[u8]) -> rusqlite::Result<Vec<Span>> {
-    let mut rest = unseal(segment, bytes)?;
-    let mut found = Vec::new();
+/// Reads a row of `first, documents, text, spans`.
+fn stretch_of(segment: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<(u32, Stretch)> {
+    let (first, documents): (u32, u32) = (row.get(0)?, row.get(1)?);
+    let text: i64 = row.get(2)?;
+    let mut rest = unseal(segment, row.get_ref(3)?.as_blob()?)?;
+    let mut told = || get(&mut rest).ok_or_else(damaged);
+    if (told()?, told()?, told()?) != (first.into(), documents.into(), text as u64) {
+        return Err(damaged());
+    }
+    let mut spans = Vec::new();
     let (mut end, mut line) = (0, 0);
     while let (Some(gap), Some(len), Some(lines)) = (get(&mut rest), get(&mut rest), get(&mut rest))
     {
@@ -336,16 +366,34 @@ fn spans(segment: i64, bytes: &[u8]) -> rusqlite::Result<Vec<Span>> {
             line: line + lines,
         };
         (end, line) = (span.end(), span.line);
-        found.push(span);
+        spans.push(span);
     }
-    Ok(found)
+    let stretch = Stretch {
+        text: Some(text).filter(|text| *text != 0),
+        documents,
+        spans,
+    };
+    Ok((first, stretch))
 }
 
 /// Documents that lie in one file, in their order.
 pub(super) struct Stretch {
-    /// The number of the file; `None` if they are of no use.
+    /// The number of the file; `None` if they are gone, or of no use.
     pub(super) text: Option<i64>,
+    /// How many there are.
+    pub(super) documents: u32,
+    /// Where they lie, unless they are gone.
     pub(super) spans: Vec<Span>,
+}
+
+impl Stretch {
+    pub(super) fn new(text: Option<i64>, spans: Vec<Span>) -> Self {
+        Stretch {
+            text,
+            documents: spans.len() as u32,
+            spans,
+        }
+    }
 }
 
 /// Keeps a segment. `words` are in their order.
@@ -354,30 +402,36 @@ pub(super) fn add_segment(
     stretches: &[Stretch],
     words: impl Iterator<Item = rusqlite::Result<(Token, Vec<u32>)>>,
 ) -> rusqlite::Result<()> {
-    let documents: usize = stretches.iter().map(|stretch| stretch.spans.len()).sum();
-    let mut useful = stretches.iter().filter(|stretch| stretch.text.is_some());
-    if useful.all(|stretch| stretch.spans.is_empty()) {
+    let documents: u64 = stretches.iter().map(|part| u64::from(part.documents)).sum();
+    let mut useful = stretches.iter().filter(|part| part.text.is_some());
+    if useful.all(|part| part.documents == 0) {
         return Ok(());
     }
     let segment: i64 = database.query_row(
-        "INSERT INTO segment (documents) VALUES (?1) RETURNING id",
-        [documents as i64],
+        "INSERT INTO segment (size) VALUES (x'') RETURNING id",
+        [],
         |row| row.get(0),
     )?;
     let mut insert = database.prepare_cached("INSERT INTO stretch VALUES (?1, ?2, ?3, ?4, ?5)")?;
     let mut first = 0;
-    for stretch in stretches {
-        let count = stretch.spans.len() as i64;
-        if let Some(text) = stretch.text.filter(|_| count > 0) {
-            let spans = spell_spans(segment, &stretch.spans);
-            insert.execute(params![segment, first, count, text, spans])?;
-        }
-        first += count;
+    for part in stretches.iter().filter(|part| part.documents > 0) {
+        let spelled = spell_stretch(segment, first, part);
+        let text = part.text.unwrap_or_default();
+        insert.execute(params![
+            segment,
+            first as i64,
+            part.documents,
+            text,
+            spelled
+        ])?;
+        first += u64::from(part.documents);
     }
     let mut insert =
         database.prepare_cached("INSERT INTO word (segment, first, block) VALUES (?1, ?2, ?3)")?;
+    let mut count = 0;
     let mut keep = |(first, block): (Token, Vec<u8>)| {
         let block = seal(segment, block);
+        count += 1;
         insert
             .execute(params![segment, name(first), block])
             .map(|_| ())
@@ -389,13 +443,42 @@ pub(super) fn add_segment(
             keep(full)?;
         }
     }
-    blocks.take().map_or(Ok(()), keep)
+    blocks.take().map_or(Ok(()), &mut keep)?;
+    let mut size = Vec::new();
+    put(&mut size, documents);
+    put(&mut size, count);
+    let update = "UPDATE segment SET size = ?2 WHERE id = ?1";
+    let size = seal(segment, size);
+    database.execute(update, params![segment, size]).map(|_| ())
 }
 
 /// Forgets the documents of a file.
 pub(super) fn forget_documents(database: &Connection, text: i64) -> rusqlite::Result<()> {
-    let mut delete = database.prepare_cached("DELETE FROM stretch WHERE text = ?1")?;
-    delete.execute([text]).map(|_| ())
+    let mut query = database.prepare_cached(
+        "SELECT first, documents, text, spans, segment FROM stretch WHERE text = ?1",
+    )?;
+    let mut rows = query.query([text])?;
+    let mut gone = Vec::new();
+    while let Some(row) = rows.next()? {
+        let segment: i64 = row.get(4)?;
+        let (first, stretch) = stretch_of(segment, row)?;
+        let stretch = Stretch {
+            text: None,
+            ..stretch
+        };
+        gone.push((
+            segment,
+            first,
+            spell_stretch(segment, first.into(), &stretch),
+        ));
+    }
+    let mut update = database.prepare_cached(
+        "UPDATE stretch SET text = 0, spans = ?3 WHERE segment = ?1 AND first = ?2",
+    )?;
+    for (segment, first, spelled) in gone {
+        update.execute(params![segment, first, spelled])?;
+    }
+    Ok(())
 }
 
 /// Forgets a file.
@@ -416,7 +499,7 @@ pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
         let mut tiers: HashMap<u32, Vec<Segment>> = HashMap::new();
         for segment in segments(database)? {
             let living: u32 = database.query_row(
-                "SELECT coalesce(sum(documents), 0) FROM stretch WHERE segment = ?1",
+                "SELECT coalesce(sum(documents), 0) FROM stretch WHERE segment = ?1 AND text != 0",
                 [segment.0],
                 |row| row.get(0),
             )?;
@@ -426,7 +509,8 @@ pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
                 merge(database, &[segment])?;
                 return tidy(database);
             } else {
-                let tier = segment.1.ilog2() / MERGED.ilog2();
+                let size = segment.1.checked_ilog2().ok_or_else(damaged)?;
+                let tier = size / MERGED.ilog2();
                 tiers.entry(tier).or_default().push(segment);
             }
         }
@@ -458,18 +542,20 @@ fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Result<()> {
         // The new number of each document that is still there.
         let mut numbers = vec![None; *documents as usize];
         let mut query = database.prepare_cached(
-            "SELECT first, text, spans FROM stretch WHERE segment = ?1 ORDER BY first",
+            "SELECT first, documents, text, spans FROM stretch WHERE segment = ?1 ORDER BY first",
         )?;
         let mut rows = query.query([segment])?;
         while let Some(row) = rows.next()? {
-            let first: u32 = row.get(0)?;
-            let spans = spans(*segment, row.get_ref(2)?.as_blob()?)?;
-            for number in numbers.iter_mut().skip(first as usize).take(spans.len()) {
+            let (first, stretch) = stretch_of(*segment, row)?;
+            if stretch.text.is_none() {
+                continue;
+            }
+            let numbers = numbers.iter_mut().skip(first as usize);
+            for number in numbers.take(stretch.documents as usize) {
                 *number = Some(next);
                 next += 1;
             }
-            let text = Some(row.get(1)?);
-            stretches.push(Stretch { text, spans });
+            stretches.push(stretch);
         }
         let mut cursor = MergeCursor {
             database,

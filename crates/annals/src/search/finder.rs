@@ -8,6 +8,9 @@ use super::query::{Term, TermKind};
 use super::word::is_boundary;
 use crate::error::{Error, Result};
 
+/// What may stand between the words of a phrase.
+const BETWEEN: &str = r"[\s\p{P}\p{S}]+";
+
 /// Finds one term.
 #[derive(Debug)]
 pub(super) struct Finder {
@@ -25,7 +28,8 @@ impl Finder {
                 open_end,
             } => {
                 let words: Vec<String> = term.text.split_whitespace().map(regex::escape).collect();
-                (words.join(r"\s+"), !open_start, !open_end)
+                // Words one after the other, whatever punctuation stands between them.
+                (words.join(BETWEEN), !open_start, !open_end)
             }
         };
         let built = RegexBuilder::new(&pattern)
@@ -107,10 +111,16 @@ mod tests {
             ("pre*", "prefix a pre upre preTense", "pre pre pre"),
             ("*fix", "prefix fixed", "fix"),
             ("*ef*", "prefix", "ef"),
-            ("\"two words\"", "two\n  words; two, words", "two\n  words"),
+            (
+                "\"two words\"",
+                "two\n  words; twowords; \"two\" words",
+                "two\n  words two\" words",
+            ),
+            ("\"the user name\"", "the `user_name`", "the `user_name"),
+            ("\"lorem ips*\"", "lorem ipsum", "lorem ips"),
+            (r#""said \"hello""#, "she said \"hello\"", "said \"hello"),
             ("été", "l'ÉTÉ, étés", "ÉTÉ"),
             ("日本", "今日本屋", "日本"),
-            ("\"say \\\"", "", ""),
             ("🎉", "ok🎉🎉", "🎉 🎉"),
             ("--flag", "use --flag now", "--flag"),
             ("x", "é x", "x"),

@@ -1,6 +1,8 @@
 //! Going through logs for what a query wants.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -16,7 +18,7 @@ use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{Ending, read_span};
+use crate::jsonl::{Ending, FileId, read_span};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{AgentId, Block, Body, Entry, Key, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
@@ -142,7 +144,28 @@ impl<'a> Hunt<'a> {
         let Some(source) = self.sources.get(number) else {
             return Ok(Vec::new());
         };
+        match self.look_through(number, source, plan) {
+            // It was cut meanwhile, so what was known of it is of no use.
+            Err(Error::Io { source: error, .. }) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.look_through(number, source, &Plan::ALL)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn look_through(
+        &self,
+        number: usize,
+        source: &Source<'_>,
+        plan: &Plan,
+    ) -> Result<Vec<Finding>> {
+        let failed = |error| Error::io("read", &source.file.path, error);
         let handle = source.open()?;
+        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        // Another file under its name has nothing to do with the plan.
+        let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
+        let plan = if planned { plan } else { &Plan::ALL };
+        let calls = RefCell::default();
         let mut gaze = Gaze {
             hunt: self,
             source,
@@ -150,9 +173,9 @@ impl<'a> Hunt<'a> {
             handle: &handle,
             decoder: source.root().layout.decoder(&source.file.artifact),
             sink: Sink::default(),
+            calls: &calls,
             found: Vec::new(),
         };
-        let failed = |error| Error::io("read", &source.file.path, error);
         for span in &plan.spans {
             let bytes = strip(
                 read_span(&handle, span.offset, span.len).map_err(failed)?,
@@ -178,8 +201,8 @@ impl<'a> Hunt<'a> {
                 }
                 Ok(true)
             })?;
-        } else if source.file.id.len > plan.from {
-            let mut reader = source.open()?;
+        } else if id.len > plan.from {
+            let mut reader = handle.try_clone().map_err(failed)?;
             reader.seek(SeekFrom::Start(plan.from)).map_err(failed)?;
             with_scanner(reader, plan.from, |lines| -> Result<()> {
                 loop {
@@ -242,6 +265,7 @@ struct Gaze<'a> {
     handle: &'a File,
     decoder: Box<dyn Decoder>,
     sink: Sink<Entry>,
+    calls: &'a RefCell<Option<HashMap<String, String>>>,
     found: Vec<Finding>,
 }
 
@@ -258,6 +282,7 @@ impl Gaze<'_> {
             hunt: self.hunt,
             source: self.source,
             handle: self.handle,
+            calls: self.calls,
             offset: record.span.offset,
         };
         for (number, entry) in self.sink.found.drain(..).enumerate() {
@@ -279,6 +304,8 @@ struct Here<'a> {
     hunt: &'a Hunt<'a>,
     source: &'a Source<'a>,
     handle: &'a File,
+    /// The tools of all calls of the log, once one was not found near its result.
+    calls: &'a RefCell<Option<HashMap<String, String>>>,
     offset: u64,
 }
 
@@ -304,7 +331,16 @@ impl Around for Here<'_> {
     }
 
     fn tool_of(&self, call: &str) -> Option<String> {
-        named_call(self.source, self.handle, self.offset, call)
+        if let Some(calls) = self.calls.borrow().as_ref() {
+            return calls.get(call).cloned();
+        }
+        let near = named_call(self.source, self.handle, self.offset, call);
+        near.or_else(|| {
+            let calls = all_calls(self.source).unwrap_or_default();
+            let found = calls.get(call).cloned();
+            self.calls.replace(Some(calls));
+            found
+        })
     }
 
     fn on_conversation(&self, wanted: &str, entry: Key) -> bool {
@@ -317,41 +353,45 @@ fn in_session(files: &SessionFiles, wanted: &str) -> bool {
     files.id.as_str().starts_with(wanted) || files.id.is_named(wanted)
 }
 
-/// The tool that a call before some place was for. Calls stand near before their results, so little
-/// is read.
+/// The tool that a call shortly before some place was for: mostly a call stands just before its
+/// result.
 fn named_call(source: &Source<'_>, handle: &File, before: u64, call: &str) -> Option<String> {
-    const FIRST: u64 = 32 << 10;
+    const NEAR: u64 = 32 << 10;
     if call.is_empty() {
         return None;
     }
-    let mut reach = FIRST;
-    loop {
-        let start = before.saturating_sub(reach);
-        let mut bytes = vec![0; usize::try_from(before - start).ok()?];
-        handle.read_exact_at(&mut bytes, start).ok()?;
-        let mut end = bytes.len();
-        while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
-            let head = bytes.get(..at)?;
-            let from = memchr::memrchr(b'\n', head).map(|at| at + 1);
-            // The line's beginning may lie before what was read.
-            let Some(from) = from.or((start == 0).then_some(0)) else {
-                break;
-            };
-            let rest = bytes.get(at..)?;
-            let to = at + memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            if let Some(name) = call_in(source, start + from as u64, bytes.get(from..to)?, call) {
-                return Some(name);
-            }
-            end = from;
+    let start = before.saturating_sub(NEAR);
+    let mut bytes = vec![0; usize::try_from(before - start).ok()?];
+    handle.read_exact_at(&mut bytes, start).ok()?;
+    let mut end = bytes.len();
+    while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
+        // The line's beginning may lie before what was read.
+        let head = memchr::memrchr(b'\n', bytes.get(..at)?).map(|at| at + 1);
+        let from = head.or((start == 0).then_some(0))?;
+        let rest = bytes.get(at..)?;
+        let to = at + memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = bytes.get(from..to)?;
+        let calls = calls_in(source, start + from as u64, line);
+        if let Some((_, name)) = calls.into_iter().find(|(id, _)| id == call) {
+            return Some(name);
         }
-        if start == 0 {
-            return None;
-        }
-        reach *= 8;
+        end = from;
     }
+    None
 }
 
-fn call_in(source: &Source<'_>, offset: u64, bytes: &[u8], wanted: &str) -> Option<String> {
+/// The tools of all calls of a log.
+fn all_calls(source: &Source<'_>) -> Result<HashMap<String, String>> {
+    let mut calls = HashMap::new();
+    each_record(source.root(), source.file, |record| {
+        calls.extend(calls_in(source, record.span.offset, record.bytes));
+        Ok(true)
+    })?;
+    Ok(calls)
+}
+
+/// The calls of a record: their ids, and what they are of.
+fn calls_in(source: &Source<'_>, offset: u64, bytes: &[u8]) -> Vec<(String, String)> {
     let span = Span {
         offset,
         len: bytes.len() as u64,
@@ -372,8 +412,9 @@ fn call_in(source: &Source<'_>, offset: u64, bytes: &[u8], wanted: &str) -> Opti
         Body::Message(message) => Some(message.blocks),
         _ => None,
     });
-    blocks.flatten().find_map(|block| match block {
-        Block::ToolUse { id, name, .. } if id == wanted => Some(name),
+    let calls = blocks.flatten().filter_map(|block| match block {
+        Block::ToolUse { id, name, .. } => Some((id, name)),
         _ => None,
-    })
+    });
+    calls.collect()
 }

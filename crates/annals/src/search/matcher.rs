@@ -96,32 +96,39 @@ impl Matcher {
         };
         // What says nothing and was not asked for by a condition of its own is no hit.
         let speaks = !record.pieces.is_empty() || matches!(entry.body, Body::Files(_));
-        let is = speaks && self.is(&self.node, scope, &record, &mut counts);
+        let is = speaks && self.is(&self.node, scope, &record, Some(&mut counts));
         is.then_some(counts)
     }
 
-    fn is(&self, node: &Node, scope: Scope<'_>, record: &Record<'_>, counts: &mut [f32]) -> bool {
+    /// Whether a record is what a part of the query wants; what is found is counted if it counts.
+    fn is(
+        &self,
+        node: &Node,
+        scope: Scope<'_>,
+        record: &Record<'_>,
+        mut counts: Option<&mut [f32]>,
+    ) -> bool {
         match node {
             Node::All(parts) => {
+                let limits = parts.partition_point(Node::limits);
+                let (limits, others) = parts.split_at_checked(limits).unwrap_or_default();
                 let scope = Scope {
-                    nodes: parts,
+                    nodes: limits,
                     outer: Some(&scope),
                 };
-                let mut parts = parts.iter();
-                parts.all(|part| self.is(part, scope, record, counts))
+                // Terms stand within the limits, so what is left of those is little.
+                let mut parts = others.iter().chain(limits);
+                parts.all(|part| self.is(part, scope, record, counts.as_deref_mut()))
             }
             // All are looked at, because all that is found counts.
             Node::Any(parts) => {
                 let mut any = false;
                 for part in parts {
-                    any |= self.is(part, scope, record, counts);
+                    any |= self.is(part, scope, record, counts.as_deref_mut());
                 }
                 any
             }
-            Node::Not(part) => {
-                let mut ignored = vec![0.0; counts.len()];
-                !self.is(part, scope, record, &mut ignored)
-            }
+            Node::Not(part) => !self.is(part, scope, record, None),
             Node::Term(number) => {
                 let Some(finder) = self.finders.get(*number) else {
                     return false;
@@ -136,7 +143,7 @@ impl Matcher {
                     piece.weight * count / (count + 1.0)
                 });
                 let sum: f32 = weights.sum();
-                if let Some(count) = counts.get_mut(*number) {
+                if let Some(count) = counts.and_then(|counts| counts.get_mut(*number)) {
                     *count = count.max(sum);
                 }
                 sum > 0.0
@@ -187,8 +194,8 @@ impl Node {
         match wanted {
             Wanted::All(parts) => {
                 let mut nodes: Vec<Node> = parts.iter().map(|part| Node::of(part, terms)).collect();
-                // What takes a look beyond the record comes last.
-                nodes.sort_by_key(Node::cost);
+                // Limits stand together; of others, what takes a look beyond the record comes last.
+                nodes.sort_by_key(|node| (!node.limits(), node.cost()));
                 Node::All(nodes)
             }
             Wanted::Any(parts) => {
@@ -204,6 +211,11 @@ impl Node {
                 }))
             }
         }
+    }
+
+    /// Whether it limits the texts that the terms beside it may stand in.
+    fn limits(&self) -> bool {
+        self.admits(&|_| true).is_some()
     }
 
     fn cost(&self) -> u8 {

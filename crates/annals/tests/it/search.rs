@@ -287,7 +287,7 @@ fn queries_find_what_they_say() {
         ("\"lines two\"", &[]),
         ("two phrase", &[9]),
         ("back\\slash", &[10]),
-        ("\"a quoted\"", &[]),
+        ("\"a quoted\"", &[10]),
         (r#"re:"a .quoted. back""#, &[10]),
         (r"re:tab\there", &[10]),
         (r"re:^two$", &[9]),

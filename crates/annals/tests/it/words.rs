@@ -299,19 +299,21 @@ fn a_damaged_catalogue_hides_nothing() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("catalogue-3.db");
+    let path = history.state.path().join("catalogue-4.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();
     let asked = parse("alpha");
     let expected = told(&store.search(&inventory, &asked).unwrap());
     let mut noticed = 0;
-    for at in (100..whole.len()).step_by(whole.len() / 150) {
+    let bits = (100..whole.len()).step_by(whole.len() / 300);
+    let bits = bits.map(|at| (at, 1, 1 << (at % 8)));
+    let holes = (100..whole.len()).step_by(whole.len() / 100);
+    let holes = holes.map(|at| (at, 40, 0xa5));
+    for (at, bytes, mask) in bits.chain(holes) {
         let mut damaged = whole.clone();
-        damaged[at..]
-            .iter_mut()
-            .take(40)
-            .for_each(|byte| *byte ^= 0xa5);
+        let touched = damaged[at..].iter_mut().take(bytes);
+        touched.for_each(|byte| *byte ^= mask);
         fs::write(&path, damaged).unwrap();
         let mut catalogue = history.catalogue();
         let found = catalogue.search(&inventory, &asked).unwrap();
@@ -323,4 +325,65 @@ fn a_damaged_catalogue_hides_nothing() {
         }
     }
     assert!(noticed > 0);
+}
+
+/// Words that were forgotten by one who was interrupted are not taken for known when the logs are back.
+#[test]
+fn who_is_interrupted_leaves_no_wrong_coverage() {
+    let mut history = History::new();
+    history.step(&Step::Say(0, vec![0]));
+    history.step(&Step::Say(2, vec![0]));
+    history.step(&Step::Learn);
+    let (there, away) = (
+        history.dir.path().join("projects/-v"),
+        history.dir.path().join("away"),
+    );
+    fs::rename(&there, &away).unwrap();
+    // One more log makes the learner commit before it stops.
+    history.step(&Step::Say(1, vec![0]));
+    let inventory = history.store().inventory();
+    let stops = std::sync::atomic::AtomicUsize::new(0);
+    let stop = || stops.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 1;
+    history.catalogue().learn(&inventory, &|_, _| {}, &stop);
+    fs::remove_file(history.path(1)).unwrap();
+    fs::remove_dir_all(&there).unwrap_or_default();
+    fs::rename(&away, &there).unwrap();
+    history.compare();
+}
+
+/// A log that is replaced over and over is found whole or not at all, never by another's plan.
+#[test]
+fn a_log_that_is_replaced_meanwhile_loses_no_hit() {
+    let mut history = History::new();
+    history.step(&Step::Say(0, vec![11, 0]));
+    let versions: Vec<String> = [vec![0, 11], vec![11]]
+        .iter()
+        .map(|words| {
+            let filler = history.line(words) + "\n";
+            let hit = history.line(&[1]) + "\n";
+            if words.len() == 1 {
+                hit + &filler
+            } else {
+                filler.repeat(3) + &hit
+            }
+        })
+        .collect();
+    let path = history.path(0);
+    let fresh = history.dir.path().join("fresh");
+    let replace = |number: usize| {
+        fs::write(&fresh, &versions[number % 2]).unwrap();
+        fs::rename(&fresh, &path).unwrap();
+    };
+    replace(0);
+    history.step(&Step::Learn);
+    let store = history.store();
+    let mut catalogue = history.catalogue();
+    for number in 1..40 {
+        let inventory = store.inventory();
+        // Between the look at the directory and the search.
+        replace(number);
+        let found = catalogue.search(&inventory, &parse("alphabet")).unwrap();
+        assert_eq!(found.total, 1, "{number}");
+        learn(&mut catalogue, &store.inventory());
+    }
 }

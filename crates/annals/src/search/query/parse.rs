@@ -1,6 +1,7 @@
 //! How people write queries: words, "phrases", begin*, -not, OR, (groups) and conditions such as
 //! `role:user`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use jiff::Timestamp;
@@ -118,7 +119,7 @@ enum Sign<'a> {
     /// A word, and the name of the condition that it stands after.
     Word {
         name: Option<&'a str>,
-        text: &'a str,
+        text: Cow<'a, str>,
         quoted: bool,
         /// A star follows the closing quote.
         open_end: bool,
@@ -183,11 +184,11 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
     let from = at + name.map_or(0, |name| name.len() + 1);
     let rest = text.get(from..).unwrap_or_default();
     if let Some(inside) = rest.strip_prefix('"') {
-        let Some(len) = inside.find('"') else {
+        let Some(len) = closing(inside) else {
             return Err(fault(
                 text,
                 from..text.len(),
-                "this quote is never closed; put another at the end of what belongs together",
+                "this quote is never closed; put another at the end of what belongs together, or \\\" for one that is meant",
             ));
         };
         let end = from + len + 2;
@@ -196,7 +197,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
             at: at..end + usize::from(open_end),
             sign: Sign::Word {
                 name,
-                text: inside.get(..len).unwrap_or_default(),
+                text: unescaped(inside.get(..len).unwrap_or_default()),
                 quoted: true,
                 open_end,
             },
@@ -223,7 +224,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
         "NOT" if name.is_none() => Sign::Not,
         text => Sign::Word {
             name,
-            text,
+            text: Cow::Borrowed(text),
             quoted: false,
             open_end: false,
         },
@@ -232,6 +233,23 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<Piece<'_>> {
         at: at..from + len,
         sign,
     })
+}
+
+/// Where a quoted text ends: at a quote without a backslash before it.
+fn closing(inside: &str) -> Option<usize> {
+    let mut quotes = inside.match_indices('"').map(|(at, _)| at);
+    quotes.find(|at| {
+        !inside
+            .get(..*at)
+            .is_some_and(|before| before.ends_with('\\'))
+    })
+}
+
+fn unescaped(text: &str) -> Cow<'_, str> {
+    match text.contains("\\\"") {
+        true => text.replace("\\\"", "\"").into(),
+        false => text.into(),
+    }
 }
 
 struct Reader<'a> {
@@ -367,6 +385,11 @@ impl<'a> Reader<'a> {
         at: Range<usize>,
     ) -> Result<Wanted> {
         let (mut text, mut open_start, mut open_end) = (text, false, open_end);
+        if let Some(inner) = text.strip_suffix('*').filter(|_| quoted)
+            && inner.ends_with(char::is_alphanumeric)
+        {
+            (text, open_end) = (inner, true);
+        }
         if !quoted {
             if let Some(inner) = text.strip_suffix('*') {
                 (text, open_end) = (inner, true);
