@@ -244,7 +244,9 @@ impl Track {
         let Some(whole) = again.awaited.take() else {
             return Ok(());
         };
-        let mut begins = vec![0; self.head.len()];
+        // By its first line: what stands after it may have been rewritten.
+        let first = memchr(b'\n', &self.head).map_or(self.head.len(), |at| at + 1);
+        let mut begins = vec![0; first];
         let there = handle.read_at(&mut begins, 0)?;
         let same = there > 0 && begins.get(..there) == self.head.get(..there);
         match same {
@@ -334,7 +336,7 @@ impl Track {
     }
 }
 
-/// What was told of a log: the last two thousand entries, so that memory stays bounded however long
+/// What was told of a log: the last thirty thousand entries, so that memory stays bounded however long
 /// a log is followed. Older ones can be told again only if the log is replaced by one that has them.
 #[derive(Default)]
 pub(super) struct Shown {
@@ -343,16 +345,15 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    const MOST: usize = 2048;
+    const MOST: usize = 32 << 10;
 
     /// Leaves of a record's entries those that are news, and remembers them.
     fn fresh(&mut self, record: &Record<'_>, told: Vec<Told>, again: Option<&Again>) -> Vec<Told> {
         let digest = digest(record.bytes);
         let keys: Vec<Key> = told.iter().map(|told| key(&told.entry, digest)).collect();
         let known = |(told, key): (&Told, &Key)| match (self.digests.get(key), again) {
-            (Some(_), Some(_)) => true,
             // An entry may be written once more to say more; the same line is a copy.
-            (Some(same), None) => *same == digest && told.entry.id.is_some(),
+            (Some(same), again) => *same == digest && (again.is_some() || told.entry.id.is_some()),
             (
                 None,
                 Some(Again {
@@ -367,7 +368,8 @@ impl Shown {
                 self.order.push_back(key);
             }
         }
-        while self.order.len() > Self::MOST {
+        // A log that is read again is compared with all that was told of it.
+        while self.order.len() > Self::MOST && again.is_none() {
             if let Some(oldest) = self.order.pop_front() {
                 self.digests.remove(&oldest);
             }

@@ -332,6 +332,22 @@ fn a_log_that_is_deleted_may_come_back() {
 }
 
 #[test]
+fn a_tail_that_is_rewritten_is_told_as_it_is_now() {
+    for way in ways() {
+        let scene = Scene::new();
+        let log = scene.log(SESSION);
+        append(&log, &lines(1..3));
+        let feed = scene.follow(way);
+        append(&log, &lines(3..5));
+        assert_eq!(feed.texts(2), ["text 3", "text 4"]);
+        fs::write(&log, lines(1..4) + &line(4, "text 4 and more") + "\n").unwrap();
+        assert_eq!(feed.texts(1), ["text 4 and more"]);
+        append(&log, &lines(5..6));
+        assert_eq!(feed.texts(1), ["text 5"]);
+    }
+}
+
+#[test]
 fn a_line_of_many_megabytes_comes_in_pieces() {
     let scene = Scene::new();
     let log = scene.log(SESSION);
