@@ -79,7 +79,8 @@
 //! ```
 //!
 //! The folder `examples` has these at length, and `queries.rs` for questions: messages by role,
-//! kind, time and text, counts and tokens, ancestry, forks, the reset of a project.
+//! kind, time and text, counts and tokens, ancestry, forks, the reset of a project. `search.rs` finds
+//! what was said, `follow.rs` what is being said.
 //!
 //! # The modules
 //!
@@ -92,6 +93,7 @@
 //! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
 //! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`watch`] | what is written to logs, as it is written |
+//! | [`search`] | what was said where: queries, and what they match |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |

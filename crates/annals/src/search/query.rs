@@ -101,6 +101,7 @@ impl Query {
 
 /// Which hits come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// Those that say most of what is looked for; of equal ones the newest.
     #[default]
@@ -159,6 +160,7 @@ pub struct Term {
 
 /// How a text that is looked for is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TermKind {
     /// As it is; spaces stand for any white space. It must begin and end where words do, unless it
     /// may go on at that side.
@@ -218,7 +220,7 @@ pub enum Filter {
 
 impl Filter {
     /// The names of all conditions, as they stand before the colon in a query.
-    pub const NAMES: [&'static str; 14] = parse::NAMES;
+    pub const NAMES: &'static [&'static str] = &parse::NAMES;
 
     /// A condition by its name and its value, as in `role:user`.
     ///
@@ -236,6 +238,7 @@ impl Filter {
 
 /// Who says something, as people ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Speaker {
     /// A person, or tool results in the person's place.
     User,
@@ -260,7 +263,7 @@ impl Part {
 
 impl Speaker {
     /// All of them, by the names that queries use.
-    pub const NAMES: [(&'static str, Speaker); 5] = [
+    pub const NAMES: &'static [(&'static str, Speaker)] = &[
         ("user", Speaker::User),
         ("human", Speaker::Human),
         ("assistant", Speaker::Assistant),
@@ -271,6 +274,7 @@ impl Speaker {
 
 /// A part of a record that words stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Part {
     /// What was said in words.
     Text,
@@ -292,7 +296,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, by the names that queries use.
-    pub const NAMES: [(&'static str, Part); 8] = [
+    pub const NAMES: &'static [(&'static str, Part)] = &[
         ("text", Part::Text),
         ("thinking", Part::Thinking),
         ("tool", Part::Tool),

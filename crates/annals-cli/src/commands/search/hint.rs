@@ -77,7 +77,7 @@ fn mistyped(text: &str) -> Option<String> {
     if value.is_empty() || value.starts_with([':', '/']) {
         return None;
     }
-    let meant = near(name, Filter::NAMES, 1);
+    let meant = near(name, Filter::NAMES.iter().copied(), 1);
     let meant = meant.first()?;
     Some(format!(
         "{text} was looked for as a text; did you mean {meant}:{value}?"

@@ -449,8 +449,8 @@ pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filte
             }
             Filter::Layout(text())
         }
-        "role" => Filter::Role(named("role", value, &Speaker::NAMES)?),
-        "kind" => Filter::Kind(named("kind", value, &Part::NAMES)?),
+        "role" => Filter::Role(named("role", value, Speaker::NAMES)?),
+        "kind" => Filter::Kind(named("kind", value, Part::NAMES)?),
         "after" | "since" => {
             let time = dialect.now.since(value);
             Filter::Since(time.ok_or_else(bad_time)?)

@@ -1,0 +1,44 @@
+//! Finds what was said, with and without a catalogue that remembers words.
+//!
+//! ```sh
+//! cargo run --example search
+//! ```
+
+use annals::index::Catalogue;
+use annals::model::{Block, Draft};
+use annals::search::{Dialect, Filter, Order, Query, Speaker};
+use annals::store::{Root, Store};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let store = Store::new(vec![Root::claude_code(dir.path().join(".claude"))]);
+    let session = store.begin("/home/me/app")?;
+    session.append(Draft::user("Why does parseHeader panic on \"é\"?"))?;
+    let answer = Block::Text("parse_header slices within a character.".into());
+    session.append(Draft::assistant([answer]))?;
+    session.close()?;
+
+    // Words, "phrases", begin*, -not, OR, and conditions, as people type them.
+    let inventory = store.inventory();
+    let query = Query::parse("panic OR slice*", &Dialect::default())?
+        .order(Order::Oldest)
+        .limit(5);
+    let without = store.search(&inventory, &query)?;
+    assert_eq!(without.total, 2);
+
+    // A catalogue says where looking is worthwhile; it learns what is new when it is told to.
+    let mut catalogue = Catalogue::open(&dir.path().join("state"))?;
+    let troubles = catalogue.learn(&inventory, &|_, _| {}, &|| false);
+    assert!(troubles.is_empty());
+    let with = catalogue.search(&inventory, &query)?;
+    assert_eq!(with.hits, without.hits);
+    for hit in &with.hits {
+        println!("line {}: {}", hit.line, hit.snippet);
+    }
+
+    // Parts of names are words; a program may add conditions of its own.
+    let query = Query::parse("header", &Dialect::default())?.and(Filter::Role(Speaker::Human));
+    let found = catalogue.search(&inventory, &query)?;
+    println!("{} of a person", found.total);
+    Ok(())
+}
