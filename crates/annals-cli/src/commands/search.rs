@@ -95,7 +95,8 @@ enum Sort {
 const HELP: &str = "\
 The query:
   connection reset        both words, anywhere in one record; letter case does not count
-  \"connection reset\"      the words one after the other
+  \"connection reset\"      the words one after the other, whatever punctuation stands between them;
+                          \\\" is a quote that is meant
   conn* *tion *nect*      words that begin, end or go on so; without a star, whole words: the parts
                           of snake_case, camelCase and path/to/file.rs are words of their own
   timeout OR deadline     one of them; AND, NOT and ( ) work too
