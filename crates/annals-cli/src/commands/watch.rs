@@ -78,6 +78,8 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
         },
     };
     let follower = follow(&what, args, context)?;
+    // A pager would take the terminal, and show nothing of what comes next.
+    context.out.stop_paging()?;
     let stopper = follower.stopper();
     end_on_signals(stopper.clone())?;
     end_when_unread(stopper);
