@@ -26,6 +26,9 @@ use crate::context::Context;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
+/// How many events may be held back while more are at hand.
+const MOST_HELD: u32 = 256;
+
 /// Follows logs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -207,11 +210,18 @@ impl<'a> Watch<'a> {
         let began = Instant::now();
         while let Some(event) = follower.next() {
             self.show(event)?;
-            if !follower.is_busy() {
-                self.tell_totals()?;
-                // At once: a batch that waits for the next one is no news.
-                self.context.out.flush()?;
+            let mut held = 1;
+            while let Some(event) = follower.next_ready() {
+                self.show(event)?;
+                held += 1;
+                // Where there is always more, what is shown of it must not wait for the end.
+                if held % MOST_HELD == 0 {
+                    self.context.out.flush()?;
+                }
             }
+            self.tell_totals()?;
+            // At once: a batch that waits for the next one is no news.
+            self.context.out.flush()?;
         }
         self.context.out.flush()?;
         if self.context.out.is_terminal() {

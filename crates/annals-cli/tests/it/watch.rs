@@ -310,6 +310,58 @@ fn projects_are_followed_by_name_path_and_place() {
 }
 
 #[test]
+fn what_is_written_shows_before_more_is_written() {
+    let long = prompt(SESSION, 1, &"long ".repeat(220_000));
+    let many: Vec<String> = (0..256)
+        .map(|n| {
+            let line = prompt(SESSION, 1, &format!("text {n}"));
+            line.replace("000000000001", &format!("{n:012x}"))
+        })
+        .collect();
+    for (text, entries) in [(long, 1), (many.join("\n"), 256)] {
+        let stage = stage();
+        append(&stage, SESSION, "");
+        let mut watch = Watch::start(&stage, &["--all", "--json"]);
+        watch.wait_for("live");
+        append(&stage, SESSION, &text);
+        for _ in 0..entries {
+            watch.wait_for("entry");
+        }
+    }
+}
+
+#[test]
+fn half_lines_elsewhere_hold_nothing_back() {
+    let stage = stage();
+    let others: Vec<String> = (1..20)
+        .map(|n| SESSION.replace("000a", &format!("{n:04x}")))
+        .map(|session| session.replacen("0000", "0001", 1))
+        .collect();
+    for session in others.iter().map(String::as_str).chain([SESSION]) {
+        append(&stage, session, "");
+    }
+    let mut watch = Watch::start(&stage, &["--all", "--json"]);
+    watch.wait_for("live");
+    // At rest while all of it is written, so that it is seen at once.
+    let pid = watch.child.id().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-STOP");
+    append(&stage, SESSION, &prompt(SESSION, 1, "whole"));
+    for session in &others {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(log(&stage, session))
+            .unwrap();
+        file.write_all(b"{\"type\":\"user\",").unwrap();
+    }
+    signal("-CONT");
+    assert_eq!(watch.wait_for("entry")["blocks"][0]["text"], "whole");
+}
+
+#[test]
 fn polling_tells_the_same() {
     let stage = stage();
     let mut watch = Watch::start(&stage, &["--all", "--json", "--poll"]);

@@ -111,10 +111,32 @@ impl Follower {
         Stopper(Arc::clone(self.places.source.stop()))
     }
 
-    /// Whether there is more to tell without waiting. May be wrong for what is not written to the end
-    /// of a line.
-    pub fn is_busy(&self) -> bool {
-        !self.events.is_empty() || !self.dirty.is_empty()
+    /// The next event if there is one at hand; never waits. `None` is the time to send off what is
+    /// held back, before [`next`](Iterator::next) waits.
+    pub fn next_ready(&mut self) -> Option<Event> {
+        if self.is_stopped() {
+            return None;
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        if let Err(error) = self.listen(false) {
+            return Some(Event::Trouble(error));
+        }
+        // Each log gets one turn: some may be written to all the time and never tell anything.
+        for _ in 0..self.dirty.len() {
+            if !self.events.is_empty() {
+                break;
+            }
+            if let Some(at) = self.dirty.pop_front() {
+                self.read(at);
+            }
+        }
+        self.events.pop_front()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.places.source.stop().is_stopped()
     }
 
     /// How many logs are followed.
@@ -415,13 +437,12 @@ impl Follower {
         })));
     }
 
-    /// Takes in what the kernel has to say; waits for it if there is nothing else to do.
-    fn listen(&mut self) -> Result<()> {
-        let busy = self.is_busy();
+    /// Takes in what the kernel has to say; may wait for it.
+    fn listen(&mut self, wait: bool) -> Result<()> {
         let until = self.next_look.filter(|_| self.places.must_poll());
-        let timeout = match (busy, until) {
-            (true, _) => Some(Duration::ZERO),
-            (false, until) => until.map(|until| until.saturating_duration_since(Instant::now())),
+        let timeout = match (wait, until) {
+            (false, _) => Some(Duration::ZERO),
+            (true, until) => until.map(|until| until.saturating_duration_since(Instant::now())),
         };
         let mut hints = Vec::new();
         let waited = self.places.source.wait(timeout, &mut hints);
@@ -462,17 +483,17 @@ impl Iterator for Follower {
 
     fn next(&mut self) -> Option<Event> {
         loop {
-            if self.places.source.stop().is_stopped() {
+            if self.is_stopped() {
                 return None;
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.next_ready() {
                 return Some(event);
             }
-            if let Err(error) = self.listen() {
+            // What waits for its turn must not wait for more.
+            if self.dirty.is_empty()
+                && let Err(error) = self.listen(true)
+            {
                 return Some(Event::Trouble(error));
-            }
-            if let Some(at) = self.dirty.pop_front() {
-                self.read(at);
             }
         }
     }

@@ -307,7 +307,7 @@ impl Track {
             reader.get_or_insert_with(|| LiveLog::new(&log.root, &log.path, &log.artifact));
         let (mut offset, mut searched) = (self.offset, self.searched);
         let first = offset;
-        let mut more = false;
+        let mut full = false;
         each_line_from(&log.path, handle, offset, |record| {
             if !record.terminated {
                 // Unfinished: neither taken nor lost.
@@ -324,12 +324,13 @@ impl Track {
             }
             turn.told.extend(fresh);
             offset = record.span.end();
-            more = offset - first >= TURN_BYTES || turn.told.len() >= TURN_ENTRIES;
-            Ok(!more)
+            full = offset - first >= TURN_BYTES || turn.told.len() >= TURN_ENTRIES;
+            Ok(!full)
         })?;
         self.offset = offset;
         self.searched = searched.max(offset);
-        turn.more = more;
+        // What is written since shows by the file's length.
+        turn.more = full && offset < self.id.len;
         Ok(())
     }
 }
