@@ -362,6 +362,42 @@ fn half_lines_elsewhere_hold_nothing_back() {
 }
 
 #[test]
+fn what_a_fork_brings_along_is_no_news() {
+    let stage = stage();
+    let old = |session: &str| {
+        [1, 2].map(|n| prompt(session, n, &format!("old {n}")).replace("2026-", "2025-"))
+    };
+    let new =
+        |session: &str, n: u32, text: &str| prompt(session, n, text).replace("2026-", "2999-");
+    for line in old(SESSION) {
+        append(&stage, SESSION, &line);
+    }
+    let mut json = Watch::start(&stage, &["--all", "--json", "-n", "0"]);
+    json.wait_for("live");
+    let mut human = Watch::start(&stage, &["--all", "-n", "1"]);
+    while !human.line().contains("old 2") {}
+    append(&stage, SESSION, &new(SESSION, 3, "told"));
+    assert_eq!(json.wait_for("entry")["earlier"], false);
+    while !human.line().contains("told") {}
+    let mut fork = old(OTHER).join("\n");
+    for line in [new(OTHER, 3, "told"), new(OTHER, 4, "news")] {
+        fork = format!("{fork}\n{line}");
+    }
+    append(&stage, OTHER, &fork);
+    let earlier: Vec<Value> = (0..4)
+        .map(|_| json.wait_for("entry")["earlier"].clone())
+        .collect();
+    assert_eq!(earlier, [true, true, true, false]);
+    let mut page = String::new();
+    while !page.contains("news") {
+        page += &human.line();
+    }
+    let first = page.lines().next();
+    assert_eq!(first, Some("… 0000000b  3 earlier entries are left out"));
+    assert!(!page.contains("old"), "{page}");
+}
+
+#[test]
 fn polling_tells_the_same() {
     let stage = stage();
     let mut watch = Watch::start(&stage, &["--all", "--json", "--poll"]);

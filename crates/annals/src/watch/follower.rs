@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::model::{Artifact, EntryId, Key};
+use crate::model::{Artifact, Entry, EntryId, Key};
 use crate::store::{Store, Told};
 
 use super::last::{self, Newest};
@@ -48,6 +48,8 @@ pub struct Follower {
     /// When to look next where there are no watches.
     next_look: Option<Instant>,
     copies: Copies,
+    /// When following began.
+    since: Timestamp,
     began: bool,
 }
 
@@ -96,6 +98,7 @@ impl Follower {
             scan: 1,
             next_look: None,
             copies: Copies::default(),
+            since: Timestamp::now(),
             began: false,
         };
         if let Some(error) = trouble {
@@ -241,7 +244,7 @@ impl Follower {
         track: &mut Track,
         most: usize,
         since: Option<Timestamp>,
-        counts: &dyn Fn(&crate::model::Entry) -> bool,
+        counts: &dyn Fn(&Entry) -> bool,
     ) -> Result<Vec<Told>> {
         let log = Arc::clone(&track.log);
         let look = selection.judge(&log) == Verdict::Look;
@@ -419,8 +422,14 @@ impl Follower {
         let Some(track) = self.tracks.get_mut(at) else {
             return;
         };
-        if self.copies.is_known(&told) {
+        let origin = self.copies.origin(at, &told.entry);
+        if told.entry.copied && origin.is_some() {
             return;
+        }
+        if track.came_later && !earlier {
+            let time = told.entry.time;
+            let before = time.map_or(track.earlier, |time| time < self.since);
+            track.earlier = before || origin.is_some_and(|origin| origin != at);
         }
         if !track.announced {
             track.announced = true;
@@ -433,7 +442,7 @@ impl Follower {
             agent: told.agent,
             entry: told.entry,
             charge: told.charge,
-            earlier,
+            earlier: earlier || track.earlier,
         })));
     }
 
@@ -503,28 +512,29 @@ impl Iterator for Follower {
 #[derive(Default)]
 struct Copies {
     order: VecDeque<Key>,
-    known: HashSet<Key>,
+    known: HashMap<Key, (usize, Option<Timestamp>)>,
 }
 
 impl Copies {
     const MOST: usize = 16_384;
 
-    /// Whether it is the copy of something that was told. Remembers everything else.
-    fn is_known(&mut self, told: &Told) -> bool {
-        let Some(key) = told.entry.id.as_ref().map(EntryId::key) else {
-            return false;
-        };
-        if told.entry.copied {
-            return self.known.contains(&key);
+    /// The log of which the same entry was told first. Remembers those that were not told before.
+    fn origin(&mut self, at: usize, entry: &Entry) -> Option<usize> {
+        let key = entry.id.as_ref().map(EntryId::key)?;
+        let known = self.known.get(&key);
+        if entry.copied {
+            return known.map(|(origin, _)| *origin);
         }
-        if self.known.insert(key) {
-            self.order.push_back(key);
+        if let Some((origin, time)) = known {
+            return Some(*origin).filter(|_| *time == entry.time);
         }
+        self.known.insert(key, (at, entry.time));
+        self.order.push_back(key);
         while self.order.len() > Self::MOST {
             if let Some(oldest) = self.order.pop_front() {
                 self.known.remove(&oldest);
             }
         }
-        false
+        None
     }
 }

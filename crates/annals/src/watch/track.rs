@@ -37,6 +37,10 @@ pub(super) struct Track {
     pub(super) gone: bool,
     /// Whoever follows has heard of it.
     pub(super) announced: bool,
+    /// It came after following began, so that it may hold copies.
+    pub(super) came_later: bool,
+    /// Its last entry was no news.
+    pub(super) earlier: bool,
     /// The scan that saw it last.
     pub(super) seen: u64,
     /// Everything before this was read. Always the start of a line once `aligned`.
@@ -88,6 +92,8 @@ impl Track {
             queued: false,
             gone: false,
             announced: false,
+            came_later: true,
+            earlier: false,
             seen: 0,
             offset: 0,
             aligned: true,
@@ -109,6 +115,7 @@ impl Track {
             offset: id.len,
             aligned: id.len == 0,
             searched: id.len,
+            came_later: false,
             ..Track::from_start(log)
         }
     }
@@ -128,6 +135,8 @@ impl Track {
             head: from.head.clone(),
             shown: std::mem::take(&mut from.shown),
             newest: from.newest,
+            came_later: from.came_later,
+            earlier: from.earlier,
             ..Track::from_start(log)
         })
     }

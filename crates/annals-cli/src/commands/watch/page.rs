@@ -157,6 +157,19 @@ impl Screen {
         page
     }
 
+    /// What a session brought along from another.
+    pub(super) fn left_out(&mut self, session: &SessionId, count: u64) -> String {
+        self.interrupt();
+        let verb = if count == 1 { "is" } else { "are" };
+        let earlier = size::plural(count, "earlier entry");
+        let text = format!("{}  {earlier} {verb} left out", short(session));
+        format!(
+            "{} {}",
+            paint(self.hues.of(session.as_str()), "…"),
+            paint(DIM, &text)
+        )
+    }
+
     /// What a session comes to.
     pub(super) fn total(&mut self, total: &Total) -> String {
         self.interrupt();
