@@ -15,7 +15,7 @@ use crate::store::{Store, Told};
 use super::last::{self, Newest};
 use super::places::{Place, Places, Sight};
 use super::selection::{Selection, Verdict};
-use super::source::{Source, What};
+use super::source::{self, Source, What};
 use super::track::{Track, Turn};
 use super::{Event, FollowedLog, Fresh, Options, Stopper};
 
@@ -102,7 +102,7 @@ impl Follower {
             began: false,
         };
         if let Some(error) = trouble {
-            let why = error.to_string();
+            let why = source::refusal(&error);
             follower.events.push_back(Event::Polling { why });
         }
         follower.begin()?;
