@@ -10,7 +10,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use annals::model::Entry;
+use annals::model::{Entry, SessionId};
 use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -26,6 +26,9 @@ use crate::context::Context;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
+/// How many events may be held back while more are at hand.
+const MOST_HELD: u32 = 256;
+
 /// Follows logs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,7 +37,8 @@ Follows what is named: projects by path, name or id; sessions with their sub-age
 sub-agents that begin later are followed too. With nothing named, a terminal offers a choice and
 everything else follows all there is.
 
-Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it.
+Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it. What a fork or
+a copy brings along from before is only counted; in JSON it is marked as earlier.
 
 Examples:
   annals watch                       choose a project and a conversation
@@ -78,6 +82,8 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
         },
     };
     let follower = follow(&what, args, context)?;
+    // A pager would take the terminal, and show nothing of what comes next.
+    context.out.stop_paging()?;
     let stopper = follower.stopper();
     end_on_signals(stopper.clone())?;
     end_when_unread(stopper);
@@ -182,6 +188,10 @@ struct Watch<'a> {
     projects: HashMap<PathBuf, String>,
     entries: u64,
     sessions: HashSet<String>,
+    /// What stood there before was shown.
+    live: bool,
+    /// How many earlier entries a log came with that are not shown.
+    left_out: Option<(SessionId, u64)>,
 }
 
 impl<'a> Watch<'a> {
@@ -198,6 +208,8 @@ impl<'a> Watch<'a> {
             projects: HashMap::new(),
             entries: 0,
             sessions: HashSet::new(),
+            live: false,
+            left_out: None,
         })
     }
 
@@ -205,11 +217,19 @@ impl<'a> Watch<'a> {
         let began = Instant::now();
         while let Some(event) = follower.next() {
             self.show(event)?;
-            if !follower.is_busy() {
-                self.tell_totals()?;
-                // At once: a batch that waits for the next one is no news.
-                self.context.out.flush()?;
+            let mut held = 1;
+            while let Some(event) = follower.next_ready() {
+                self.show(event)?;
+                held += 1;
+                // Where there is always more, what is shown of it must not wait for the end.
+                if held % MOST_HELD == 0 {
+                    self.context.out.flush()?;
+                }
             }
+            self.tell_left_out()?;
+            self.tell_totals()?;
+            // At once: a batch that waits for the next one is no news.
+            self.context.out.flush()?;
         }
         self.context.out.flush()?;
         if self.context.out.is_terminal() {
@@ -250,6 +270,11 @@ impl<'a> Watch<'a> {
                     self.entries += 1;
                     self.sessions.insert(fresh.session.to_string());
                 }
+                // What a fork or a copy holds of another session was seen there.
+                if fresh.earlier && self.live && !self.context.json {
+                    return self.leave_out(&fresh.session);
+                }
+                self.tell_left_out()?;
                 let project = self.project(&fresh.log, &fresh.entry);
                 match self.context.json {
                     true => stream::entry(*fresh, &project, self.context)?,
@@ -269,6 +294,7 @@ impl<'a> Watch<'a> {
                 }
             }
             Event::Trouble(error) => self.context.warn(&error),
+            Event::CaughtUp if !self.context.json => self.live = true,
             event if self.context.json => stream::event(&event, self.context)?,
             Event::Reset { log, why } => {
                 let text = format!("! {} was {why}", log.path.display());
@@ -281,6 +307,23 @@ impl<'a> Watch<'a> {
                 self.screen.interrupt();
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, session: &SessionId) -> Result<()> {
+        if self.left_out.as_ref().is_some_and(|(of, _)| of != session) {
+            self.tell_left_out()?;
+        }
+        let (_, count) = self.left_out.get_or_insert_with(|| (session.clone(), 0));
+        *count += 1;
+        Ok(())
+    }
+
+    fn tell_left_out(&mut self) -> Result<()> {
+        if let Some((session, count)) = self.left_out.take() {
+            let line = self.screen.left_out(&session, count);
+            self.context.out.line(line)?;
         }
         Ok(())
     }

@@ -139,6 +139,11 @@ impl Out {
         }
     }
 
+    /// Writes to the terminal itself from now on: what goes on for hours is no page.
+    pub(crate) fn stop_paging(&mut self) -> io::Result<()> {
+        self.sink.release()
+    }
+
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes, self.width)
@@ -496,6 +501,16 @@ mod tests {
         let shown = paged(3, |out| {
             out.line("now")?;
             out.flush()?;
+            (0..9).try_for_each(|n| out.line(n))
+        });
+        assert_eq!(shown, None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn output_that_goes_on_is_never_paged() {
+        let shown = paged(3, |out| {
+            out.stop_paging()?;
             (0..9).try_for_each(|n| out.line(n))
         });
         assert_eq!(shown, None);

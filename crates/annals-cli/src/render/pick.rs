@@ -184,6 +184,23 @@ impl<'a> List<'a> {
         self.top = 0;
     }
 
+    /// The title and what was typed; where both do not fit, what was typed last is seen.
+    fn head(&self, columns: usize) -> String {
+        if self.filter.is_empty() {
+            return self.title.to_owned();
+        }
+        let filter = safe(&self.filter);
+        let mut typed: &str = &filter;
+        while width(typed) + width(" › ▏") > columns && !typed.is_empty() {
+            let mut letters = typed.chars();
+            letters.next();
+            typed = letters.as_str();
+        }
+        let typed = format!(" › {typed}▏");
+        let room = columns.saturating_sub(width(&typed));
+        format!("{}{typed}", truncate_end(&safe(self.title), room))
+    }
+
     /// The screen, line by line; none is wider than it.
     fn lines(&mut self, columns: usize, rows: usize) -> Vec<String> {
         const KEYS: &str = "↑↓ move · Enter choose · Esc back · type to narrow";
@@ -195,10 +212,7 @@ impl<'a> List<'a> {
             .max((self.at + 1).saturating_sub(self.page));
         let cut = |text: &str| truncate_end(&safe(text), columns);
         let count = format!("{} of {}", self.fits.len(), self.items.len());
-        let head = match self.filter.is_empty() {
-            true => self.title.to_owned(),
-            false => format!("{} › {}▏", self.title, self.filter),
-        };
+        let head = self.head(columns);
         let mut lines = vec![paint(HEADER, &cut(&head)).to_string(), String::new()];
         let shown = self.fits.iter().enumerate().skip(self.top).take(self.page);
         for (at, &item) in shown {
@@ -349,6 +363,18 @@ mod tests {
           日本語のとても長い名前のプロ…  1 y ago
         4 of 4 · ↑↓ move · Enter choose · Esc b…
         ");
+    }
+
+    #[test]
+    fn what_is_typed_is_seen_beside_a_long_title() {
+        let items = items();
+        let title = "a-project-with-a-long-name: which conversation?";
+        for (typed, end) in [("xyz", " › xyz▏"), (&*"12345".repeat(20), "45▏")] {
+            let mut list = List::new(title, &items);
+            press(&mut list, typed);
+            let head = strip_str(&list.lines(40, 7)[0]).to_string();
+            assert!(head.ends_with(end) && width(&head) <= 40, "{head}");
+        }
     }
 
     #[test]

@@ -310,6 +310,94 @@ fn projects_are_followed_by_name_path_and_place() {
 }
 
 #[test]
+fn what_is_written_shows_before_more_is_written() {
+    let long = prompt(SESSION, 1, &"long ".repeat(220_000));
+    let many: Vec<String> = (0..256)
+        .map(|n| {
+            let line = prompt(SESSION, 1, &format!("text {n}"));
+            line.replace("000000000001", &format!("{n:012x}"))
+        })
+        .collect();
+    for (text, entries) in [(long, 1), (many.join("\n"), 256)] {
+        let stage = stage();
+        append(&stage, SESSION, "");
+        let mut watch = Watch::start(&stage, &["--all", "--json"]);
+        watch.wait_for("live");
+        append(&stage, SESSION, &text);
+        for _ in 0..entries {
+            watch.wait_for("entry");
+        }
+    }
+}
+
+#[test]
+fn half_lines_elsewhere_hold_nothing_back() {
+    let stage = stage();
+    let others: Vec<String> = (1..20)
+        .map(|n| SESSION.replace("000a", &format!("{n:04x}")))
+        .map(|session| session.replacen("0000", "0001", 1))
+        .collect();
+    for session in others.iter().map(String::as_str).chain([SESSION]) {
+        append(&stage, session, "");
+    }
+    let mut watch = Watch::start(&stage, &["--all", "--json"]);
+    watch.wait_for("live");
+    // At rest while all of it is written, so that it is seen at once.
+    let pid = watch.child.id().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-STOP");
+    append(&stage, SESSION, &prompt(SESSION, 1, "whole"));
+    for session in &others {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(log(&stage, session))
+            .unwrap();
+        file.write_all(b"{\"type\":\"user\",").unwrap();
+    }
+    signal("-CONT");
+    assert_eq!(watch.wait_for("entry")["blocks"][0]["text"], "whole");
+}
+
+#[test]
+fn what_a_fork_brings_along_is_no_news() {
+    let stage = stage();
+    let old = |session: &str| {
+        [1, 2].map(|n| prompt(session, n, &format!("old {n}")).replace("2026-", "2025-"))
+    };
+    let new =
+        |session: &str, n: u32, text: &str| prompt(session, n, text).replace("2026-", "2999-");
+    for line in old(SESSION) {
+        append(&stage, SESSION, &line);
+    }
+    let mut json = Watch::start(&stage, &["--all", "--json", "-n", "0"]);
+    json.wait_for("live");
+    let mut human = Watch::start(&stage, &["--all", "-n", "1"]);
+    while !human.line().contains("old 2") {}
+    append(&stage, SESSION, &new(SESSION, 3, "told"));
+    assert_eq!(json.wait_for("entry")["earlier"], false);
+    while !human.line().contains("told") {}
+    let mut fork = old(OTHER).join("\n");
+    for line in [new(OTHER, 3, "told"), new(OTHER, 4, "news")] {
+        fork = format!("{fork}\n{line}");
+    }
+    append(&stage, OTHER, &fork);
+    let earlier: Vec<Value> = (0..4)
+        .map(|_| json.wait_for("entry")["earlier"].clone())
+        .collect();
+    assert_eq!(earlier, [true, true, true, false]);
+    let mut page = String::new();
+    while !page.contains("news") {
+        page += &human.line();
+    }
+    let first = page.lines().next();
+    assert_eq!(first, Some("… 0000000b  3 earlier entries are left out"));
+    assert!(!page.contains("old"), "{page}");
+}
+
+#[test]
 fn polling_tells_the_same() {
     let stage = stage();
     let mut watch = Watch::start(&stage, &["--all", "--json", "--poll"]);

@@ -9,13 +9,13 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::model::{Artifact, EntryId, Key};
+use crate::model::{Artifact, Entry, EntryId, Key};
 use crate::store::{Store, Told};
 
 use super::last::{self, Newest};
 use super::places::{Place, Places, Sight};
 use super::selection::{Selection, Verdict};
-use super::source::{Source, What};
+use super::source::{self, Source, What};
 use super::track::{Track, Turn};
 use super::{Event, FollowedLog, Fresh, Options, Stopper};
 
@@ -48,6 +48,8 @@ pub struct Follower {
     /// When to look next where there are no watches.
     next_look: Option<Instant>,
     copies: Copies,
+    /// When following began.
+    since: Timestamp,
     began: bool,
 }
 
@@ -96,10 +98,11 @@ impl Follower {
             scan: 1,
             next_look: None,
             copies: Copies::default(),
+            since: Timestamp::now(),
             began: false,
         };
         if let Some(error) = trouble {
-            let why = error.to_string();
+            let why = source::refusal(&error);
             follower.events.push_back(Event::Polling { why });
         }
         follower.begin()?;
@@ -111,10 +114,32 @@ impl Follower {
         Stopper(Arc::clone(self.places.source.stop()))
     }
 
-    /// Whether there is more to tell without waiting. May be wrong for what is not written to the end
-    /// of a line.
-    pub fn is_busy(&self) -> bool {
-        !self.events.is_empty() || !self.dirty.is_empty()
+    /// The next event if there is one at hand; never waits. `None` is the time to send off what is
+    /// held back, before [`next`](Iterator::next) waits.
+    pub fn next_ready(&mut self) -> Option<Event> {
+        if self.is_stopped() {
+            return None;
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        if let Err(error) = self.listen(false) {
+            return Some(Event::Trouble(error));
+        }
+        // Each log gets one turn: some may be written to all the time and never tell anything.
+        for _ in 0..self.dirty.len() {
+            if !self.events.is_empty() {
+                break;
+            }
+            if let Some(at) = self.dirty.pop_front() {
+                self.read(at);
+            }
+        }
+        self.events.pop_front()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.places.source.stop().is_stopped()
     }
 
     /// How many logs are followed.
@@ -219,7 +244,7 @@ impl Follower {
         track: &mut Track,
         most: usize,
         since: Option<Timestamp>,
-        counts: &dyn Fn(&crate::model::Entry) -> bool,
+        counts: &dyn Fn(&Entry) -> bool,
     ) -> Result<Vec<Told>> {
         let log = Arc::clone(&track.log);
         let look = selection.judge(&log) == Verdict::Look;
@@ -397,8 +422,14 @@ impl Follower {
         let Some(track) = self.tracks.get_mut(at) else {
             return;
         };
-        if self.copies.is_known(&told) {
+        let origin = self.copies.origin(at, &told.entry);
+        if told.entry.copied && origin.is_some() {
             return;
+        }
+        if track.came_later && !earlier {
+            let time = told.entry.time;
+            let before = time.map_or(track.earlier, |time| time < self.since);
+            track.earlier = before || origin.is_some_and(|origin| origin != at);
         }
         if !track.announced {
             track.announced = true;
@@ -411,17 +442,16 @@ impl Follower {
             agent: told.agent,
             entry: told.entry,
             charge: told.charge,
-            earlier,
+            earlier: earlier || track.earlier,
         })));
     }
 
-    /// Takes in what the kernel has to say; waits for it if there is nothing else to do.
-    fn listen(&mut self) -> Result<()> {
-        let busy = self.is_busy();
+    /// Takes in what the kernel has to say; may wait for it.
+    fn listen(&mut self, wait: bool) -> Result<()> {
         let until = self.next_look.filter(|_| self.places.must_poll());
-        let timeout = match (busy, until) {
-            (true, _) => Some(Duration::ZERO),
-            (false, until) => until.map(|until| until.saturating_duration_since(Instant::now())),
+        let timeout = match (wait, until) {
+            (false, _) => Some(Duration::ZERO),
+            (true, until) => until.map(|until| until.saturating_duration_since(Instant::now())),
         };
         let mut hints = Vec::new();
         let waited = self.places.source.wait(timeout, &mut hints);
@@ -462,17 +492,17 @@ impl Iterator for Follower {
 
     fn next(&mut self) -> Option<Event> {
         loop {
-            if self.places.source.stop().is_stopped() {
+            if self.is_stopped() {
                 return None;
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.next_ready() {
                 return Some(event);
             }
-            if let Err(error) = self.listen() {
+            // What waits for its turn must not wait for more.
+            if self.dirty.is_empty()
+                && let Err(error) = self.listen(true)
+            {
                 return Some(Event::Trouble(error));
-            }
-            if let Some(at) = self.dirty.pop_front() {
-                self.read(at);
             }
         }
     }
@@ -482,28 +512,29 @@ impl Iterator for Follower {
 #[derive(Default)]
 struct Copies {
     order: VecDeque<Key>,
-    known: HashSet<Key>,
+    known: HashMap<Key, (usize, Option<Timestamp>)>,
 }
 
 impl Copies {
     const MOST: usize = 16_384;
 
-    /// Whether it is the copy of something that was told. Remembers everything else.
-    fn is_known(&mut self, told: &Told) -> bool {
-        let Some(key) = told.entry.id.as_ref().map(EntryId::key) else {
-            return false;
-        };
-        if told.entry.copied {
-            return self.known.contains(&key);
+    /// The log of which the same entry was told first. Remembers those that were not told before.
+    fn origin(&mut self, at: usize, entry: &Entry) -> Option<usize> {
+        let key = entry.id.as_ref().map(EntryId::key)?;
+        let known = self.known.get(&key);
+        if entry.copied {
+            return known.map(|(origin, _)| *origin);
         }
-        if self.known.insert(key) {
-            self.order.push_back(key);
+        if let Some((origin, time)) = known {
+            return Some(*origin).filter(|_| *time == entry.time);
         }
+        self.known.insert(key, (at, entry.time));
+        self.order.push_back(key);
         while self.order.len() > Self::MOST {
             if let Some(oldest) = self.order.pop_front() {
                 self.known.remove(&oldest);
             }
         }
-        false
+        None
     }
 }

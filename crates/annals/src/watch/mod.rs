@@ -104,7 +104,11 @@ pub struct Fresh {
     pub entry: Entry,
     /// What it says that its response spent; the entries of one response say so again and again.
     pub charge: Option<Charge>,
-    /// It stood there before following began.
+    /// It is no news: it stood there before following began, or is a copy in a log that came later.
+    ///
+    /// A log that comes later may be a fork or a copy of another. Of such a log, what was written by
+    /// its own time before following began is earlier, and so is what was told of another log
+    /// with the same id and time. What has no time goes with the entry before it.
     pub earlier: bool,
 }
 

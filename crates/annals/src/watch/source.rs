@@ -159,6 +159,15 @@ impl Source {
     }
 }
 
+/// Why the kernel watches nothing, so that it can be helped.
+pub(super) fn refusal(error: &io::Error) -> String {
+    match error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        true => "the kernel has no more watchers for this user (fs.inotify.max_user_instances)"
+            .to_owned(),
+        false => error.to_string(),
+    }
+}
+
 #[cfg(target_os = "linux")]
 mod kernel {
     use std::ffi::OsStr;
@@ -301,5 +310,18 @@ mod kernel {
         pub(super) fn read(&mut self, _: &mut Vec<Hint>) -> io::Result<()> {
             match *self {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_on_watchers_is_named() {
+        let limit = io::Error::from(rustix::io::Errno::MFILE);
+        assert!(refusal(&limit).contains("fs.inotify.max_user_instances"));
+        let other = io::Error::from(rustix::io::Errno::NOSYS);
+        assert_eq!(refusal(&other), other.to_string());
     }
 }

@@ -37,6 +37,10 @@ pub(super) struct Track {
     pub(super) gone: bool,
     /// Whoever follows has heard of it.
     pub(super) announced: bool,
+    /// It came after following began, so that it may hold copies.
+    pub(super) came_later: bool,
+    /// Its last entry was no news.
+    pub(super) earlier: bool,
     /// The scan that saw it last.
     pub(super) seen: u64,
     /// Everything before this was read. Always the start of a line once `aligned`.
@@ -88,6 +92,8 @@ impl Track {
             queued: false,
             gone: false,
             announced: false,
+            came_later: true,
+            earlier: false,
             seen: 0,
             offset: 0,
             aligned: true,
@@ -109,6 +115,7 @@ impl Track {
             offset: id.len,
             aligned: id.len == 0,
             searched: id.len,
+            came_later: false,
             ..Track::from_start(log)
         }
     }
@@ -128,6 +135,8 @@ impl Track {
             head: from.head.clone(),
             shown: std::mem::take(&mut from.shown),
             newest: from.newest,
+            came_later: from.came_later,
+            earlier: from.earlier,
             ..Track::from_start(log)
         })
     }
@@ -309,7 +318,7 @@ impl Track {
             reader.get_or_insert_with(|| LiveLog::new(&log.root, &log.path, &log.artifact));
         let (mut offset, mut searched) = (self.offset, self.searched);
         let first = offset;
-        let mut more = false;
+        let mut full = false;
         each_line_from(&log.path, handle, offset, |record| {
             if !record.terminated {
                 // Unfinished: neither taken nor lost.
@@ -326,12 +335,13 @@ impl Track {
             }
             turn.told.extend(fresh);
             offset = record.span.end();
-            more = offset - first >= TURN_BYTES || turn.told.len() >= TURN_ENTRIES;
-            Ok(!more)
+            full = offset - first >= TURN_BYTES || turn.told.len() >= TURN_ENTRIES;
+            Ok(!full)
         })?;
         self.offset = offset;
         self.searched = searched.max(offset);
-        turn.more = more;
+        // What is written since shows by the file's length.
+        turn.more = full && offset < self.id.len;
         Ok(())
     }
 }

@@ -157,6 +157,19 @@ impl Screen {
         page
     }
 
+    /// What a session brought along from another.
+    pub(super) fn left_out(&mut self, session: &SessionId, count: u64) -> String {
+        self.interrupt();
+        let verb = if count == 1 { "is" } else { "are" };
+        let earlier = size::plural(count, "earlier entry");
+        let text = format!("{}  {earlier} {verb} left out", short(session));
+        format!(
+            "{} {}",
+            paint(self.hues.of(session.as_str()), "…"),
+            paint(DIM, &text)
+        )
+    }
+
     /// What a session comes to.
     pub(super) fn total(&mut self, total: &Total) -> String {
         self.interrupt();
@@ -221,8 +234,8 @@ fn color_name(speaker: &Speaker) -> String {
 fn render(block: &Block, view: View, width: Option<usize>) -> String {
     const RESULT_LINES: usize = 12;
     match block {
-        Block::Text(text) => message::prose(text, width),
-        Block::Thinking { text, .. } => message::thinking(text, width),
+        Block::Text(text) => cut(text, |text| message::prose(text, width)),
+        Block::Thinking { text, .. } => cut(text, |text| message::thinking(text, width)),
         Block::ToolUse { name, input, .. } => {
             let call = tool::call(name, input, width);
             match view {
@@ -254,5 +267,69 @@ fn render(block: &Block, view: View, width: Option<usize>) -> String {
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // What the library understands and we do not know yet.
         other => tool::call(other.kind(), "null", width),
+    }
+}
+
+/// As much of a text as leaves room for others on the screen, and how much is left out.
+fn cut(text: &str, render: impl Fn(&str) -> String) -> String {
+    const LINES: usize = 40;
+    // A bound for lines that nothing wraps.
+    const BYTES: usize = 16 << 10;
+    let text = text.trim_matches(['\n', '\r']);
+    let lines: usize = text.split_inclusive('\n').take(LINES).map(str::len).sum();
+    let mut shown = head(text, lines.min(BYTES));
+    let mut page = render(shown);
+    loop {
+        let rows = page.lines().count();
+        if rows <= LINES {
+            break;
+        }
+        shown = head(shown, shown.len() * LINES / rows);
+        page = render(shown);
+    }
+    let left = text.len() - shown.len();
+    if left > 0 {
+        let note = format!("… {} more", size::bytes(left as u64));
+        page.push_str(&format!("{}\n", paint(DIM, &note)));
+    }
+    page
+}
+
+/// The beginning of a text, at most so many bytes of it.
+fn head(text: &str, most: usize) -> &str {
+    let ends = text
+        .char_indices()
+        .map(|(at, letter)| at + letter.len_utf8());
+    let end = ends.take_while(|end| *end <= most).last();
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anstream::adapter::strip_str;
+
+    fn shown(text: &str, width: Option<usize>) -> String {
+        strip_str(&cut(text, |text| message::prose(text, width))).to_string()
+    }
+
+    #[test]
+    fn short_texts_are_whole() {
+        let text = "a line\n".repeat(40);
+        assert_eq!(shown(&text, Some(80)), text);
+        assert_eq!(shown(&text, None), text);
+    }
+
+    #[test]
+    fn no_text_fills_the_screen() {
+        let lines = shown(&"a line\n".repeat(100_000), Some(80));
+        assert_eq!(lines.lines().count(), 41);
+        assert!(lines.ends_with("… 699.7 kB more\n"), "{lines}");
+        for text in ["word ".repeat(1_000_000), "日本".repeat(1_000_000)] {
+            let wrapped = shown(&text, Some(80));
+            assert!((30..=41).contains(&wrapped.lines().count()), "{wrapped}");
+            assert!(wrapped.ends_with(" MB more\n"));
+            assert!(shown(&text, None).len() < 20_000);
+        }
     }
 }
