@@ -156,10 +156,19 @@ fn a_state_directory_that_is_no_good() {
         );
         assert_eq!(run.err.lines().count(), 1, "{run}");
     };
+    // Some commands open it more than once, and say so once.
+    let told_once = |stage: &Stage, why: &str| {
+        told(stage, why);
+        for verb in [&["conversations"][..], &["search", "e"]] {
+            let run = stage.annals(verb);
+            assert!(run.err.contains(why), "{run}");
+            assert_eq!(run.err.matches("note: ").count(), 1, "{run}");
+        }
+    };
     // A file where it should be.
     let stage = Stage::of("branch-three-way");
     fs::write(state(&stage), "not a directory").unwrap();
-    told(&stage, "all logs are read instead");
+    told_once(&stage, "all logs are read instead");
     // A link that somebody planted.
     let stage = Stage::of("branch-three-way");
     stage.annals(&["sessions"]).fine();
@@ -171,7 +180,12 @@ fn a_state_directory_that_is_no_good() {
     fs::write(&precious, "").unwrap();
     fs::remove_file(&database).unwrap();
     std::os::unix::fs::symlink(&precious, &database).unwrap();
-    told(&stage, "is a symbolic link");
+    told_once(&stage, "is a symbolic link");
+    for verb in ["drop", "build"] {
+        let run = stage.refused(&["index", verb], "");
+        assert!(run.err.contains("ANNALS_STATE_DIR"), "{run}");
+        assert!(!run.err.contains("--root"), "{run}");
+    }
     assert_eq!(fs::read(&precious).unwrap(), b"");
     // Damaged.
     fs::remove_file(&database).unwrap();
@@ -213,6 +227,35 @@ fn a_disk_that_is_full() {
     }
     let after = stage.annals(&["sessions", "--json"]).fine();
     assert_eq!((after.out, after.err), (plain.out, String::new()));
+}
+
+/// Who asks for nothing but the index hears that there was no room for it.
+#[test]
+fn a_disk_that_is_too_full_to_build() {
+    let root = |stage: &Stage| format!("claude-code:{}", stage.root.display());
+    let mut partly = 0;
+    // From none at all to some that does not last.
+    for room in [0, 64, 260, 280, 320] {
+        for verb in ["build", "rebuild"] {
+            let stage = stage("2.1.325-s04-agent");
+            let script = format!("trap '' XFSZ; ulimit -f {room}; exec \"$@\"");
+            let run = Command::new("bash")
+                .args(["-c", &script, "bash"])
+                .arg(assert_cmd::cargo::cargo_bin!("annals"))
+                .args(["--root", &root(&stage), "index", verb])
+                .env_clear()
+                .envs(stage.env())
+                .output()
+                .unwrap();
+            let run = stage.run_of(&run);
+            assert_eq!((run.code, run.out.as_str()), (2, ""), "{room}: {run}");
+            assert!(run.err.starts_with("error: the "), "{room}: {run}");
+            assert!(run.err.contains("ANNALS_STATE_DIR"), "{room}: {run}");
+            partly += usize::from(run.err.contains("could not be written"));
+            stage.annals(&["index", "build"]).fine();
+        }
+    }
+    assert!(partly > 0, "no run came beyond the opening");
 }
 
 /// Whenever it is killed, the next answer is right.
