@@ -189,7 +189,7 @@ impl Context {
         let found = match self.catalogue() {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
-                self.behind = catalogue.is_behind();
+                self.behind = catalogue.is_behind() && !catalogue.is_read_only();
                 self.tell(&mut catalogue);
                 found
             }
@@ -259,7 +259,8 @@ impl Context {
                 Some(catalogue)
             }
             Err(error) => {
-                self.remark(&format!("{error}; all logs are read instead"));
+                let advice = "ANNALS_STATE_DIR names another place";
+                self.remark(&format!("{error}; all logs are read instead ({advice})"));
                 None
             }
         }
@@ -274,6 +275,11 @@ impl Context {
     pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
         let mut catalogue = Catalogue::open(&self.state_dir)?;
         self.tell(&mut catalogue);
+        if catalogue.is_read_only() {
+            let path = Catalogue::path(&self.state_dir);
+            let text = format!("the index {} is read-only", path.display());
+            return Err(annals::Error::refused(text).into());
+        }
         let progress = Progress::new("building the index");
         let told = |_, done, total| progress.set(done, total);
         let troubles = catalogue.update(&self.store, inventory, &told);

@@ -185,7 +185,7 @@ fn hint_of_state(error: &Error) -> String {
         Error::Refused(why)
             if why.contains("could not be written") || why.contains("cannot be opened") =>
         {
-            "see that there is room for it, or "
+            "see that it is yours and that there is room for it, or "
         }
         Error::Refused(why) if why.contains("because") => "remove it, or ",
         Error::Io { source, .. } => match source.kind() {
