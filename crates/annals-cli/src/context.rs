@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use annals::cost::{Ledger, Prices, Pricing, Tally};
-use annals::index::{Catalogue, Recent};
+use annals::index::{Catalogue, Notice, Recent};
 use annals::layout::Env;
 use annals::search::{Found, Query};
 use annals::store::{
@@ -43,6 +43,8 @@ pub(crate) struct Context {
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
     warnings: usize,
+    /// What was remarked already: commands may open the catalogue more than once.
+    remarks: Vec<String>,
     /// What was searched, and may hold words that the catalogue does not know yet.
     searched: Option<Inventory>,
     /// The last search found such words.
@@ -84,6 +86,7 @@ impl Context {
             named_prices: global.prices.clone(),
             config_dir: config_dir(&env),
             warnings: 0,
+            remarks: Vec::new(),
             searched: None,
             behind: false,
         })
@@ -186,7 +189,7 @@ impl Context {
         let found = match self.catalogue() {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
-                self.behind = catalogue.is_behind();
+                self.behind = catalogue.is_behind() && !catalogue.is_read_only();
                 self.tell(&mut catalogue);
                 found
             }
@@ -256,7 +259,8 @@ impl Context {
                 Some(catalogue)
             }
             Err(error) => {
-                self.remark(&format!("{error}; all logs are read instead"));
+                let advice = "ANNALS_STATE_DIR names another place";
+                self.remark(&format!("{error}; all logs are read instead ({advice})"));
                 None
             }
         }
@@ -267,28 +271,43 @@ impl Context {
         &self.state_dir
     }
 
-    /// Reads all that is not known yet, and keeps it.
+    /// Reads all that is not known yet, and keeps it; fails if not all of it can be kept.
     pub(crate) fn update_catalogue(&mut self, inventory: &Inventory) -> Result<()> {
         let mut catalogue = Catalogue::open(&self.state_dir)?;
         self.tell(&mut catalogue);
+        if catalogue.is_read_only() {
+            let path = Catalogue::path(&self.state_dir);
+            let text = format!("the index {} is read-only", path.display());
+            return Err(annals::Error::refused(text).into());
+        }
         let progress = Progress::new("building the index");
         let told = |_, done, total| progress.set(done, total);
         let troubles = catalogue.update(&self.store, inventory, &told);
         drop(progress);
-        self.tell(&mut catalogue);
         self.warn_of(&troubles);
+        for notice in catalogue.notices() {
+            // To keep it was all that was asked.
+            if let Notice::NotKept { why } = notice {
+                let text = format!("the index could not be written ({why})");
+                return Err(annals::Error::refused(text).into());
+            }
+            self.remark(&notice.to_string());
+        }
         Ok(())
     }
 
-    fn tell(&self, catalogue: &mut Catalogue) {
+    fn tell(&mut self, catalogue: &mut Catalogue) {
         for notice in catalogue.notices() {
             self.remark(&notice.to_string());
         }
     }
 
-    /// Says something on which no answer depends.
-    fn remark(&self, text: &str) {
-        say("note:", text);
+    /// Says something on which no answer depends, once.
+    fn remark(&mut self, text: &str) {
+        if !self.remarks.iter().any(|said| said == text) {
+            say("note:", text);
+            self.remarks.push(text.to_owned());
+        }
     }
 
     /// The user's own settings.

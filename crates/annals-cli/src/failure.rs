@@ -16,6 +16,17 @@ impl std::fmt::Display for OfTarget {
     }
 }
 
+/// Marks an error about the directory in which annals keeps its own things.
+#[derive(Debug)]
+pub(crate) struct OfState;
+
+impl std::fmt::Display for OfState {
+    /// Nothing: what went wrong names the place.
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
+
 /// Prints an error and, where we know one, a way out.
 pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
     match color {
@@ -71,6 +82,9 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {
+    if error.downcast_ref::<OfState>().is_some() {
+        return Some(hint_of_state(error.downcast_ref()?));
+    }
     // The option that names another place.
     let option = match error.downcast_ref::<OfTarget>() {
         Some(_) => "--into",
@@ -161,4 +175,25 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         _ => return None,
     };
     Some(hint)
+}
+
+/// What to do about the directory in which annals keeps its own things.
+fn hint_of_state(error: &Error) -> String {
+    let first = match error {
+        Error::Refused(why) if why.contains("belongs to") || why.contains("of another user") => "",
+        Error::Refused(why) if why.contains("read-only") => "make it writable, or ",
+        Error::Refused(why)
+            if why.contains("could not be written") || why.contains("cannot be opened") =>
+        {
+            "see that it is yours and that there is room for it, or "
+        }
+        Error::Refused(why) if why.contains("because") => "remove it, or ",
+        Error::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::PermissionDenied => "check who owns it (ls -l), or ",
+            std::io::ErrorKind::ReadOnlyFilesystem => "make it writable, or ",
+            _ => "",
+        },
+        _ => "",
+    };
+    format!("{first}name another state directory with ANNALS_STATE_DIR")
 }

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use annals::index::{Catalogue, CatalogueFile, CatalogueFileKind, Part, RootStatus};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
+use crate::failure::OfState;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
         Verb::Status => status(context),
         Verb::Build => build(context),
         Verb::Rebuild => {
-            Catalogue::delete(context.state_dir())?;
+            Catalogue::delete(context.state_dir()).context(OfState)?;
             build(context)
         }
         Verb::Drop => drop_all(context),
@@ -103,15 +104,15 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
 
 fn build(context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    context.update_catalogue(&inventory)?;
+    context.update_catalogue(&inventory).context(OfState)?;
     status(context)
 }
 
 fn status(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let catalogue = Catalogue::open_existing(&state)?;
+    let catalogue = Catalogue::open_existing(&state).context(OfState)?;
     // Opening it may have made others beside it.
-    let files = Catalogue::files(&state)?;
+    let files = Catalogue::files(&state).context(OfState)?;
     let (own, others): (Vec<&CatalogueFile>, Vec<&CatalogueFile>) = files
         .iter()
         .partition(|file| file.kind == CatalogueFileKind::Own);
@@ -119,7 +120,11 @@ fn status(context: &mut Context) -> Result<Outcome> {
         None => None,
         Some(catalogue) => {
             let inventory = context.inventory();
-            Some(catalogue.status(&context.store, &inventory)?)
+            Some(
+                catalogue
+                    .status(&context.store, &inventory)
+                    .context(OfState)?,
+            )
         }
     };
     let roots = status.as_ref().map(|status| &status.roots[..]);
@@ -230,7 +235,7 @@ fn print(context: &mut Context, root: &RootStatus) -> Result<()> {
 
 fn drop_all(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let dropped = Catalogue::delete(&state)?;
+    let dropped = Catalogue::delete(&state).context(OfState)?;
     let bytes = dropped.iter().map(|file| file.bytes).sum();
     if context.json {
         let dropped = dropped.iter().map(FileRow::of).collect();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -156,10 +157,37 @@ fn a_state_directory_that_is_no_good() {
         );
         assert_eq!(run.err.lines().count(), 1, "{run}");
     };
+    // Some commands open it more than once, and say so once.
+    let told_once = |stage: &Stage, why: &str| {
+        told(stage, why);
+        for verb in [&["conversations"][..], &["search", "question"]] {
+            let run = stage.annals(verb);
+            assert!(run.err.contains(why), "{run}");
+            assert_eq!(run.err.matches("note: ").count(), 1, "{run}");
+        }
+    };
+    // There is none, and none can be made.
+    let unusable = |stage: &Stage, why: &str| {
+        for verb in ["status", "build", "rebuild"] {
+            let run = stage.annals(&["index", verb]);
+            assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
+            assert!(run.err.contains(why), "{run}");
+            assert!(
+                run.err.contains("hint: remove it, or name another state"),
+                "{run}"
+            );
+        }
+    };
     // A file where it should be.
     let stage = Stage::of("branch-three-way");
     fs::write(state(&stage), "not a directory").unwrap();
-    told(&stage, "all logs are read instead");
+    told_once(&stage, "state is no directory; all logs are read instead");
+    unusable(&stage, "is no directory");
+    // A link to what is gone.
+    fs::remove_file(state(&stage)).unwrap();
+    std::os::unix::fs::symlink("gone", state(&stage)).unwrap();
+    told_once(&stage, "is a symbolic link that leads nowhere");
+    unusable(&stage, "is a symbolic link that leads nowhere");
     // A link that somebody planted.
     let stage = Stage::of("branch-three-way");
     stage.annals(&["sessions"]).fine();
@@ -171,7 +199,12 @@ fn a_state_directory_that_is_no_good() {
     fs::write(&precious, "").unwrap();
     fs::remove_file(&database).unwrap();
     std::os::unix::fs::symlink(&precious, &database).unwrap();
-    told(&stage, "is a symbolic link");
+    told_once(&stage, "is a symbolic link");
+    for verb in ["drop", "build"] {
+        let run = stage.refused(&["index", verb], "");
+        assert!(run.err.contains("ANNALS_STATE_DIR"), "{run}");
+        assert!(!run.err.contains("--root"), "{run}");
+    }
     assert_eq!(fs::read(&precious).unwrap(), b"");
     // Damaged.
     fs::remove_file(&database).unwrap();
@@ -180,6 +213,65 @@ fn a_state_directory_that_is_no_good() {
     assert!(database.with_extension("db.unusable").exists());
     let again = stage.annals(&["sessions"]).fine();
     assert_eq!(again.err, "");
+}
+
+/// What lies where nothing can be written is used as it is, and what cannot be kept is told once.
+#[test]
+fn a_state_directory_that_is_read_only() {
+    let mode = |stage: &Stage, mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(state(stage), mode).unwrap();
+    };
+    let finished = stage("branch-three-way");
+    finished.annals(&["index", "build"]).fine();
+    let empty = stage("branch-three-way");
+    fs::create_dir(state(&empty)).unwrap();
+    mode(&finished, 0o555);
+    mode(&empty, 0o555);
+    // Some users may write everywhere.
+    if fs::write(state(&empty).join("x"), "").is_ok() {
+        return;
+    }
+    let plain = finished.annals(&["--no-index", "conversations"]).fine();
+    let before = fs::read_dir(state(&finished)).unwrap().count();
+    let run = finished.annals(&["conversations"]).fine();
+    assert_eq!((run.out, run.err), (plain.out.clone(), String::new()));
+    for verb in [&["search", "question"][..], &["cost"], &["index", "status"]] {
+        let run = finished.annals(verb);
+        assert_eq!((run.code, run.err.as_str()), (0, ""), "{verb:?}: {run}");
+    }
+    assert_eq!(known(&finished)[1..], [0, 0]);
+    assert_eq!(fs::read_dir(state(&finished)).unwrap().count(), before);
+    let run = empty.annals(&["conversations"]).fine();
+    assert_eq!(run.out, plain.out);
+    assert!(run.err.contains("state is read-only; all logs"), "{run}");
+    assert_eq!(run.err.lines().count(), 1, "{run}");
+    for (stage, verbs) in [
+        (&finished, &["build", "rebuild", "drop"][..]),
+        (&empty, &["build", "status"]),
+    ] {
+        for verb in verbs {
+            let run = stage.annals(&["index", verb]);
+            assert_eq!((run.code, run.out.as_str()), (2, ""), "{verb}: {run}");
+            assert!(run.err.contains("ANNALS_STATE_DIR"), "{verb}: {run}");
+            assert!(!run.err.contains("--root"), "{verb}: {run}");
+        }
+    }
+    let mut log = finished.tree().into_keys();
+    let log = log.find(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
+    let mut log = fs::OpenOptions::new()
+        .append(true)
+        .open(log.unwrap())
+        .unwrap();
+    log.write_all(b"{\"type\":\"odd\"}\n").unwrap();
+    std::thread::sleep(Duration::from_millis(25));
+    let run = finished.annals(&["conversations"]).fine();
+    assert!(run.err.contains("read-only"), "{run}");
+    assert_eq!(run.err.lines().count(), 1, "{run}");
+    let run = finished.annals(&["search", "question"]).fine();
+    assert_eq!(run.err, "");
+    mode(&finished, 0o755);
+    mode(&empty, 0o755);
 }
 
 /// No room for what was read: the answer comes all the same, and what was kept before is whole.
@@ -213,6 +305,35 @@ fn a_disk_that_is_full() {
     }
     let after = stage.annals(&["sessions", "--json"]).fine();
     assert_eq!((after.out, after.err), (plain.out, String::new()));
+}
+
+/// Who asks for nothing but the index hears that there was no room for it.
+#[test]
+fn a_disk_that_is_too_full_to_build() {
+    let root = |stage: &Stage| format!("claude-code:{}", stage.root.display());
+    let mut partly = 0;
+    // From none at all to some that does not last.
+    for room in [0, 64, 260, 280, 320] {
+        for verb in ["build", "rebuild"] {
+            let stage = stage("2.1.325-s04-agent");
+            let script = format!("trap '' XFSZ; ulimit -f {room}; exec \"$@\"");
+            let run = Command::new("bash")
+                .args(["-c", &script, "bash"])
+                .arg(assert_cmd::cargo::cargo_bin!("annals"))
+                .args(["--root", &root(&stage), "index", verb])
+                .env_clear()
+                .envs(stage.env())
+                .output()
+                .unwrap();
+            let run = stage.run_of(&run);
+            assert_eq!((run.code, run.out.as_str()), (2, ""), "{room}: {run}");
+            assert!(run.err.starts_with("error: the "), "{room}: {run}");
+            assert!(run.err.contains("ANNALS_STATE_DIR"), "{room}: {run}");
+            partly += usize::from(run.err.contains("could not be written"));
+            stage.annals(&["index", "build"]).fine();
+        }
+    }
+    assert!(partly > 0, "no run came beyond the opening");
 }
 
 /// Whenever it is killed, the next answer is right.

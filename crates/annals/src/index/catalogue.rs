@@ -6,7 +6,9 @@ use rusqlite::Connection;
 
 use crate::error::{Error, Result};
 
-use super::database::{Refusal, connect, is_damage, is_sound, name, set_aside};
+use super::database::{
+    Refusal, connect, connect_to_read, is_damage, is_read_only, is_sound, name, set_aside,
+};
 use super::place::{self, CatalogueFile};
 
 /// What was read of files before.
@@ -14,6 +16,8 @@ use super::place::{self, CatalogueFile};
 pub struct Catalogue {
     pub(super) database: Connection,
     pub(super) notices: Vec<Notice>,
+    /// Nothing can be written to it.
+    read_only: bool,
     /// The last search found logs whose words are not all known.
     pub(super) behind: bool,
 }
@@ -58,7 +62,8 @@ impl Catalogue {
     /// Opens the catalogue of a state directory; makes it if there is none.
     ///
     /// One that is damaged is moved out of the way. Programs of other versions have others. A place
-    /// that belongs to another user is refused.
+    /// that belongs to another user is refused. One in a place where nothing can be written is read as it
+    /// is.
     pub fn open(state: &Path) -> Result<Self> {
         Catalogue::at(place::prepare(state)?)
     }
@@ -85,6 +90,11 @@ impl Catalogue {
     }
 
     fn at(path: PathBuf) -> Result<Self> {
+        if let Some(state) = path.parent()
+            && place::is_read_only(state)
+        {
+            return Catalogue::as_it_is(state, &path);
+        }
         let failed = |path: &Path, error| Error::io("set aside", path, error);
         let mut notices = Vec::new();
         let database = match connect(&path) {
@@ -96,11 +106,30 @@ impl Catalogue {
             }
             Err(refusal) => return Err(refusal.error(&path)),
         };
+        // SQLite reads a file that it may not write.
+        let read_only = database.is_readonly("main").unwrap_or(false);
         Ok(Catalogue {
             database,
             notices,
+            read_only,
             behind: false,
         })
+    }
+
+    /// Opens a catalogue where nothing can be written.
+    fn as_it_is(state: &Path, path: &Path) -> Result<Self> {
+        let useless = |_| place::refusal(state, "is read-only");
+        Ok(Catalogue {
+            database: connect_to_read(path).map_err(useless)?,
+            notices: Vec::new(),
+            read_only: true,
+            behind: false,
+        })
+    }
+
+    /// Whether nothing can be written to it: what it knows can be asked for, and it learns nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// What a person may want to know, once.
@@ -109,7 +138,10 @@ impl Catalogue {
     }
 
     pub(super) fn not_kept(&mut self, error: &rusqlite::Error) {
-        let why = error.to_string();
+        let why = match is_read_only(error) {
+            true => "it is read-only".to_owned(),
+            false => error.to_string(),
+        };
         let same =
             |notice: &Notice| matches!(notice, Notice::NotKept { why: told } if *told == why);
         if !self.notices.iter().any(same) {
@@ -119,13 +151,13 @@ impl Catalogue {
 
     /// Begins with an empty catalogue where this one turns out to be damaged.
     pub(super) fn begin_anew(&mut self, error: &rusqlite::Error) {
-        let why = error.to_string();
         let Some(path) = self.database.path().map(PathBuf::from) else {
-            return self.notices.push(Notice::NotKept { why });
+            return self.not_kept(error);
         };
-        if !is_damage(error) {
-            return self.notices.push(Notice::NotKept { why });
+        if self.read_only || !is_damage(error) {
+            return self.not_kept(error);
         }
+        let why = error.to_string();
         // Another process may have made a new one meanwhile.
         if let Ok(database) = connect(&path)
             && is_sound(&database)

@@ -136,6 +136,11 @@ pub(super) fn is_sound(database: &Connection) -> bool {
     check.is_ok_and(|told| told == "ok")
 }
 
+/// Whether something was not written because nothing can be.
+pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly)
+}
+
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{
         FromSqlConversionFailure, InvalidColumnType, SqlInputError, SqliteFailure,
@@ -172,6 +177,48 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
     let code = error.sqlite_error_code();
     matches!(code, Some(DatabaseBusy | DatabaseLocked))
+}
+
+/// Opens a database that cannot be written, as it is.
+pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, Refusal> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = if beside(path, "-wal").exists() {
+        // What it holds counts. SQLite reads it where all it needs for that lies there too.
+        Connection::open_with_flags(path, flags)?
+    } else {
+        // Readers make files beside a database, unless nothing can change it.
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(immutable(path), flags)?
+    };
+    database.busy_timeout(PATIENCE)?;
+    database.pragma_update(None, "temp_store", "MEMORY")?;
+    match database.query_row("PRAGMA user_version", [], |row| row.get(0))? {
+        VERSION => Ok(database),
+        _ => Err(Refusal::Unusable("is not finished".to_owned())),
+    }
+}
+
+/// How SQLite is told that nothing changes a database while it is read.
+fn immutable(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let mut uri = "file://".to_owned();
+    for byte in absolute(path).as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => {
+                let _ = write!(uri, "%{byte:02x}");
+            }
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// What SQLite keeps beside a database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ending);
+    PathBuf::from(beside)
 }
 
 fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
@@ -230,13 +277,54 @@ pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     let to = PathBuf::from(to);
     fs::rename(path, &to)?;
     for ending in ["-wal", "-shm"] {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(ending);
         // Without its database it means nothing, and would be taken for the next one's.
-        match fs::remove_file(&beside) {
+        match fs::remove_file(beside(path, ending)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
     Ok(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever its path holds; what is read so leaves nothing beside it.
+    #[test]
+    fn a_database_is_read_where_nothing_can_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("50% of? #é");
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("x.db");
+        drop(connect(&path).ok().unwrap());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        let database = connect_to_read(&path).ok().unwrap();
+        let roots = database.query_row("SELECT count(*) FROM root", [], |row| row.get(0));
+        assert_eq!(roots, Ok(0));
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        let written = database.execute("DELETE FROM root", []).unwrap_err();
+        assert!(is_read_only(&written), "{written}");
+    }
+
+    /// What others have written so far and not yet put into it counts too.
+    #[test]
+    fn a_database_that_is_read_tells_what_lies_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.db");
+        let writer = connect(&path).ok().unwrap();
+        let insert = "INSERT INTO root (layout, path, checked, places) VALUES ('x', x'', 0, x'')";
+        writer.execute(insert, []).unwrap();
+        let database = connect_to_read(&path).ok().unwrap();
+        let roots = database.query_row("SELECT count(*) FROM root", [], |row| row.get(0));
+        assert_eq!(roots, Ok(1));
+    }
+
+    #[test]
+    fn one_that_is_not_finished_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.db");
+        fs::write(&path, "").unwrap();
+        assert!(matches!(connect_to_read(&path), Err(Refusal::Unusable(_))));
+    }
 }

@@ -51,6 +51,7 @@ pub(super) fn version() -> u32 {
 
 /// The database of a state directory, which is made if need be. Refuses a place that is not ours.
 pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
+    refuse_obstacle(state)?;
     let mut builder = fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(state);
     made.map_err(|error| Error::io("create", state, error))?;
@@ -63,20 +64,54 @@ pub(super) fn existing(state: &Path) -> Result<Option<PathBuf>> {
     let path = state.join(database::name());
     match fs::symlink_metadata(&path) {
         Ok(_) => check(state).map(|()| Some(path)),
-        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) if is_absent(&error) => {
+            // There is none, and there cannot be any.
+            refuse_obstacle(state)?;
+            match is_read_only(state) {
+                true => Err(refusal(state, "is read-only")),
+                false => Ok(None),
+            }
+        }
         Err(error) => Err(Error::io("stat", &path, error)),
     }
+}
+
+/// Whether we can write nothing in a state directory.
+pub(super) fn is_read_only(state: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    use rustix::io::Errno;
+    let asked = accessat(CWD, state, Access::WRITE_OK, AtFlags::EACCESS);
+    matches!(asked, Err(Errno::ROFS | Errno::ACCESS | Errno::PERM))
+}
+
+/// The error of a place that cannot be used as it is.
+pub(super) fn refusal(path: &Path, why: &str) -> Error {
+    let path = path.display();
+    Error::refused(format!("the catalogue is not used, because {path} {why}"))
+}
+
+/// Refuses a state directory that can neither be there nor be made, because of what lies there.
+fn refuse_obstacle(state: &Path) -> Result<()> {
+    for place in state.ancestors() {
+        // What is not there, or cannot be looked at, is told of by whoever tries to make it.
+        let Ok(found) = fs::symlink_metadata(place) else {
+            continue;
+        };
+        return match fs::metadata(place) {
+            Err(error) if found.is_symlink() && is_absent(&error) => {
+                Err(refusal(place, "is a symbolic link that leads nowhere"))
+            }
+            Ok(found) if !found.is_dir() => Err(refusal(place, "is no directory")),
+            _ => Ok(()),
+        };
+    }
+    Ok(())
 }
 
 /// Makes sure that nobody else decides where we write.
 fn check(state: &Path) -> Result<()> {
     let failed = |path: &Path, error| Error::io("stat", path, error);
-    let refuse = |path: &Path, why: &str| {
-        let path = path.display();
-        Err(Error::refused(format!(
-            "the catalogue is not used, because {path} {why}"
-        )))
-    };
+    let refuse = |path: &Path, why: &str| Err(refusal(path, why));
     // A link of one's own to another disk is fine.
     let link = fs::symlink_metadata(state).map_err(|error| failed(state, error))?;
     if link.is_symlink() && !is_ours(&link) {
