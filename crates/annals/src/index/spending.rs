@@ -288,8 +288,9 @@ pub(super) fn recent(
     let Some(session) = session else {
         return Ok(found);
     };
+    // Left to itself SQLite would go through everything that is older.
     let mut query = database.prepare(&format!(
-        "{COLUMNS} WHERE root = ?1 AND session = ?2 AND latest < ?3"
+        "{COLUMNS} INDEXED BY owner WHERE root = ?1 AND session = ?2 AND latest < ?3"
     ))?;
     let mut rows = query.query(params![number, session.as_str(), since])?;
     while let Some(row) = rows.next()? {
