@@ -11,10 +11,10 @@ use super::hunt::{Finding, Hunt, Source};
 use super::query::{Order, Part};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{Ending, Scanner, TailReader, read_span};
+use crate::jsonl::{Scanner, TailReader, read_span};
 use crate::layout::{Record, Sink};
 use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
-use crate::store::strip;
+use crate::store::{strip, tailed, uncounted};
 
 /// A record that is wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -263,16 +263,7 @@ fn messages_before(
     let mut lines = TailReader::ending_at(source.open()?, span.offset);
     let mut found = Vec::new();
     while let Some(line) = lines.prev().map_err(failed)? {
-        let record = Record {
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            },
-            bytes: line.bytes,
-            terminated: line.ending != Ending::None,
-            oversize: line.oversize,
-        };
+        let record = tailed(&line);
         let entries = decode(source, &record).into_iter().rev();
         found.extend(entries.filter(|other| goes_along(other, entry)));
         if found.len() >= wanted {
@@ -297,16 +288,7 @@ fn messages_after(
     let mut lines = Scanner::from_offset(file, span.end(), 1);
     let mut found = Vec::new();
     while let Some(line) = lines.next().map_err(failed)? {
-        let record = Record {
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            },
-            bytes: line.bytes,
-            terminated: line.ending != Ending::None,
-            oversize: line.oversize,
-        };
+        let record = uncounted(&line);
         let entries = decode(source, &record).into_iter();
         found.extend(entries.filter(|other| goes_along(other, entry)));
         if found.len() >= wanted {

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, Sheet};
 use crate::error::{Error, Result};
-use crate::jsonl::{Ending, FileId, Scanner, TailReader};
+use crate::jsonl::{FileId, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, Key, Kind, Link, Outline, Role,
-    SessionId, Span,
+    SessionId,
 };
 
 use super::inventory::{self, FoundFile};
@@ -279,16 +279,7 @@ fn backwards(
     let failed = |error| Error::io("read", path, error);
     let mut lines = TailReader::new(Upto::new(handle, upto)).map_err(failed)?;
     while let Some(line) = lines.prev().map_err(failed)? {
-        let record = Record {
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            },
-            bytes: line.bytes,
-            terminated: line.ending != Ending::None,
-            oversize: line.oversize,
-        };
+        let record = log::tailed(&line);
         if !visit(&record) {
             break;
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Line, Scanner, TailReader};
+use crate::jsonl::{self, Ending, Line, Scanner, TailLine, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
@@ -189,6 +189,27 @@ pub(super) fn record<'a>(line: &Line<'a>) -> Record<'a> {
             offset: line.offset,
             len: line.len,
             line: line.number,
+        },
+        bytes: line.bytes,
+        terminated: line.ending != Ending::None,
+        oversize: line.oversize,
+    }
+}
+
+/// A record of a line whose number nobody asked for.
+pub(crate) fn uncounted<'a>(line: &Line<'a>) -> Record<'a> {
+    let mut record = record(line);
+    record.span.line = 0;
+    record
+}
+
+/// A record of a line that was read from the end, where lines are not counted.
+pub(crate) fn tailed<'a>(line: &TailLine<'a>) -> Record<'a> {
+    Record {
+        span: Span {
+            offset: line.offset,
+            len: line.len,
+            line: 0,
         },
         bytes: line.bytes,
         terminated: line.ending != Ending::None,
@@ -446,16 +467,7 @@ impl Window {
         let mut sieve = file.share.as_ref().map(Sieve::new);
         let mut sink = Sink::default();
         while let Some(line) = scanner.next().map_err(failed)? {
-            let record = Record {
-                span: Span {
-                    offset: line.offset,
-                    len: line.len,
-                    line: 0,
-                },
-                bytes: line.bytes,
-                terminated: line.ending != Ending::None,
-                oversize: line.oversize,
-            };
+            let record = uncounted(&line);
             let offset = record.span.offset;
             if let Some(sieve) = &mut sieve
                 && !sieve.takes(offset, || share::named(decoder.as_mut(), &record))

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Scanner};
+use crate::jsonl::{self, Scanner};
 use crate::layout::{Decoder, Head, PROGRAM, Record, Sink};
 use crate::model::{
     Artifact, Block, Body, Entry, EntryId, Fact, Key, Kind, Link, Outline, SessionId, Span,
@@ -139,16 +139,7 @@ impl Tail {
         let mut scanner = Scanner::from_offset(bytes.as_slice(), self.end, 1);
         let mut decoder = Linked::new(root, &self.head.log);
         while let Some(line) = scanner.next().map_err(failed)? {
-            let record = Record {
-                span: Span {
-                    offset: line.offset,
-                    len: line.len,
-                    line: 0,
-                },
-                bytes: line.bytes,
-                terminated: line.ending != Ending::None,
-                oversize: line.oversize,
-            };
+            let record = log::uncounted(&line);
             if let Some(sieve) = &mut self.sieve
                 && !sieve.takes(record.span.offset, || decoder.names(&record))
             {

@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Scanner};
-use crate::layout::{Decoder, Record, Sink};
-use crate::model::{Outline, ResponseKey, ResponseNames, SYNTHETIC, Span, Usage};
+use crate::jsonl::{self, Scanner};
+use crate::layout::{Decoder, Sink};
+use crate::model::{Outline, ResponseKey, ResponseNames, SYNTHETIC, Usage};
 
 use super::Root;
 use super::inventory::FoundFile;
@@ -152,16 +152,7 @@ impl Volume {
         let mut pending = Vec::new();
         let mut sink = Sink::default();
         while let Some(line) = scanner.next().map_err(|error| failed(&self.path, error))? {
-            let record = Record {
-                span: Span {
-                    offset: line.offset,
-                    len: line.len,
-                    line: 0,
-                },
-                bytes: line.bytes,
-                terminated: line.ending != Ending::None,
-                oversize: line.oversize,
-            };
+            let record = super::uncounted(&line);
             let decoder = self.decoder.as_mut();
             let mine = self.sieve.as_mut().is_none_or(|sieve| {
                 sieve.takes(record.span.offset, || share::named(decoder, &record))

@@ -8,10 +8,10 @@ use std::fs::File;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Ending, TailReader};
-use crate::layout::{Record, Sink};
-use crate::model::{Entry, Span};
-use crate::store::{Told, Upto};
+use crate::jsonl::TailReader;
+use crate::layout::Sink;
+use crate::model::Entry;
+use crate::store::{Told, Upto, tailed};
 
 use super::FollowedLog;
 use super::track::is_missing;
@@ -35,16 +35,7 @@ pub(super) fn begin(
     let mut begin = None;
     let mut counted = 0;
     while let Some(line) = lines.prev().map_err(failed)? {
-        let record = Record {
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: 0,
-            },
-            bytes: line.bytes,
-            terminated: line.ending != Ending::None,
-            oversize: line.oversize,
-        };
+        let record = tailed(&line);
         let mut sink: Sink<Entry> = Sink::default();
         decoder.decode(&record, &mut sink);
         let found = sink.found.iter().filter(|entry| counts(entry));
