@@ -85,9 +85,14 @@ impl Watch {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
         assert!(sent.success());
-        let mut err = String::new();
-        let stderr = self.child.stderr.as_mut().unwrap();
-        stderr.read_to_string(&mut err).unwrap();
+        let mut stderr = self.child.stderr.take().unwrap();
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            let mut err = String::new();
+            stderr.read_to_string(&mut err).unwrap();
+            _ = tell.send(err);
+        });
+        let err = told.recv_timeout(DEADLINE).expect("Ctrl-C ends it");
         (self.child.wait().unwrap().code(), err)
     }
 }

@@ -4,7 +4,7 @@
 //! the kernel has no such watches every attempt to set one fails, and the follower polls.
 
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -146,12 +146,8 @@ impl Source {
             other => other?,
         };
         let ready = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        let woken = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
-        if woken {
-            let mut byte = [0; 16];
-            _ = self.wakes.read(&mut byte);
-        }
+        // The byte that woke it stays where it is: being stopped ends every later wait as well.
         match self.kernel.as_mut().filter(|_| ready) {
             Some(kernel) => kernel.read(hints),
             None => Ok(()),
@@ -316,6 +312,17 @@ mod kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_wait_after_the_end_takes_long() {
+        let (mut source, _) = Source::new(false).unwrap();
+        let mut hints = Vec::new();
+        source.stop().stop();
+        // A look that does not wait must not use up what ends the wait after it.
+        for timeout in [Some(Duration::ZERO), Some(Duration::MAX), None] {
+            source.wait(timeout, &mut hints).unwrap();
+        }
+    }
 
     #[test]
     fn the_limit_on_watchers_is_named() {
