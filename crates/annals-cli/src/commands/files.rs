@@ -155,7 +155,7 @@ impl<'a> VersionRow<'a> {
             message: version.message.as_deref(),
             state: state(version),
             operation: version.operation.as_deref(),
-            stored: version.stored.as_deref(),
+            stored: version.stored.as_ref().map(|file| file.path.as_path()),
             bytes: version.bytes,
         }
     }
@@ -452,8 +452,7 @@ fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result
                 .into());
             }
         };
-        let bytes = std::fs::read(&file.path)
-            .map_err(|error| annals::Error::io("read", &file.path, error))?;
+        let bytes = file.read()?;
         if let Some(dest) = &args.restore {
             let dest = restore(dest, Path::new(&name(file)), &bytes, args.force)?;
             return told(context, session, &name(file), None, &dest, bytes.len());

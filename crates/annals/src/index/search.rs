@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use rayon::prelude::*;
 use rusqlite::TransactionBehavior;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Cursor, Ending, Scanner};
+use crate::jsonl::{BytesReader, Cursor, Ending, LogFile, Scanner};
 use crate::layout::{Record, Sink};
 use crate::model::Span;
 use crate::search::word::{Cutter, Token, lookups};
@@ -455,9 +454,8 @@ fn still_known(file: &FoundFile, mark: &Mark) -> bool {
         return true;
     }
     let grew = mark.id.same_file(&file.id) && file.id.len > mark.id.len;
-    grew && File::open(&file.path)
-        .and_then(|handle| mark.cursor.still_valid(&handle))
-        .unwrap_or(false)
+    let valid = |handle: LogFile| mark.cursor.still_valid(&handle).unwrap_or(false);
+    grew && file.open().is_ok_and(valid)
 }
 
 /// A file whose words are not all known.
@@ -546,10 +544,9 @@ fn read_words(
 ) -> Result<ReadWords> {
     let file = unread.file;
     let failed = |error| Error::io("read", &file.path, error);
-    let mut handle = File::open(&file.path).map_err(failed)?;
-    handle.seek(SeekFrom::Start(unread.from)).map_err(failed)?;
+    let handle = file.open()?;
     // No further than it went when it was found: that is the state of which is taken note.
-    let within = handle.take(unread.bytes());
+    let within = BytesReader::between(&handle, unread.from, unread.from + unread.bytes());
     let mut lines = Scanner::from_offset(within, unread.from, unread.lines + 1);
     let mut decoder = unread.root.layout.decoder(&file.artifact);
     let mut sink = Sink::default();
@@ -596,7 +593,6 @@ fn read_words(
             break;
         }
     }
-    let handle = File::open(&file.path).map_err(failed)?;
     let cursor = Cursor::of(&file.id, &handle, end).map_err(failed)?;
     Ok(ReadWords {
         mark: Mark {

@@ -3,12 +3,14 @@
 //! Foreign writers replace files, shrink them and sometimes rewrite a tail in place, so neither a
 //! path nor a length is enough to resume from.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 
 use rustix::fs::Stat;
 use sha2::{Digest as _, Sha256};
+
+use super::Bytes;
 
 const GUARDED: u64 = 4 << 10;
 
@@ -95,12 +97,12 @@ pub struct Cursor {
 
 impl Cursor {
     /// Marks `offset` in `file`, which must be at least that long.
-    pub fn at(file: &File, offset: u64) -> io::Result<Self> {
-        Self::of(&FileId::from(&file.metadata()?), file, offset)
+    pub fn at(file: &impl Bytes, offset: u64) -> io::Result<Self> {
+        Self::of(&file.id()?, file, offset)
     }
 
     /// The same for a file of which it is known which one it is.
-    pub(crate) fn of(id: &FileId, file: &File, offset: u64) -> io::Result<Self> {
+    pub(crate) fn of(id: &FileId, file: &impl Bytes, offset: u64) -> io::Result<Self> {
         Ok(Self {
             dev: id.dev,
             ino: id.ino,
@@ -111,16 +113,16 @@ impl Cursor {
 
     /// Whether `file` is the file that was marked and everything before the mark can be trusted
     /// to be what was read; if not, the reader starts again from the front.
-    pub fn still_valid(&self, file: &File) -> io::Result<bool> {
-        let metadata = file.metadata()?;
-        if (metadata.dev(), metadata.ino()) != (self.dev, self.ino) {
+    pub fn still_valid(&self, file: &impl Bytes) -> io::Result<bool> {
+        let id = file.id()?;
+        if (id.dev, id.ino) != (self.dev, self.ino) {
             return Ok(false);
         }
         self.goes_on_in(file)
     }
 
     /// Whether `file` says before the mark what was marked, be it that file or a copy of it.
-    pub fn goes_on_in(&self, file: &File) -> io::Result<bool> {
+    pub fn goes_on_in(&self, file: &impl Bytes) -> io::Result<bool> {
         match guard(file, self.offset) {
             Ok(guard) => Ok(guard == self.guard),
             // It is shorter than it was.
@@ -130,7 +132,7 @@ impl Cursor {
     }
 }
 
-fn guard(file: &File, offset: u64) -> io::Result<[u8; 16]> {
+fn guard(file: &impl Bytes, offset: u64) -> io::Result<[u8; 16]> {
     let mut block = [0; GUARDED as usize];
     let start = offset.saturating_sub(GUARDED);
     let held = block

@@ -9,6 +9,7 @@
 
 mod append;
 mod batch;
+mod bytes;
 mod device;
 mod group;
 mod identity;
@@ -22,6 +23,7 @@ mod span;
 mod tail;
 
 pub use append::{Appended, Durability, Log, Options};
+pub use bytes::{Bytes, BytesReader, LogFile};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
 pub use relocate::relocate;

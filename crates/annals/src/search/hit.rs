@@ -11,7 +11,7 @@ use super::hunt::{Finding, Hunt, Source};
 use super::query::{Order, Part};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{Scanner, TailReader, read_span};
+use crate::jsonl::{BytesReader, Scanner, TailReader, read_span};
 use crate::layout::{Record, Sink};
 use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 use crate::store::{strip, tailed, uncounted};
@@ -88,15 +88,25 @@ pub(super) fn found(hunt: &Hunt<'_>, findings: Vec<Finding>, troubles: Vec<Error
         troubles,
         hits: Vec::new(),
     };
+    let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (score, finding) in ranked(hunt, findings) {
         match hit(hunt, &finding, score) {
-            Ok(Some(hit)) => found.hits.push(hit),
+            Ok(Some(hit)) => {
+                if hit.line == 0 {
+                    let hits = uncounted.entry(finding.source).or_default();
+                    hits.push(found.hits.len());
+                }
+                found.hits.push(hit);
+            }
             Ok(None) => {}
             Err(error) => found.troubles.push(error),
         }
     }
-    let lines = count_lines(&mut found.hits);
-    found.troubles.extend(lines.err());
+    for (source, hits) in uncounted {
+        let source = hunt.sources.get(source);
+        let counted = source.map(|source| count_lines(source, hits, &mut found.hits));
+        found.troubles.extend(counted.and_then(Result::err));
+    }
     found
 }
 
@@ -219,29 +229,26 @@ fn decode(source: &Source<'_>, record: &Record<'_>) -> Vec<Entry> {
     sink.found
 }
 
-/// Counts the lines before hits whose lines are not known, each file once.
-fn count_lines(hits: &mut [Hit]) -> Result<()> {
-    let mut unknown: BTreeMap<PathBuf, Vec<&mut Hit>> = BTreeMap::new();
-    for hit in hits.iter_mut().filter(|hit| hit.line == 0) {
-        unknown.entry(hit.file.clone()).or_default().push(hit);
-    }
+/// Counts the lines before some hits in one file.
+fn count_lines(source: &Source<'_>, mut wanted: Vec<usize>, hits: &mut [Hit]) -> Result<()> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    wanted.sort_by_key(|at| hits.get(*at).map(|hit| hit.offset));
+    let mut reader = BytesReader::from(source.open()?, 0);
     let mut buffer = vec![0; 256 << 10];
-    for (path, mut hits) in unknown {
-        let failed = |error| Error::io("read", &path, error);
-        hits.sort_by_key(|hit| hit.offset);
-        let mut file = std::fs::File::open(&path).map_err(failed)?;
-        let (mut at, mut line) = (0, 1);
-        for hit in hits {
-            while at < hit.offset {
-                let wanted = usize::try_from(hit.offset - at).unwrap_or(usize::MAX);
-                let wanted = wanted.min(buffer.len());
-                let room = buffer.get_mut(..wanted).unwrap_or_default();
-                file.read_exact(room).map_err(failed)?;
-                line += memchr::memchr_iter(b'\n', room).count() as u64;
-                at += wanted as u64;
-            }
-            hit.line = line;
+    let (mut at, mut line) = (0, 1);
+    for number in wanted {
+        let Some(hit) = hits.get_mut(number) else {
+            continue;
+        };
+        while at < hit.offset {
+            let step = usize::try_from(hit.offset - at).unwrap_or(usize::MAX);
+            let step = step.min(buffer.len());
+            let room = buffer.get_mut(..step).unwrap_or_default();
+            reader.read_exact(room).map_err(failed)?;
+            line += memchr::memchr_iter(b'\n', room).count() as u64;
+            at += step as u64;
         }
+        hit.line = line;
     }
     Ok(())
 }
@@ -260,7 +267,8 @@ fn messages_before(
     wanted: usize,
 ) -> Result<Vec<Entry>> {
     let failed = |error| Error::io("read", &source.file.path, error);
-    let mut lines = TailReader::ending_at(source.open()?, span.offset);
+    let reader = BytesReader::from(source.open()?, 0);
+    let mut lines = TailReader::ending_at(reader, span.offset);
     let mut found = Vec::new();
     while let Some(line) = lines.prev().map_err(failed)? {
         let record = tailed(&line);
@@ -281,11 +289,9 @@ fn messages_after(
     span: Span,
     wanted: usize,
 ) -> Result<Vec<Entry>> {
-    use std::io::{Seek as _, SeekFrom};
     let failed = |error| Error::io("read", &source.file.path, error);
-    let mut file = source.open()?;
-    file.seek(SeekFrom::Start(span.end())).map_err(failed)?;
-    let mut lines = Scanner::from_offset(file, span.end(), 1);
+    let reader = BytesReader::from(source.open()?, span.end());
+    let mut lines = Scanner::from_offset(reader, span.end(), 1);
     let mut found = Vec::new();
     while let Some(line) = lines.next().map_err(failed)? {
         let record = uncounted(&line);

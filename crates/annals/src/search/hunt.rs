@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{ErrorKind, Seek as _, SeekFrom};
-use std::os::unix::fs::FileExt as _;
+use std::io::ErrorKind;
 
 use jiff::Timestamp;
 use memchr::memmem;
@@ -18,7 +16,7 @@ use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{Ending, FileId, read_span};
+use crate::jsonl::{Bytes as _, Ending, LogFile, read_span};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{AgentId, Block, Body, Entry, Key, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
@@ -161,7 +159,7 @@ impl<'a> Hunt<'a> {
     ) -> Result<Vec<Finding>> {
         let failed = |error| Error::io("read", &source.file.path, error);
         let handle = source.open()?;
-        let id = FileId::from(&handle.metadata().map_err(failed)?);
+        let id = handle.id().map_err(failed)?;
         // Another file under its name has nothing to do with the plan.
         let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
         let plan = if planned { plan } else { &Plan::ALL };
@@ -202,9 +200,7 @@ impl<'a> Hunt<'a> {
                 Ok(true)
             })?;
         } else if id.len > plan.from {
-            let mut reader = handle.try_clone().map_err(failed)?;
-            reader.seek(SeekFrom::Start(plan.from)).map_err(failed)?;
-            with_scanner(reader, plan.from, |lines| -> Result<()> {
+            with_scanner(handle.clone(), plan.from, |lines| -> Result<()> {
                 loop {
                     let line = match &self.prefilter {
                         Some(filter) => {
@@ -251,9 +247,8 @@ impl Source<'_> {
         &self.files.root
     }
 
-    pub(super) fn open(&self) -> Result<File> {
-        let path = &self.file.path;
-        File::open(path).map_err(|error| Error::io("read", path, error))
+    pub(super) fn open(&self) -> Result<LogFile> {
+        self.file.open()
     }
 }
 
@@ -262,7 +257,7 @@ struct Gaze<'a> {
     hunt: &'a Hunt<'a>,
     source: &'a Source<'a>,
     number: usize,
-    handle: &'a File,
+    handle: &'a LogFile,
     decoder: Box<dyn Decoder>,
     sink: Sink<Entry>,
     calls: &'a RefCell<Option<HashMap<String, String>>>,
@@ -303,7 +298,7 @@ impl Gaze<'_> {
 struct Here<'a> {
     hunt: &'a Hunt<'a>,
     source: &'a Source<'a>,
-    handle: &'a File,
+    handle: &'a LogFile,
     /// The tools of all calls of the log, once one was not found near its result.
     calls: &'a RefCell<Option<HashMap<String, String>>>,
     offset: u64,
@@ -355,7 +350,7 @@ fn in_session(files: &SessionFiles, wanted: &str) -> bool {
 
 /// The tool that a call shortly before some place was for: mostly a call stands just before its
 /// result.
-fn named_call(source: &Source<'_>, handle: &File, before: u64, call: &str) -> Option<String> {
+fn named_call(source: &Source<'_>, handle: &LogFile, before: u64, call: &str) -> Option<String> {
     const NEAR: u64 = 32 << 10;
     if call.is_empty() {
         return None;

@@ -7,7 +7,7 @@
 mod look;
 mod payers;
 
-use std::io::{ErrorKind, Seek as _, SeekFrom};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -335,7 +335,7 @@ impl Reading {
     /// Reads a log from where the tab ends, if it is still the log that the tab is of.
     fn go_on(root: &Root, file: &FoundFile, tab: Option<Box<Tab>>) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
-        let mut handle = log::open(&file.path)?;
+        let handle = file.open()?;
         // What it was when it was found: what was added since makes it another one next time.
         let id = file.id;
         let mut known = tab;
@@ -350,9 +350,6 @@ impl Reading {
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
         sheet.shared = shared;
-        if start > 0 {
-            handle.seek(SeekFrom::Start(start)).map_err(failed)?;
-        }
         let mut decoder = root.layout.decoder(&file.artifact);
         // Lines that spend nothing may tell whose a log is, where its path does not.
         let opening = match start == 0 && file.artifact.session.is_none() {
@@ -367,7 +364,7 @@ impl Reading {
                 decoder.as_mut(),
                 &mut sheet,
             )?;
-            Ok((Cursor::of(&id, lines.reader(), end)?, pending))
+            Ok((Cursor::of(&id, lines.reader().bytes(), end)?, pending))
         })
         .map_err(failed)?;
         Ok(Reading {
@@ -393,7 +390,7 @@ impl Tab {
 /// Reads on, looking at every one of some first lines until one names a session; gives the end of the last whole line, and the
 /// sheet with what follows it.
 fn read(
-    lines: &mut Scanner<std::fs::File>,
+    lines: &mut Scanner<log::LogReader>,
     (start, mut opening): (u64, usize),
     mark: Option<Mark>,
     decoder: &mut dyn Decoder,

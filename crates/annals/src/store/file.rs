@@ -1,18 +1,19 @@
 //! Versions of files that were saved before the agent changed them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Body, Fact};
 
+use super::inventory::FoundFile;
 use super::log;
 use super::session::Session;
 
 /// A file of which versions were saved.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SavedFile {
     /// Where it was, absolute; only the stored name where no entry tells.
     pub path: String,
@@ -21,7 +22,7 @@ pub struct SavedFile {
 }
 
 /// A saved version of a file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct SavedVersion {
     /// Its number.
     pub version: u64,
@@ -34,7 +35,7 @@ pub struct SavedVersion {
     /// The file did not exist at that time.
     pub absent: bool,
     /// The stored copy; `None` if there was none or it is gone.
-    pub stored: Option<PathBuf>,
+    pub stored: Option<FoundFile>,
     /// Its length.
     pub bytes: Option<u64>,
 }
@@ -43,7 +44,7 @@ impl SavedVersion {
     /// The content; empty for a file that did not exist yet.
     pub fn read(&self) -> Result<Vec<u8>> {
         match &self.stored {
-            Some(path) => std::fs::read(path).map_err(|error| Error::io("read", path, error)),
+            Some(file) => file.read(),
             None if self.absent => Ok(Vec::new()),
             None => Err(Error::NotFound {
                 what: "stored copy",
@@ -57,17 +58,12 @@ impl Session {
     /// The files of which this session saved versions.
     pub fn saved_files(&self) -> Result<Vec<SavedFile>> {
         let mut files: BTreeMap<String, BTreeMap<u64, SavedVersion>> = BTreeMap::new();
-        let stored: BTreeMap<&str, (&Path, u64)> = self
+        let stored: BTreeMap<&str, &FoundFile> = self
             .files
             .beside
             .iter()
             .filter(|file| file.artifact.kind == ArtifactKind::FileVersion)
-            .filter_map(|file| {
-                Some((
-                    file.artifact.name.as_deref()?,
-                    (file.path.as_path(), file.id.len),
-                ))
-            })
+            .filter_map(|file| Some((file.artifact.name.as_deref()?, file)))
             .collect();
         let mut named = std::collections::HashSet::new();
         let cwd = self.directories().last().map(|path| (*path).to_owned());
@@ -98,14 +94,14 @@ impl Session {
                         message,
                         absent: backup.stored.is_none() && backup.operation.is_none(),
                         operation: backup.operation,
-                        stored: copy.map(|(_, (path, _))| (*path).to_owned()),
-                        bytes: copy.map(|(_, (_, len))| *len),
+                        stored: copy.map(|(_, file)| FoundFile::clone(file)),
+                        bytes: copy.map(|(_, file)| file.id.len),
                     });
                 }
                 Ok(true)
             })?;
         }
-        for (name, (path, len)) in stored.iter().filter(|(name, _)| !named.contains(*name)) {
+        for (name, file) in stored.iter().filter(|(name, _)| !named.contains(*name)) {
             let (stem, number) = name.rsplit_once("@v").unwrap_or((name, ""));
             let number = number.parse().unwrap_or_default();
             files.entry(stem.to_owned()).or_default().insert(
@@ -116,8 +112,8 @@ impl Session {
                     message: None,
                     operation: None,
                     absent: false,
-                    stored: Some((*path).to_owned()),
-                    bytes: Some(*len),
+                    stored: Some(FoundFile::clone(file)),
+                    bytes: Some(file.id.len),
                 },
             );
         }

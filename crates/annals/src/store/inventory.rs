@@ -3,11 +3,12 @@
 mod walk;
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::Error;
-use crate::jsonl::FileId;
+use crate::error::{Error, Result};
+use crate::jsonl::{BytesReader, FileId, LogFile};
 use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
 
 use super::Root;
@@ -41,6 +42,19 @@ impl FoundFile {
             share: None,
             earlier: Vec::new(),
         }
+    }
+
+    /// All that is in it.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = BytesReader::from(self.open()?, 0).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("read", &self.path, error))?;
+        Ok(bytes)
+    }
+
+    /// Opens it for reading.
+    pub fn open(&self) -> Result<LogFile> {
+        LogFile::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }
 
     /// The session whose log it is, where `wanted` was asked for.

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _};
 use std::ops::Range;
-use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Ending, Line, Scanner, TailLine, TailReader};
+use crate::jsonl::{
+    self, Bytes, BytesReader, Ending, Line, LogFile, Scanner, TailLine, TailReader,
+};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
@@ -20,6 +20,9 @@ use super::{FoundFile, Root};
 
 /// No document that we read whole is larger than this.
 const MAX_DOCUMENT: u64 = 64 << 20;
+
+/// Reads a log from some place on.
+pub(crate) type LogReader = BytesReader<LogFile>;
 
 /// The outlines of a log, or of its end.
 #[derive(Debug, Default)]
@@ -147,16 +150,14 @@ pub(crate) fn each_record(
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
     let Some(share) = &file.share else {
-        return each_line(&file.path, visit);
+        return each_line(file, visit);
     };
     let mut decoder = root.layout.decoder(&file.artifact);
     let mut sieve = Sieve::new(share);
-    let handle = open(&file.path)?;
+    let handle = file.open()?;
     let failed = |error| Error::io("read", &file.path, error);
     let mut scan = |bytes: Range<u64>, line: u64, sift: bool| -> Result<bool> {
-        let mut reader = &handle;
-        reader.seek(SeekFrom::Start(bytes.start)).map_err(failed)?;
-        let within = reader.take(bytes.end - bytes.start);
+        let within = BytesReader::between(&handle, bytes.start, bytes.end);
         let mut lines = Scanner::from_offset(within, bytes.start, line);
         while let Some(line) = lines.next().map_err(failed)? {
             let record = record(&line);
@@ -176,7 +177,7 @@ pub(crate) fn each_record(
         }
     }
     // What was added since it was looked at.
-    let end = handle.metadata().map_err(failed)?.len();
+    let end = handle.size().map_err(failed)?;
     if end > share.known {
         scan(share.known..end, share.lines + 1, true)?;
     }
@@ -219,11 +220,11 @@ pub(crate) fn tailed<'a>(line: &TailLine<'a>) -> Record<'a> {
 
 /// Hands every line of a file to `visit`, until it says `false`.
 pub(super) fn each_line(
-    path: &Path,
+    file: &FoundFile,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
-    let failed = |error| Error::io("read", path, error);
-    with_scanner(open(path)?, 0, |lines| {
+    let failed = |error| Error::io("read", &file.path, error);
+    with_scanner(file.open()?, 0, |lines| {
         while let Some(line) = lines.next().map_err(failed)? {
             if !visit(&record(&line))? {
                 break;
@@ -233,16 +234,17 @@ pub(super) fn each_line(
     })
 }
 
-/// Lends a scanner that reads a file from `offset`, where it stands.
+/// Lends a scanner that reads a file from `offset`.
 pub(crate) fn with_scanner<T>(
-    handle: File,
+    handle: LogFile,
     offset: u64,
-    scan: impl FnOnce(&mut Scanner<File>) -> T,
+    scan: impl FnOnce(&mut Scanner<LogReader>) -> T,
 ) -> T {
     thread_local! {
         // Growing one buffer per file would cost more than reading most files.
-        static SCANNER: RefCell<Option<Scanner<File>>> = const { RefCell::new(None) };
+        static SCANNER: RefCell<Option<Scanner<LogReader>>> = const { RefCell::new(None) };
     }
+    let handle = BytesReader::from(handle, offset);
     let mut scanner = match SCANNER.take() {
         None => Scanner::from_offset(handle, offset, 1),
         Some(mut scanner) => {
@@ -280,7 +282,7 @@ pub(super) struct Reader<'a> {
     file: &'a FoundFile,
     outlines: &'a [Outline],
     /// The volume that was read from last.
-    open: Option<(u16, File, Box<dyn Decoder>)>,
+    open: Option<(u16, LogFile, Box<dyn Decoder>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -313,8 +315,7 @@ impl<'a> Reader<'a> {
             Some(open) if open.0 == outline.volume => self.open.insert(open),
             _ => {
                 let decoder = self.root.layout.decoder(&volume.artifact);
-                self.open
-                    .insert((outline.volume, open(&volume.path)?, decoder))
+                self.open.insert((outline.volume, volume.open()?, decoder))
             }
         };
         let span = outline.span;
@@ -366,7 +367,7 @@ fn adopt(entry: &mut Entry, outlines: &[Outline], at: usize) {
 }
 
 /// The bytes of one record, without its line ending and byte order mark.
-pub(super) fn record_bytes(handle: &File, file: &FoundFile, span: Span) -> Result<Vec<u8>> {
+pub(super) fn record_bytes(handle: &dyn Bytes, file: &FoundFile, span: Span) -> Result<Vec<u8>> {
     let bytes = jsonl::read_span(handle, span.offset, span.len)
         .map_err(|error| Error::io("read", &file.path, error))?;
     Ok(strip(bytes, span))
@@ -420,7 +421,7 @@ impl Window {
     pub(super) fn read(
         root: &Root,
         file: &FoundFile,
-        handle: &File,
+        handle: &dyn Bytes,
         enough: impl Fn(&Tree) -> bool,
     ) -> Result<Self> {
         let mut bytes = match file.share {
@@ -450,18 +451,16 @@ impl Window {
         }
     }
 
-    fn of(root: &Root, file: &FoundFile, handle: &File, bytes: u64) -> Result<Self> {
+    fn of(root: &Root, file: &FoundFile, handle: &dyn Bytes, bytes: u64) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
-        let end = handle.metadata().map_err(failed)?.len();
+        let end = handle.size().map_err(failed)?;
         let start = start_of_tail(handle, bytes).map_err(failed)?;
         let mut scan = LogScan {
             whole: start == 0,
             bytes: end.saturating_sub(start),
             ..LogScan::default()
         };
-        let mut reader = handle;
-        reader.seek(SeekFrom::Start(start)).map_err(failed)?;
-        let mut scanner = Scanner::from_offset(reader.take(scan.bytes), start, 1);
+        let mut scanner = Scanner::from_offset(BytesReader::between(handle, start, end), start, 1);
         let mut records = Vec::new();
         let mut decoder = root.layout.decoder(&file.artifact);
         let mut sieve = file.share.as_ref().map(Sieve::new);
@@ -515,7 +514,7 @@ impl Window {
         &self,
         root: &Root,
         artifact: &Artifact,
-        handle: &File,
+        handle: &dyn Bytes,
         at: usize,
     ) -> Option<Entry> {
         let outline = self.scan.outlines.get(at)?;
@@ -545,11 +544,11 @@ impl Window {
 }
 
 /// Where the lines of the last `bytes` bytes begin.
-fn start_of_tail(handle: &File, bytes: u64) -> io::Result<u64> {
+fn start_of_tail(handle: &dyn Bytes, bytes: u64) -> io::Result<u64> {
     if bytes == u64::MAX {
         return Ok(0);
     }
-    let mut tail = TailReader::new(handle)?;
+    let mut tail = TailReader::new(BytesReader::from(handle, 0))?;
     let mut read = 0;
     let mut start = None;
     while let Some(line) = tail.prev()? {
@@ -577,7 +576,7 @@ pub(super) fn window(
     file: &FoundFile,
     enough: impl Fn(&Tree) -> bool,
 ) -> Result<Window> {
-    Window::read(root, file, &open(&file.path)?, enough)
+    Window::read(root, file, &file.open()?, enough)
 }
 
 /// The ids of a log's entries, and which of them `takes` lets others hang from.
@@ -664,9 +663,9 @@ pub(crate) fn document_of(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Sin
 
 /// A document's bytes.
 pub(super) fn document_bytes(file: &FoundFile) -> Result<Vec<u8>> {
-    let handle = open(&file.path)?;
+    let mut reader = BytesReader::between(file.open()?, 0, MAX_DOCUMENT + 1);
     let mut bytes = Vec::new();
-    let read = handle.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes);
+    let read = reader.read_to_end(&mut bytes);
     read.map_err(|error| Error::io("read", &file.path, error))?;
     if bytes.len() as u64 > MAX_DOCUMENT {
         return Err(Error::refused(format!(
@@ -676,10 +675,6 @@ pub(super) fn document_bytes(file: &FoundFile) -> Result<Vec<u8>> {
         )));
     }
     Ok(bytes)
-}
-
-pub(super) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| Error::io("read", path, error))
 }
 
 impl LogScan {

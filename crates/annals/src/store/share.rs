@@ -183,7 +183,7 @@ impl Shares {
         };
         let mut decoder = root.layout.decoder(&file.artifact);
         let mut sink: Sink<Outline> = Sink::default();
-        log::each_line(&file.path, |record| {
+        log::each_line(file, |record| {
             decoder.outline(record, &mut sink);
             let first = sink.found.first();
             let named = sink.found.iter().rev().find_map(name);

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Scanner};
+use crate::jsonl::{self, Bytes, Scanner};
 use crate::layout::{Decoder, Head, PROGRAM, Record, Sink};
 use crate::model::{
     Artifact, Block, Body, Entry, EntryId, Fact, Key, Kind, Link, Outline, SessionId, Span,
@@ -83,8 +82,7 @@ impl Tail {
         while self.head.leaf.is_none()
             && let Some(volume) = earlier.next()
         {
-            let handle =
-                File::open(&volume.path).map_err(|error| Error::io("read", &volume.path, error))?;
+            let handle = volume.open()?;
             let window = Window::read(root, volume, &handle, |tree| tree.resume.is_some())?;
             for outline in &window.scan.outlines {
                 self.head.note(outline);
@@ -262,7 +260,13 @@ impl Head {
     }
 
     /// Takes in the calls of a log's end that nothing has answered.
-    fn remember_open(&mut self, root: &Root, file: &FoundFile, handle: &File, window: &Window) {
+    fn remember_open(
+        &mut self,
+        root: &Root,
+        file: &FoundFile,
+        handle: &dyn Bytes,
+        window: &Window,
+    ) {
         const MOST: usize = 8;
         let outlines = &window.scan.outlines;
         let answered: HashSet<Key> = outlines
@@ -287,7 +291,7 @@ impl Head {
         &self,
         root: &Root,
         file: &FoundFile,
-        handle: &File,
+        handle: &dyn Bytes,
         window: &Window,
     ) -> (Option<EntryId>, Option<EntryId>) {
         let outlines = &window.scan.outlines;
@@ -439,21 +443,17 @@ pub(super) fn decode<'a>(
 
 /// Refuses a log that another program is writing to.
 pub(super) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
-    let failed = |error| Error::io("read", &file.path, error);
-    let handle = File::open(&file.path).map_err(failed)?;
+    let handle = file.open()?;
     let window = Window::read(root, file, &handle, |_| true)?;
     refuse_live(root, file, &handle, &window)
 }
 
 /// Two programs on one session make two branches; that must be asked for.
-fn refuse_live(root: &Root, file: &FoundFile, handle: &File, window: &Window) -> Result<()> {
+fn refuse_live(root: &Root, file: &FoundFile, handle: &dyn Bytes, window: &Window) -> Result<()> {
     let (log, path) = (&file.artifact, &file.path);
-    let touched = handle
-        .metadata()
-        .and_then(|metadata| metadata.modified())
-        .ok()
-        .and_then(|time| SystemTime::now().duration_since(time).ok());
-    if touched.is_none_or(|age| age >= LIVE) {
+    let touched = handle.id().map(|id| id.mtime_ns).ok();
+    let touched = touched.and_then(|time| Timestamp::from_nanosecond(time).ok());
+    if touched.is_none_or(|time| age(time) >= LIVE) {
         return Ok(());
     }
     // Not all lines have a time, so the last one may tell nothing.

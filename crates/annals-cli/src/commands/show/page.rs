@@ -123,13 +123,13 @@ fn stored(session: &Session, path: &str, args: &ShowArgs, width: Option<usize>) 
     });
     let shown = here.map_or(Path::new(path), |file| &file.path);
     match (here, args.full) {
-        (Some(file), true) => match std::fs::read(&file.path) {
+        (Some(file), true) => match file.read() {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 message::tool_result(&text, false, width, usize::MAX)
             }
             Err(error) => {
-                let text = format!("  {}: {error}", file.path.display());
+                let text = format!("  {error}");
                 format!("{}\n", paint(WARNING, &text))
             }
         },

@@ -1,0 +1,212 @@
+//! Bytes that are read by their place, wherever they lie: in a file, or kept in another form.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use super::FileId;
+
+/// What can be read from any place in it, without a position that readers would share.
+pub trait Bytes: std::fmt::Debug + Send + Sync {
+    /// Which file they are, as it is now.
+    fn id(&self) -> io::Result<FileId>;
+
+    /// Reads some of those at `offset`; none at the end.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// How many there are.
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.id()?.len)
+    }
+
+    /// Reads as many as there is room for, or fails.
+    fn read_exact_at(&self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.read_at(into, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    into = into.get_mut(read..).unwrap_or_default();
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bytes for File {
+    fn id(&self) -> io::Result<FileId> {
+        Ok(FileId::from(&self.metadata()?))
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(self, into, offset)
+    }
+}
+
+impl<B: Bytes + ?Sized> Bytes for &B {
+    fn id(&self) -> io::Result<FileId> {
+        (**self).id()
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        (**self).read_at(into, offset)
+    }
+}
+
+/// A log that is open for reading.
+#[derive(Clone, Debug)]
+pub enum LogFile {
+    /// A file.
+    Plain(Arc<File>),
+    /// One that is kept in another form.
+    Kept(Arc<dyn Bytes>),
+}
+
+impl LogFile {
+    /// Opens a file.
+    pub fn open(path: impl AsRef<std::path::Path>) -> io::Result<Self> {
+        Ok(LogFile::Plain(Arc::new(File::open(path)?)))
+    }
+}
+
+impl Bytes for LogFile {
+    fn id(&self) -> io::Result<FileId> {
+        match self {
+            LogFile::Plain(file) => file.id(),
+            LogFile::Kept(bytes) => bytes.id(),
+        }
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            LogFile::Plain(file) => Bytes::read_at(&**file, into, offset),
+            LogFile::Kept(bytes) => bytes.read_at(into, offset),
+        }
+    }
+}
+
+/// Reads bytes in order, up to an end.
+#[derive(Debug)]
+pub struct BytesReader<B> {
+    bytes: B,
+    at: u64,
+    /// Where it ends, if not with the bytes.
+    end: Option<u64>,
+}
+
+impl<B: Bytes> BytesReader<B> {
+    /// Reads from `offset` on, as long as there is more.
+    pub fn from(bytes: B, offset: u64) -> Self {
+        BytesReader {
+            bytes,
+            at: offset,
+            end: None,
+        }
+    }
+
+    /// Reads from `offset` to `end`.
+    pub fn between(bytes: B, offset: u64, end: u64) -> Self {
+        BytesReader {
+            bytes,
+            at: offset,
+            end: Some(end),
+        }
+    }
+
+    /// What it reads from.
+    pub fn bytes(&self) -> &B {
+        &self.bytes
+    }
+}
+
+impl<B: Bytes> Read for BytesReader<B> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.map(|end| end.saturating_sub(self.at));
+        let left = left.map_or(usize::MAX, |left| {
+            usize::try_from(left).unwrap_or(usize::MAX)
+        });
+        let room = into.len().min(left);
+        let into = into.get_mut(..room).unwrap_or_default();
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let read = self.bytes.read_at(into, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl<B: Bytes> Seek for BytesReader<B> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => {
+                let end = self.end.map_or_else(|| self.bytes.size(), Ok)?;
+                end.checked_add_signed(by)
+            }
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Drip(Vec<u8>);
+
+    impl Bytes for Drip {
+        fn id(&self) -> io::Result<FileId> {
+            Ok(FileId {
+                len: self.0.len() as u64,
+                ..FileId::default()
+            })
+        }
+
+        /// One byte at a time, as no file does.
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+            let byte = self.0.get(offset as usize);
+            Ok(byte.zip(into.first_mut()).map_or(0, |(byte, into)| {
+                *into = *byte;
+                1
+            }))
+        }
+    }
+
+    #[test]
+    fn short_reads_are_gone_on_with() {
+        let drip = Drip(b"hello".to_vec());
+        let mut into = [0; 4];
+        drip.read_exact_at(&mut into, 1).unwrap();
+        assert_eq!(&into, b"ello");
+        let short = drip.read_exact_at(&mut into, 2).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_reader_ends_where_it_should() {
+        let drip = Drip(b"one two three".to_vec());
+        let read = |mut reader: BytesReader<&Drip>| {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).unwrap();
+            text
+        };
+        assert_eq!(read(BytesReader::from(&drip, 8)), "three");
+        assert_eq!(read(BytesReader::between(&drip, 4, 7)), "two");
+        assert_eq!(read(BytesReader::between(&drip, 4, 2)), "");
+        let mut reader = BytesReader::between(&drip, 0, 7);
+        assert_eq!(reader.seek(SeekFrom::End(-3)).unwrap(), 4);
+        assert_eq!(read(reader), "two");
+        assert!(
+            BytesReader::from(&drip, 0)
+                .seek(SeekFrom::Current(-1))
+                .is_err()
+        );
+    }
+}
