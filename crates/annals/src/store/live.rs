@@ -7,12 +7,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, Sheet};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, Scanner, TailReader};
+use crate::jsonl::{BytesReader, FileId, Scanner, TailReader};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, Key, Kind, Link, Outline, Role,
@@ -277,7 +276,7 @@ fn backwards(
     mut visit: impl FnMut(&Record<'_>) -> bool,
 ) -> Result<()> {
     let failed = |error| Error::io("read", path, error);
-    let mut lines = TailReader::new(Upto::new(handle, upto)).map_err(failed)?;
+    let mut lines = TailReader::new(BytesReader::between(handle, 0, upto)).map_err(failed)?;
     while let Some(line) = lines.prev().map_err(failed)? {
         let record = log::tailed(&line);
         if !visit(&record) {
@@ -285,44 +284,6 @@ fn backwards(
         }
     }
     Ok(())
-}
-
-/// The beginning of a file, as if it ended there.
-#[derive(Debug)]
-pub(crate) struct Upto<'a> {
-    file: &'a File,
-    end: u64,
-    at: u64,
-}
-
-impl<'a> Upto<'a> {
-    pub(crate) fn new(file: &'a File, end: u64) -> Self {
-        Upto { file, end, at: 0 }
-    }
-}
-
-impl Read for Upto<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
-        let room = into.len().min(left);
-        let read = self
-            .file
-            .read_at(into.get_mut(..room).unwrap_or_default(), self.at)?;
-        self.at += read as u64;
-        Ok(read)
-    }
-}
-
-impl Seek for Upto<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.end.checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
-    }
 }
 
 /// The directories that a folder's sessions are at work in, as far as the beginnings of some logs of

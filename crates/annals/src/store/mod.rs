@@ -54,7 +54,7 @@ pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
 pub use life::State;
 use listing::Facts;
-pub(crate) use live::{LiveLog, Told, Upto, each_line_from, homes};
+pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
 pub(crate) use log::{document_of, each_record, scope, strip, tailed, uncounted, with_scanner};
 pub use neighbour::Neighbours;

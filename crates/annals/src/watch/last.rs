@@ -8,10 +8,10 @@ use std::fs::File;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::TailReader;
+use crate::jsonl::{BytesReader, TailReader};
 use crate::layout::Sink;
 use crate::model::Entry;
-use crate::store::{Told, Upto, tailed};
+use crate::store::{Told, tailed};
 
 use super::FollowedLog;
 use super::track::is_missing;
@@ -30,7 +30,7 @@ pub(super) fn begin(
         Err(error) if is_missing(&error) => return Ok(None),
         other => other.map_err(failed)?,
     };
-    let mut lines = TailReader::new(Upto::new(&handle, end)).map_err(failed)?;
+    let mut lines = TailReader::new(BytesReader::between(&handle, 0, end)).map_err(failed)?;
     let mut decoder = log.root.layout.decoder(&log.artifact);
     let mut begin = None;
     let mut counted = 0;
