@@ -89,6 +89,7 @@
 //! | [`store`] | roots and sessions on disk: finding, reading, querying, writing, the trash. Start here |
 //! | [`model`] | the words: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
 //! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
+//! | [`archive`] | sessions kept compressed and checksummed in the state directory: packs, and reading them |
 //! | [`check`] | what is wrong with which file |
 //! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
 //! | [`index`] | what was read of files before, so that it need not be read again |
@@ -127,6 +128,7 @@
     clippy::print_stderr
 )]
 
+pub mod archive;
 pub mod check;
 pub mod convert;
 pub mod cost;

@@ -26,6 +26,7 @@ pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
+pub(crate) use place::unwritten;
 pub use relocate::relocate;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};

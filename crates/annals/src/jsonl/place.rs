@@ -62,7 +62,7 @@ fn write_all(device: &dyn Device, file: &File, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn unwritten(path: &Path, source: io::Error) -> Error {
+pub(crate) fn unwritten(path: &Path, source: io::Error) -> Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match source.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => Error::Full {

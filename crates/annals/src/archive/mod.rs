@@ -1,0 +1,122 @@
+//! Sessions kept in annals' own store: compressed, checksummed, read without unpacking the rest.
+//!
+//! One file, a *pack*, holds a session with everything that belongs to it, or several sessions whose
+//! logs are the same files. A pack lies in `archive/<root>/<session>.pack` of the state directory and
+//! only grows: archiving a log that grew adds what was added. docs/STATE.md tells of its form.
+//!
+//! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
+//! removing them, is the store's business.
+
+mod index;
+mod pack;
+mod sum;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
+pub use pack::{Bytes, Pack, PackedFile};
+pub use write::{Contents, Stored, store};
+
+use crate::error::{Error, Result};
+use crate::store::Root;
+
+/// The packs of a state directory.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    dir: PathBuf,
+}
+
+impl Archive {
+    /// The archive of a state directory; there may be nothing in it yet.
+    pub fn open(state: &Path) -> Self {
+        Archive {
+            dir: state.join("archive"),
+        }
+    }
+
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Every pack, in the order of their names; one that cannot be read is told in its place.
+    pub fn packs(&self) -> Result<Vec<Result<Pack>>> {
+        let paths = self.paths()?;
+        Ok(paths.iter().map(|path| Pack::open(path)).collect())
+    }
+
+    /// Where packs lie, in the order of their names.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for root in names(&self.dir)? {
+            if root.is_dir() {
+                let packs = names(&root)?;
+                paths.extend(packs.into_iter().filter(|path| is_pack(path)));
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Where the packs of a root lie.
+    pub fn dir_of(&self, root: &Root) -> PathBuf {
+        let layout = root.layout.name();
+        let path = root.path.canonicalize();
+        let path = path.or_else(|_| std::path::absolute(&root.path));
+        let path = path.unwrap_or_else(|_| root.path.clone());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let safe = name
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let name: String = safe.take(32).collect();
+        let tag = tag(&[layout.as_bytes(), path.as_os_str().as_encoded_bytes()]);
+        self.dir.join(format!("{layout}-{name}-{tag}"))
+    }
+
+    /// Where a session of a root is kept. Two folders of a root may hold a session of one id.
+    pub fn path_of(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
+        let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
+        // An id is a safe name, and short enough.
+        self.dir_of(root).join(format!("{session}.{tag}.pack"))
+    }
+}
+
+/// A few digits that tell names apart.
+fn tag(parts: &[&[u8]]) -> String {
+    let mut sum = Sha256::new();
+    for part in parts {
+        sum.update((part.len() as u64).to_le_bytes());
+        sum.update(part);
+    }
+    let digits = sum.finalize();
+    digits
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn is_pack(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.ends_with(".pack") && !name.starts_with('.'))
+}
+
+/// What lies in a directory, in order; nothing if there is none.
+fn names(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| Error::io("read", dir, error);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = paths.collect::<io::Result<_>>().map_err(failed)?;
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,401 @@
+//! Reading packs.
+//!
+//! The end of a pack tells where its index is. If the end is torn, because whoever wrote it was
+//! killed, the last whole index before it counts.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memchr::memmem;
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+use zstd::bulk::Decompressor;
+
+use super::index::{Frame, Index, Member, Part, VERSION};
+use crate::error::{Error, Result};
+
+/// A pack begins with this, its version, and sixteen random bytes that its footers are made with.
+pub(super) const MAGIC: &[u8; 12] = b"annals-pack\0";
+/// And ends with this.
+pub(super) const END: &[u8; 8] = b"annalsPK";
+pub(super) const HEADER: usize = 32;
+pub(super) const FOOTER: usize = 64;
+
+/// No index is longer than this.
+const MOST_INDEX: u64 = 1 << 28;
+
+/// Something that is read at any place.
+pub trait Bytes: Send + Sync {
+    /// How long it is.
+    fn len(&self) -> u64;
+
+    /// Reads what stands at `offset`, as much as fits or as can be had at once; 0 only at the end.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Whether there is nothing in it.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An archived session, open for reading.
+#[derive(Clone, Debug)]
+pub struct Pack {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it holds.
+    pub index: Arc<Index>,
+    /// How long it is.
+    pub bytes: u64,
+    /// How much of that stands behind the last whole index: someone was killed while writing it, or
+    /// the end is damaged.
+    pub torn: u64,
+    source: Arc<Source>,
+}
+
+/// What the files of a pack read from.
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    file: File,
+    /// The frame that was read last of those that several files share.
+    shared: Mutex<Cache>,
+}
+
+impl Pack {
+    /// Opens a pack and reads its index. Refuses one that does not add up.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+            .map_err(|error| Error::io("open", path, error))?;
+        Pack::of(path, file)
+    }
+
+    /// The pack that an open file is.
+    pub(super) fn of(path: &Path, file: File) -> Result<Self> {
+        let failed = |error| Error::io("read", path, error);
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(refused(path, "is not a regular file"));
+        }
+        let nonce = header(path, &file)?;
+        let found = last_index(&file, metadata.len(), &nonce).map_err(failed)?;
+        let Some(found) = found else {
+            return Err(refused(
+                path,
+                "is damaged: no whole index was found in it, so what it holds cannot be told",
+            ));
+        };
+        let index = read_index(path, &found.index)?;
+        if let Some(fault) = index.fault(HEADER as u64..found.at) {
+            return Err(refused(path, &format!("is not read, because {fault}")));
+        }
+        Ok(Pack {
+            path: path.to_owned(),
+            index: Arc::new(index),
+            bytes: metadata.len(),
+            torn: metadata.len().saturating_sub(found.end),
+            source: Arc::new(Source {
+                path: path.to_owned(),
+                file,
+                shared: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Its files, the main log first.
+    pub fn members(&self) -> &[Member] {
+        &self.index.members
+    }
+
+    /// Earlier versions of files that were replaced or cut, the oldest first.
+    pub fn earlier(&self) -> &[Member] {
+        &self.index.earlier
+    }
+
+    /// The file that lay at a path of the root.
+    pub fn member(&self, path: &Path) -> Option<&Member> {
+        self.members().iter().find(|member| member.path == path)
+    }
+
+    /// The content of one of its files.
+    pub fn file(&self, member: &Member) -> PackedFile {
+        let mut start = 0;
+        let mut parts = Vec::with_capacity(member.parts.len());
+        for &part in &member.parts {
+            // Members come from the index, which was looked through, but anyone can make one.
+            let Some(&frame) = self.index.frames.get(part.frame as usize) else {
+                break;
+            };
+            parts.push(Stretch { start, part, frame });
+            start += u64::from(part.len);
+        }
+        PackedFile {
+            source: Arc::clone(&self.source),
+            len: start,
+            parts,
+            own: Mutex::default(),
+        }
+    }
+
+    /// Reads a frame, and so makes sure that it is what was written.
+    pub(super) fn try_frame(&self, frame: &Frame, cache: &mut Cache) -> io::Result<()> {
+        cache.load(&self.source, frame)
+    }
+
+    /// Reads a frame as it lies in the pack.
+    pub(super) fn read_packed(&self, frame: &Frame, into: &mut Vec<u8>) -> Result<()> {
+        into.resize(frame.bytes as usize, 0);
+        let read = self.source.file.read_exact_at(into, frame.at);
+        read.map_err(|error| Error::io("read", &self.path, error))
+    }
+
+    /// Lets the system forget what it has read of the pack, so that it is read from the disk again.
+    pub fn forget_pages(&self) {
+        // A hint; without it the page cache answers.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::fs::fadvise(&self.source.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+/// The content of an archived file.
+#[derive(Debug)]
+pub struct PackedFile {
+    source: Arc<Source>,
+    len: u64,
+    parts: Vec<Stretch>,
+    /// The frame that was read last.
+    own: Mutex<Cache>,
+}
+
+/// Where a stretch of a file lies.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// Where in the file it begins.
+    start: u64,
+    part: Part,
+    frame: Frame,
+}
+
+impl Bytes for PackedFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let after = self.parts.partition_point(|part| part.start <= offset);
+        let Some(part) = after.checked_sub(1).and_then(|at| self.parts.get(at)) else {
+            return Ok(0);
+        };
+        let within = offset - part.start;
+        if within >= part.part.len.into() || into.is_empty() {
+            return Ok(0);
+        }
+        let alone = part.part.len == part.frame.len;
+        let cache = if alone {
+            &self.own
+        } else {
+            &self.source.shared
+        };
+        let mut cache = lock(cache);
+        cache.load(&self.source, &part.frame)?;
+        let start = part.part.at as usize + within as usize;
+        let end = part.part.at as usize + part.part.len as usize;
+        let held = cache.bytes.get(start..end).unwrap_or_default();
+        let (from, to) = match held.split_at_checked(into.len()) {
+            Some((from, _)) => (from, into),
+            None => {
+                let room = held.len();
+                (held, into.get_mut(..room).unwrap_or_default())
+            }
+        };
+        to.copy_from_slice(from);
+        Ok(from.len())
+    }
+}
+
+/// A frame as it was last read.
+#[derive(Default)]
+pub(super) struct Cache {
+    frame: Option<Frame>,
+    pub(super) bytes: Vec<u8>,
+    packed: Vec<u8>,
+    reader: Option<Decompressor<'static>>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("frame", &self.frame).finish()
+    }
+}
+
+impl Cache {
+    fn load(&mut self, source: &Source, frame: &Frame) -> io::Result<()> {
+        if self.frame.as_ref() == Some(frame) {
+            return Ok(());
+        }
+        self.frame = None;
+        let damaged = |why: &str| {
+            let (path, at) = (source.path.display(), frame.at);
+            let text = format!("{path} is damaged in the frame at {at}: {why}");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
+        self.packed.resize(frame.bytes as usize, 0);
+        let read = source.file.read_exact_at(&mut self.packed, frame.at);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged("it is cut off"),
+            _ => error,
+        })?;
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(Decompressor::new()?),
+        };
+        // No more room is given than the index told, so nothing can become larger than that.
+        self.bytes.resize(frame.len as usize, 0);
+        let unpacked = reader.decompress_to_buffer(&self.packed, self.bytes.as_mut_slice());
+        match unpacked {
+            Ok(len) if len == frame.len as usize => {}
+            Ok(_) => return Err(damaged("its content is too short")),
+            Err(error) => return Err(damaged(&error.to_string())),
+        }
+        self.frame = Some(*frame);
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn refused(path: &Path, why: &str) -> Error {
+    Error::refused(format!("{} {why}", path.display()))
+}
+
+/// Reads the beginning of a pack: what its footers are made with.
+fn header(path: &Path, file: &File) -> Result<[u8; 16]> {
+    let mut header = [0; HEADER];
+    file.read_exact_at(&mut header, 0)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => refused(path, "is no pack: it is too short"),
+            _ => Error::io("read", path, error),
+        })?;
+    let (magic, rest) = header.split_first_chunk::<12>().unwrap_or((&[0; 12], &[]));
+    let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+    if magic != MAGIC {
+        return Err(refused(path, "is no pack of an archive"));
+    }
+    let version = u32::from_le_bytes(*version);
+    if version != VERSION {
+        return Err(other_version(path, version));
+    }
+    Ok(nonce.try_into().unwrap_or([0; 16]))
+}
+
+fn other_version(path: &Path, version: u32) -> Error {
+    let what = match version > VERSION {
+        true => "a newer annals wrote it; update this one",
+        false => "there never was such a version",
+    };
+    let why = format!("has version {version} and this program reads version {VERSION}: {what}");
+    refused(path, &why)
+}
+
+/// A whole index as it lies in a pack.
+struct FoundIndex {
+    at: u64,
+    /// Where the footer ends.
+    end: u64,
+    /// How long it is when it is unpacked, and its bytes.
+    index: (u64, Vec<u8>),
+}
+
+/// What a footer says.
+pub(super) fn footer(nonce: &[u8; 16], at: u64, len: u64, index: &[u8]) -> [u8; FOOTER] {
+    let mut footer = [0; FOOTER];
+    let numbers = [at, index.len() as u64, len].map(u64::to_le_bytes);
+    let mut sum = Sha256::new();
+    sum.update(nonce);
+    sum.update(numbers.as_flattened());
+    sum.update(index);
+    let parts = numbers.as_flattened().iter().copied();
+    let parts = parts.chain(sum.finalize()).chain(*END);
+    for (to, from) in footer.iter_mut().zip(parts) {
+        *to = from;
+    }
+    footer
+}
+
+/// The last index of a pack that is whole.
+fn last_index(file: &File, len: u64, nonce: &[u8; 16]) -> io::Result<Option<FoundIndex>> {
+    if let Some(found) = index_before(file, len, nonce)? {
+        return Ok(Some(found));
+    }
+    // The end is torn: look for earlier ones, backwards.
+    const STEP: u64 = 1 << 20;
+    let mut block = Vec::new();
+    let mut end = len;
+    while end > HEADER as u64 {
+        let start = end.saturating_sub(STEP);
+        // An ending may lie on the border of two blocks.
+        let until = (end + END.len() as u64 - 1).min(len);
+        block.resize((until - start) as usize, 0);
+        file.read_exact_at(&mut block, start)?;
+        for at in memmem::rfind_iter(&block, END) {
+            let footer_end = start + at as u64 + END.len() as u64;
+            if let Some(found) = index_before(file, footer_end, nonce)? {
+                return Ok(Some(found));
+            }
+        }
+        end = start;
+    }
+    Ok(None)
+}
+
+/// The index whose footer ends at a place, if one does.
+fn index_before(file: &File, end: u64, nonce: &[u8; 16]) -> io::Result<Option<FoundIndex>> {
+    let Some(start) = end.checked_sub(FOOTER as u64) else {
+        return Ok(None);
+    };
+    let mut bytes = [0; FOOTER];
+    file.read_exact_at(&mut bytes, start)?;
+    if !bytes.ends_with(END) {
+        return Ok(None);
+    }
+    let mut numbers = bytes.chunks_exact(8).map(|number| {
+        let number = number.try_into().unwrap_or_default();
+        u64::from_le_bytes(number)
+    });
+    let (Some(at), Some(packed), Some(len)) = (numbers.next(), numbers.next(), numbers.next())
+    else {
+        return Ok(None);
+    };
+    let fits = at >= HEADER as u64 && at.checked_add(packed) == Some(start);
+    if !fits || packed > MOST_INDEX || len > MOST_INDEX {
+        return Ok(None);
+    }
+    let mut index = vec![0; packed as usize];
+    file.read_exact_at(&mut index, at)?;
+    let whole = footer(nonce, at, len, &index) == bytes;
+    Ok(whole.then_some(FoundIndex {
+        at,
+        end,
+        index: (len, index),
+    }))
+}
+
+fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<Index> {
+    let wrong = |why: String| refused(path, &format!("has an index that cannot be read: {why}"));
+    let json = zstd::bulk::decompress(bytes, *len as usize);
+    let json = json.map_err(|error| wrong(error.to_string()))?;
+    let index: Index = serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))?;
+    match index.version {
+        VERSION => Ok(index),
+        other => Err(other_version(path, other)),
+    }
+}

@@ -1,0 +1,473 @@
+//! Packs: what goes in comes out, whatever happens to them.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use super::*;
+
+const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
+const TODOS: &str =
+    "todos/8c549c46-16ca-47dd-b731-f4c264becc53-agent-8c549c46-16ca-47dd-b731-f4c264becc53.json";
+
+/// A root, and a pack of its session.
+pub(super) struct Desk {
+    dir: TempDir,
+    pub(super) root: PathBuf,
+    pub(super) pack: PathBuf,
+}
+
+impl Desk {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let pack = dir.path().join("state/archive/r/s.pack");
+        Desk { dir, root, pack }
+    }
+
+    fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn add(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        use std::io::Write as _;
+        let path = self.root.join(path);
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn contents(&self) -> Contents {
+        Contents {
+            layout: "claude-code".into(),
+            root: self.root.clone(),
+            lone: false,
+            sessions: vec![Named {
+                id: "8c549c46-16ca-47dd-b731-f4c264becc53".into(),
+                folder: Some("-app".into()),
+            }],
+            files: vec![(LOG.into(), true), (TODOS.into(), false)],
+            rows: Vec::new(),
+            told: None,
+        }
+    }
+
+    #[track_caller]
+    fn store(&self) -> Stored {
+        store(&self.pack, &self.contents(), now()).unwrap()
+    }
+
+    /// The pack holds exactly what the root does.
+    #[track_caller]
+    fn same(&self) -> Pack {
+        let pack = Pack::open(&self.pack).unwrap();
+        for path in [LOG, TODOS] {
+            let wanted = fs::read(self.root.join(path)).unwrap();
+            let member = pack.member(Path::new(path)).unwrap();
+            assert_eq!(member.sha256, Sum(Sha256::digest(&wanted).into()), "{path}");
+            assert!(all(&pack, member) == wanted, "{path}");
+        }
+        pack
+    }
+}
+
+fn now() -> Timestamp {
+    "2026-11-15T12:00:00Z".parse().unwrap()
+}
+
+fn all(pack: &Pack, member: &Member) -> Vec<u8> {
+    let file = pack.file(member);
+    let mut bytes = vec![0; file.len() as usize];
+    write::read_exact(&file, &mut bytes, 0).unwrap();
+    assert_eq!(file.read_at(&mut [0], file.len()).unwrap(), 0);
+    bytes
+}
+
+/// Lines that do not shrink to nothing.
+fn lines(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut out = Vec::new();
+    while out.len() < bytes {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        out.extend_from_slice(
+            format!("{{\"n\":\"{:016x}\",\"said\":\"something\"}}\n", state).as_bytes(),
+        );
+    }
+    out
+}
+
+#[test]
+fn what_goes_in_comes_out_from_any_place() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3 << 20));
+    desk.put(TODOS, "[]");
+    let stored = desk.store();
+    assert!(!stored.unchanged && stored.missing.is_empty());
+    assert!(stored.pack.bytes < stored.added / 2);
+    let pack = desk.same();
+    assert!(
+        pack.index
+            .frames
+            .iter()
+            .all(|frame| frame.len as usize <= index::FRAME)
+    );
+    assert_eq!((pack.index.frames.len(), pack.torn), (4, 0));
+    let wanted = fs::read(desk.root.join(LOG)).unwrap();
+    let file = pack.file(&pack.members()[0]);
+    for at in [
+        0,
+        1,
+        (1 << 20) - 1,
+        1 << 20,
+        (2 << 20) + 5,
+        wanted.len() - 1,
+    ] {
+        let mut some = [0; 700];
+        let read = file.read_at(&mut some, at as u64).unwrap();
+        assert!(read > 0 && some[..read] == wanted[at..at + read], "{at}");
+    }
+    let mode = fs::metadata(&desk.pack).unwrap().mode() & 0o777;
+    let dir = fs::metadata(desk.pack.parent().unwrap()).unwrap().mode() & 0o777;
+    assert_eq!((mode, dir), (0o600, 0o700));
+}
+
+#[test]
+fn an_unchanged_session_is_not_read_and_not_written() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 10_000));
+    desk.put(TODOS, "[]");
+    desk.store();
+    let before = fs::read(&desk.pack).unwrap();
+    let again = desk.store();
+    assert!(again.unchanged && again.added == 0);
+    assert!(fs::read(&desk.pack).unwrap() == before);
+}
+
+#[test]
+fn a_log_that_grew_adds_its_growth_and_no_more() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 5 << 20));
+    desk.put(TODOS, "[]");
+    desk.store();
+    let before = fs::metadata(&desk.pack).unwrap().len();
+    desk.add(LOG, lines(2, 3_000));
+    let grown = desk.store();
+    assert!((3_000..4_000).contains(&grown.added), "{}", grown.added);
+    assert_eq!(grown.pack.index.generation, 2);
+    assert!(grown.pack.earlier().is_empty());
+    desk.same();
+    let after = fs::metadata(&desk.pack).unwrap().len();
+    assert!(after - before < 200 << 10, "{before} {after}");
+}
+
+#[test]
+fn a_log_that_grows_every_hour_stays_one_log_of_few_frames() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 100));
+    desk.put(TODOS, "[]");
+    for hour in 0..150 {
+        desk.add(LOG, lines(hour, 20_000));
+        desk.store();
+    }
+    let pack = desk.same();
+    let len = fs::metadata(desk.root.join(LOG)).unwrap().len();
+    assert!(pack.index.frames.len() < 30, "{}", pack.index.frames.len());
+    assert!(pack.bytes < len * 2, "{} of {len}", pack.bytes);
+}
+
+#[test]
+fn what_was_replaced_or_cut_is_kept_beside_what_is_there_now() {
+    let desk = Desk::new();
+    let first = lines(1, 50_000);
+    desk.put(LOG, &first);
+    desk.put(TODOS, "[1]");
+    desk.store();
+    // Cut.
+    desk.put(LOG, &first[..1_000]);
+    desk.put(TODOS, "[2]");
+    desk.store();
+    // Longer again, but something else.
+    let third = lines(3, 80_000);
+    desk.put(LOG, &third);
+    let pack = desk.store().pack;
+    desk.same();
+    let earlier: Vec<(&Path, Vec<u8>)> = pack
+        .earlier()
+        .iter()
+        .map(|member| (member.path.as_path(), all(&pack, member)))
+        .collect();
+    let wanted: Vec<(&Path, Vec<u8>)> = vec![
+        (Path::new(LOG), first.clone()),
+        (Path::new(TODOS), b"[1]".to_vec()),
+        (Path::new(LOG), first[..1_000].to_vec()),
+    ];
+    assert!(earlier == wanted);
+    assert!(
+        pack.earlier()
+            .iter()
+            .all(|member| member.until == Some(now()))
+    );
+    // A document that changes all the time does not pile up.
+    for n in 0..20 {
+        desk.put(TODOS, format!("[{n},{n}]"));
+        desk.store();
+    }
+    let pack = desk.same();
+    assert_eq!(
+        pack.earlier()
+            .iter()
+            .filter(|it| it.path == Path::new(TODOS))
+            .count(),
+        8
+    );
+    assert_eq!(
+        pack.earlier()
+            .iter()
+            .filter(|it| it.path == Path::new(LOG))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_file_that_was_only_touched_or_moved_is_not_stored_twice() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 50_000));
+    desk.put(TODOS, "[]");
+    desk.store();
+    let path = desk.root.join(LOG);
+    let copy = path.with_extension("copy");
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let again = desk.store();
+    assert_eq!((again.added, again.pack.earlier().len()), (0, 0));
+    assert_eq!(again.pack.members()[0].mode, 0o640);
+    // And one that grew in the same way adds its growth.
+    fs::copy(&path, &copy).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    desk.add(LOG, "{}\n");
+    let grown = desk.store();
+    assert_eq!((grown.added, grown.pack.earlier().len()), (3, 0));
+    desk.same();
+}
+
+#[test]
+fn what_is_gone_from_the_root_stays_in_the_pack() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 5_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    fs::remove_file(desk.root.join(TODOS)).unwrap();
+    desk.add(LOG, "{}\n");
+    let stored = desk.store();
+    assert_eq!(stored.missing, [Path::new(TODOS)]);
+    let member = stored.pack.member(Path::new(TODOS)).unwrap();
+    assert_eq!(all(&stored.pack, member), b"[1]");
+}
+
+#[test]
+fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 2_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let first = fs::metadata(&desk.pack).unwrap().len() as usize;
+    let before = fs::read(desk.root.join(LOG)).unwrap();
+    desk.add(LOG, lines(2, 2_000));
+    desk.put(TODOS, "[2]");
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(&desk.pack, &whole[..cut]).unwrap();
+        let opened = Pack::open(&desk.pack);
+        if cut < first {
+            assert!(opened.is_err(), "{cut}");
+            continue;
+        }
+        let pack = opened.unwrap();
+        assert_eq!(pack.torn as usize, cut - first);
+        assert!(all(&pack, &pack.members()[0]) == before, "{cut}");
+        if cut % 389 == 0 {
+            desk.store();
+            let pack = desk.same();
+            // Nothing that stood there was taken away.
+            assert!(fs::read(&desk.pack).unwrap().starts_with(&whole[..cut]));
+            assert_eq!(pack.torn, 0);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_never_read_as_content() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    let wanted = fs::read(desk.root.join(LOG)).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&desk.pack, &bytes).unwrap();
+        let Ok(pack) = Pack::open(&desk.pack) else {
+            continue;
+        };
+        let member = &pack.members()[0];
+        let mut got = vec![0; member.len as usize];
+        if write::read_exact(&pack.file(member), &mut got, 0).is_ok() {
+            assert!(got == wanted, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_pack_of_another_version_is_refused_by_name() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    bytes[12] = 2;
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::open(&desk.pack).unwrap_err().to_string();
+    let wanted = "s.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
+    assert!(error.ends_with(wanted), "{error}");
+    // And nothing is written to it.
+    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
+}
+
+/// Writes a pack with an index that lies.
+fn forged(desk: &Desk, lie: impl FnOnce(&mut Index)) -> String {
+    let pack = desk.store().pack;
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    let mut index = Index::clone(&pack.index);
+    lie(&mut index);
+    let json = serde_json::to_vec(&index).unwrap();
+    let packed = zstd::bulk::compress(&json, 3).unwrap();
+    let nonce: [u8; 16] = bytes[16..32].try_into().unwrap();
+    let footer = pack::footer(&nonce, bytes.len() as u64, json.len() as u64, &packed);
+    bytes.extend(packed);
+    bytes.extend(footer);
+    fs::write(&desk.pack, bytes).unwrap();
+    let told = match Pack::open(&desk.pack) {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    fs::remove_file(&desk.pack).unwrap();
+    told
+}
+
+#[test]
+fn a_pack_that_lies_is_refused_and_named() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 2 << 20));
+    desk.put(TODOS, "[1]");
+    type Lie = fn(&mut Index);
+    let lies: &[(Lie, &str)] = &[
+        (|_| {}, "opened"),
+        (
+            |it| it.members[0].path = "../x.jsonl".into(),
+            "is no place for a file",
+        ),
+        (
+            |it| it.members[0].path = "/etc/passwd".into(),
+            "is no place for a file",
+        ),
+        (
+            |it| it.members[0].path = "projects/../../x.jsonl".into(),
+            "is no place for a file",
+        ),
+        (
+            |it| it.members[0].path = "elsewhere/x.txt".into(),
+            "is no place for a file",
+        ),
+        (
+            |it| it.members[1].path = it.members[0].path.clone(),
+            "twice",
+        ),
+        (|it| it.members[0].len += 1, "claims to have"),
+        (|it| it.members[0].parts[0].len += 1, "leads out of frame"),
+        (
+            |it| it.members[0].parts[0].frame = 99,
+            "leads out of frame 99",
+        ),
+        (
+            |it| it.members[1].parts = vec![it.members[0].parts[0]],
+            "bytes and claims",
+        ),
+        (
+            |it| {
+                it.members[1].parts = vec![it.members[0].parts[0]];
+                it.members[1].len = it.members[0].parts[0].len.into();
+            },
+            "two files lie at one place",
+        ),
+        (|it| it.frames[0].len = u32::MAX, "claims to hold"),
+        (|it| it.frames[0].bytes = u32::MAX, "leads out of the pack"),
+        (|it| it.frames[1].at = it.frames[0].at, "overlaps another"),
+        (|it| it.frames[0].at = 0, "overlaps another"),
+        (|it| it.layout = "no-such".into(), "is no place for a file"),
+        (|it| it.version = 7, "has version 7"),
+        (|it| it.lone = true, "is no place for a file"),
+    ];
+    for (lie, wanted) in lies {
+        let told = forged(&desk, lie);
+        assert!(told.contains(wanted), "{told} / {wanted}");
+    }
+}
+
+#[test]
+fn a_frame_that_holds_more_than_it_says_fills_no_memory() {
+    let desk = Desk::new();
+    desk.put(LOG, vec![0; 1 << 20]);
+    desk.put(TODOS, "");
+    let pack = desk.store().pack;
+    // Its true content is 1 MiB; the index says less.
+    let mut frame = pack.index.frames[0];
+    frame.len = 10;
+    let mut cache = pack::Cache::default();
+    assert!(pack.try_frame(&frame, &mut cache).is_err());
+}
+
+#[test]
+fn content_that_looks_like_an_index_is_not_taken_for_one() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let inner = fs::read(&desk.pack).unwrap();
+    fs::remove_file(&desk.pack).unwrap();
+    // A whole pack as content, not compressible any further.
+    desk.put(LOG, &inner);
+    let first = desk.store().pack.bytes;
+    desk.add(LOG, &inner);
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    fs::write(&desk.pack, &whole[..whole.len() - 1]).unwrap();
+    let pack = Pack::open(&desk.pack).unwrap();
+    assert_eq!(pack.bytes - pack.torn, first);
+    assert_eq!(all(&pack, &pack.members()[0]), inner);
+}
+
+#[test]
+fn many_who_store_at_once_make_one_pack() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 300_000));
+    desk.put(TODOS, "[]");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| desk.store());
+        }
+    });
+    let pack = desk.same();
+    assert_eq!(pack.index.generation, 1);
+    let names = fs::read_dir(desk.pack.parent().unwrap()).unwrap().count();
+    assert_eq!(names, 1, "{}", desk.dir.path().display());
+}
