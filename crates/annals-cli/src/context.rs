@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use annals::archive::Archive;
 use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Notice, Recent};
 use annals::layout::Env;
@@ -54,13 +55,17 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(global: &Global) -> Result<Self> {
         let env = environment();
+        let state_dir = state_dir(&env);
         let roots = if global.root.is_empty() {
-            Root::defaults(&env)
+            let mut roots = Root::defaults(&env);
+            // What is kept of a root that is gone is still there to be seen.
+            let kept = Archive::open(&state_dir).roots().unwrap_or_default();
+            roots.extend(kept.into_iter().filter(|root| !root.path.exists()));
+            roots
         } else {
             let named = global.root.iter().map(|text| named_roots(text));
             named.collect::<Result<Vec<_>>>()?.concat()
         };
-        let state_dir = state_dir(&env);
         let store = Store::new(roots).with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
@@ -95,6 +100,14 @@ impl Context {
     /// Everything that lies in the roots; what could not be looked at is told on the way.
     pub(crate) fn inventory(&mut self) -> Inventory {
         let inventory = self.store.inventory();
+        self.warn_of(&inventory.troubles);
+        inventory
+    }
+
+    /// Everything that lies in the roots, for verbs that change it or look after it: nothing of the
+    /// archive.
+    pub(crate) fn inventory_in_place(&mut self) -> Inventory {
+        let inventory = self.store.inventory_in_place();
         self.warn_of(&inventory.troubles);
         inventory
     }

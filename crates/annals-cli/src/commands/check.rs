@@ -53,7 +53,7 @@ struct FileRow<'a> {
 }
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
-    let inventory = context.inventory();
+    let inventory = context.inventory_in_place();
     let mut reports = Vec::new();
     let mut unreadable = Vec::new();
     let results = if args.ids.is_empty() {

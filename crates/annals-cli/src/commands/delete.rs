@@ -235,7 +235,7 @@ fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
 
 /// Sessions whose present directory is the project's. A name that fits several projects is refused.
 fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
-    let inventory = context.inventory();
+    let inventory = context.inventory_in_place();
     let mut sessions = context.sessions(&inventory);
     let dir = super::filter::resolve_dir(wanted);
     let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())

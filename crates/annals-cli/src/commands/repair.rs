@@ -40,7 +40,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
-    let inventory = context.inventory();
+    let inventory = context.inventory_in_place();
     let mut stale: Vec<StaleRegister> = Vec::new();
     for found in context.store.stale_registers(&inventory) {
         match found {

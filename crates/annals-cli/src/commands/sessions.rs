@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use annals::store::{Inventory, SessionInfo, State};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
@@ -70,17 +71,22 @@ enum StateArg {
     Expired,
     /// In the trash
     Deleted,
+    /// In the archive, and no more where it was
+    Archived,
 }
 
 impl StateArg {
-    fn state(self) -> State {
-        match self {
+    fn fits(self, session: &SessionInfo, now: Timestamp) -> bool {
+        let state = match self {
             StateArg::Created => State::Created,
             StateArg::Active => State::Active,
             StateArg::Resumed => State::Resumed,
             StateArg::Expired => State::Expired,
             StateArg::Deleted => State::Deleted,
-        }
+            // Whatever it was before.
+            StateArg::Archived => return session.archived,
+        };
+        session.state_at(now) == state
     }
 }
 
@@ -106,7 +112,7 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     let short = Short::of(found.chain(all.iter().map(|session| session.id.as_str())));
     if let Some(wanted) = args.state {
         let now = context.clock.now;
-        all.retain(|session| session.state_at(now) == wanted.state());
+        all.retain(|session| wanted.fits(session, now));
     }
     let filter = SessionFilter {
         limit: None,
@@ -260,10 +266,13 @@ fn marks(session: &SessionInfo, context: &Context) -> Cell {
     }
     let state = session.state_at(context.clock.now);
     let quiet = matches!(state, State::Created | State::Resumed)
-        && session.flaws == 0
-        && session.tag.is_none();
+        || (session.archived && state == State::Active);
+    let quiet = quiet && session.flaws == 0 && session.tag.is_none();
     if state != State::Active {
         marks.push(state.as_str().to_owned());
+    }
+    if session.archived {
+        marks.push("archived".to_owned());
     }
     if let Some(tag) = &session.tag {
         marks.push(format!("#{tag}"));

@@ -64,6 +64,26 @@ impl Archive {
         Ok(paths)
     }
 
+    /// Where the packs of one root lie, in the order of their names.
+    pub fn packs_of(&self, root: &Root) -> Result<Vec<PathBuf>> {
+        let mut packs = names(&self.dir_of(root))?;
+        packs.retain(|path| is_pack(path));
+        Ok(packs)
+    }
+
+    /// The roots of which something is kept, whether they are still there or not.
+    pub fn roots(&self) -> Result<Vec<Root>> {
+        let mut roots = Vec::new();
+        for dir in names(&self.dir)?.into_iter().filter(|path| path.is_dir()) {
+            let mut packs = names(&dir)?.into_iter().filter(|path| is_pack(path));
+            // One that cannot be read is told of when its root is looked into.
+            let readable = packs.find_map(|path| Pack::open(&path).ok());
+            let root = readable.map(|pack| Root::new(&pack.index.layout, &pack.index.root));
+            roots.extend(root.transpose()?);
+        }
+        Ok(roots)
+    }
+
     /// Where the packs of a root lie.
     pub fn dir_of(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();

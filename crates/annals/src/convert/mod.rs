@@ -194,6 +194,9 @@ pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
             plan.path = Some(path.into_iter().collect());
         }
     }
+    plan.sessions
+        .iter()
+        .try_for_each(SessionFiles::refuse_archived)?;
     plan.check()?;
     plan.survey()?;
     Ok(plan)

@@ -21,7 +21,7 @@ use crate::layout::{Decoder, Mark, Sink};
 use crate::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, FoundFile, Registers};
-use super::{Root, Store, log};
+use super::{Root, Store, kept, log};
 
 pub(crate) use look::{OwnLog, Places, are_same};
 pub(crate) use payers::Told;
@@ -124,13 +124,18 @@ impl<'a> Books<'a> {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
         let mut found = Books::none(store);
         found.payers.clear();
+        let archive = store.archive();
         for (number, root) in store.roots.iter().enumerate() {
             let mut directories = Vec::new();
             let mut note = |path: &str, id: &FileId| {
                 directories.push((path.to_owned(), id.mtime_ns));
             };
             let from = Path::new("");
-            let files = inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
+            let mut files =
+                inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
+            if let Some(archive) = &archive {
+                kept::add(archive, root, &mut files, &wanted, &mut found.troubles);
+            }
             found.directories.push(directories);
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
             let registers = Registers::read(root, files.iter().filter(is_register));

@@ -68,7 +68,7 @@ impl Store {
     }
 
     fn of_project(&self, project: &str) -> Vec<SessionFiles> {
-        let inventory = self.inventory();
+        let inventory = self.inventory_in_place();
         let rows = self.sessions(&inventory, &|_, _| ());
         let sessions = inventory.sessions.into_iter().zip(rows);
         sessions

@@ -7,11 +7,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::jsonl::{BytesReader, FileId, LogFile};
 use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
 
 use super::Root;
+use super::kept::{self, Kept};
 use super::log;
 use super::share::{self, Share};
 
@@ -30,6 +32,8 @@ pub struct FoundFile {
     pub share: Option<Share>,
     /// Earlier volumes of the log, the oldest first.
     pub earlier: Vec<FoundFile>,
+    /// Where it is kept, if it is no more where it was.
+    pub(crate) kept: Option<Kept>,
 }
 
 impl FoundFile {
@@ -41,7 +45,13 @@ impl FoundFile {
             id,
             share: None,
             earlier: Vec::new(),
+            kept: None,
         }
+    }
+
+    /// It is in the archive alone.
+    pub fn is_kept(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// All that is in it.
@@ -54,6 +64,9 @@ impl FoundFile {
 
     /// Opens it for reading.
     pub fn open(&self) -> Result<LogFile> {
+        if let Some(file) = self.kept.as_ref().and_then(Kept::open) {
+            return Ok(file);
+        }
         LogFile::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }
 
@@ -234,10 +247,31 @@ pub struct Inventory {
 }
 
 impl Inventory {
+    /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
+        Inventory::with(roots, None)
+    }
+
+    /// The same, and what an archive keeps of them that is no more there.
+    pub(super) fn with(roots: &[Root], archive: Option<&Archive>) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
-            let files = walk(root, Path::new(""), &|_| true, &mut inventory.troubles);
+            let before = inventory.troubles.len();
+            let mut files = walk(root, Path::new(""), &|_| true, &mut inventory.troubles);
+            if let Some(archive) = archive {
+                let is_gone = files.is_empty() && !root.path.exists();
+                kept::add(
+                    archive,
+                    root,
+                    &mut files,
+                    &|_| true,
+                    &mut inventory.troubles,
+                );
+                if is_gone && !files.is_empty() {
+                    // That it is gone is why it is kept.
+                    inventory.troubles.truncate(before);
+                }
+            }
             inventory.group(root, files);
         }
         inventory

@@ -134,6 +134,7 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         tag: None,
         state: State::Deleted,
         expires: None,
+        archived: false,
         started: None,
         updated: Some(trashed.deleted),
         entries: 0,

@@ -119,6 +119,7 @@ impl Facts {
     /// The row that these facts make, by themselves.
     pub(super) fn finish(self, files: &SessionFiles, keep_days: Option<u64>) -> SessionInfo {
         let layout = files.root.layout;
+        let archived = files.is_archived();
         let modified = modified(files);
         let updated = last_at_work(files, self.updated);
         let keep = keep_days.or_else(|| layout.keep_days());
@@ -137,9 +138,12 @@ impl Facts {
             title: self.title,
             tag: self.tag,
             state: self.state,
+            // What is archived, no other program can delete.
             expires: touched
                 .zip(keep)
+                .filter(|_| !archived)
                 .and_then(|(touched, keep)| touched.checked_add(keep).ok()),
+            archived,
             started: self.started,
             updated,
             entries: self.entries,

@@ -13,6 +13,7 @@ mod find;
 mod fork;
 mod handy;
 mod inventory;
+mod kept;
 mod life;
 pub(crate) mod listing;
 mod live;
@@ -112,8 +113,13 @@ impl Store {
         &self.roots
     }
 
-    /// Everything that lies in the roots, by name alone.
+    /// Everything that lies in the roots, by name alone, and what is archived of them.
     pub fn inventory(&self) -> Inventory {
+        Inventory::with(&self.roots, self.archive().as_ref())
+    }
+
+    /// Everything that lies in the roots, for those who change it or look after it.
+    pub fn inventory_in_place(&self) -> Inventory {
         Inventory::of(&self.roots)
     }
 

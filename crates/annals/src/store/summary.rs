@@ -40,6 +40,8 @@ pub struct SessionInfo {
     pub state: State,
     /// When its own program will delete it, if it goes on untouched.
     pub expires: Option<Timestamp>,
+    /// It is in the archive, and no more where it was.
+    pub archived: bool,
     /// The time of its oldest entry.
     pub started: Option<Timestamp>,
     /// The time of its newest entry; of its file, where no entry tells.

@@ -131,6 +131,7 @@ impl Store {
     ) -> Result<Trashed> {
         let root = &files.root;
         let all = || std::iter::once(&files).chain(others).copied();
+        all().try_for_each(SessionFiles::refuse_archived)?;
         let within = |path: &Path| {
             path.strip_prefix(&root.path)
                 .map(Path::to_owned)

@@ -164,6 +164,7 @@ impl Store {
 
     /// Opens a session's main log for writing.
     pub fn write(&self, files: &SessionFiles, options: WriteOptions) -> Result<SessionWriter> {
+        files.refuse_archived()?;
         let Some(file) = &files.log else {
             return Err(Error::refused(format!(
                 "session {} has no log of its own to write to",
@@ -186,6 +187,7 @@ impl Store {
         agent: &str,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
+        files.refuse_archived()?;
         let fits = |file: &&FoundFile| {
             file.artifact
                 .agent
