@@ -30,6 +30,7 @@ mod tail;
 pub(crate) mod talks;
 mod totals;
 mod trash;
+mod vacate;
 mod writer;
 
 use std::collections::HashMap;
@@ -69,6 +70,7 @@ pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
 use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
+pub(crate) use vacate::Holdings;
 pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};
 
@@ -105,6 +107,11 @@ impl Store {
     pub fn with_zone(mut self, zone: TimeZone) -> Self {
         self.zone = zone;
         self
+    }
+
+    /// Where annals keeps its own things, if that was said.
+    pub(crate) fn state(&self) -> Option<&std::path::Path> {
+        self.state.as_deref()
     }
 
     /// The roots.
