@@ -115,6 +115,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             ..
         } => "`annals delete --list` shows what is in the trash".to_owned(),
         Error::NotFound {
+            what: "archived session",
+            ..
+        } => "`annals archive --list` shows what is in the archive".to_owned(),
+        Error::NotFound {
             what: "sub-agent", ..
         } => "`annals tree SESSION` shows the sub-agents of a session".to_owned(),
         Error::NotFound {
@@ -134,6 +138,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Ambiguous {
             what: "project", ..
         } => "give its path or its id".to_owned(),
+        Error::Ambiguous {
+            what: "archived session",
+            ..
+        } => "give more of it, or the path of the pack".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
         Error::BadId { .. } => {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()

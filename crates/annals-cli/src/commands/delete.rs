@@ -212,7 +212,7 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
+pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {
     let inventory = context.inventory();
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
@@ -234,7 +234,7 @@ fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
 }
 
 /// Sessions whose present directory is the project's. A name that fits several projects is refused.
-fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
+pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let inventory = context.inventory_in_place();
     let mut sessions = context.sessions(&inventory);
     let dir = super::filter::resolve_dir(wanted);

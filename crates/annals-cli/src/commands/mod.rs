@@ -2,6 +2,7 @@
 
 mod agents;
 mod append;
+mod archive;
 mod check;
 mod compact;
 mod completions;
@@ -21,6 +22,7 @@ mod history;
 mod import;
 mod index;
 mod input;
+mod keep;
 mod new;
 mod note;
 mod notes;
@@ -31,6 +33,7 @@ mod price;
 mod prices;
 mod projects;
 mod repair;
+mod restore;
 mod row;
 mod search;
 mod sessions;
@@ -116,6 +119,12 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     /// Make indexes say what the logs say
     Repair(repair::RepairArgs),
+    /// Keep sessions compressed in annals' own store, and check what is there
+    Archive(archive::ArchiveArgs),
+    /// Put archived sessions back, byte for byte
+    Restore(restore::RestoreArgs),
+    /// Mirror everything into the archive and check it; made for timers
+    Keep(keep::KeepArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
     /// Write sessions as Markdown, HTML, JSON or JSON lines
@@ -168,6 +177,9 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
+        Some(Command::Archive(args)) => archive::run(&args, context),
+        Some(Command::Restore(args)) => restore::run(&args, context),
+        Some(Command::Keep(args)) => keep::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Export(args)) => export::run(&args, context),
         Some(Command::Import(args)) => import::run(&args, context),

@@ -8,10 +8,14 @@
 //! removing them, is the store's business.
 
 mod index;
+mod keep;
 mod pack;
+mod restore;
+mod session;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod write;
 
 use std::fs;
@@ -21,7 +25,11 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
+pub use keep::{KeepOptions, Kept};
 pub use pack::{Bytes, Pack, PackedFile};
+pub use restore::{Fate, Restored, RestoredFile};
+pub use session::Archived;
+pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, Stored, store};
 
 use crate::error::{Error, Result};
@@ -84,6 +92,45 @@ impl Archive {
         Ok(roots)
     }
 
+    /// The pack of an archived session, by a beginning of its id or by its path.
+    pub fn find(&self, id: &str) -> Result<Pack> {
+        if id.contains('/') {
+            return Pack::open(Path::new(id));
+        }
+        let missing = || Error::NotFound {
+            what: "archived session",
+            id: id.to_owned(),
+        };
+        if id.is_empty() {
+            return Err(missing());
+        }
+        let mut found = Vec::new();
+        let mut unreadable = None;
+        for (path, pack) in self.paths()?.into_iter().zip(self.packs()?) {
+            match pack {
+                Ok(pack) => found.extend(pack.fits(id).then_some(pack)),
+                Err(error) if is_of(&path, id) => unreadable = Some(error),
+                Err(_) => {}
+            }
+        }
+        if found.iter().any(|pack| pack.holds(id)) {
+            found.retain(|pack| pack.holds(id));
+        }
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) => Err(unreadable.unwrap_or_else(missing)),
+            (Some(last), false) => {
+                found.push(last);
+                let paths = found.iter().map(|pack| pack.path.display().to_string());
+                Err(Error::Ambiguous {
+                    what: "archived session",
+                    id: id.to_owned(),
+                    candidates: paths.collect(),
+                })
+            }
+        }
+    }
+
     /// Where the packs of a root lie.
     pub fn dir_of(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
@@ -105,6 +152,12 @@ impl Archive {
         // An id is a safe name, and short enough.
         self.dir_of(root).join(format!("{session}.{tag}.pack"))
     }
+}
+
+/// Whether a pack, by its name, is that of a session with such a beginning.
+fn is_of(path: &Path, id: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(id))
 }
 
 /// A few digits that tell names apart.

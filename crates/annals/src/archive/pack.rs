@@ -14,8 +14,9 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
-use super::index::{Frame, Index, Member, Part, VERSION};
+use super::index::{Frame, Index, Member, Named, Part, VERSION};
 use crate::error::{Error, Result};
+use crate::model::SessionId;
 
 /// A pack begins with this, its version, and sixteen random bytes that its footers are made with.
 pub(super) const MAGIC: &[u8; 12] = b"annals-pack\0";
@@ -122,6 +123,20 @@ impl Pack {
     /// The file that lay at a path of the root.
     pub fn member(&self, path: &Path) -> Option<&Member> {
         self.members().iter().find(|member| member.path == path)
+    }
+
+    /// Whether one of its sessions has this id.
+    pub fn holds(&self, id: &str) -> bool {
+        self.index.sessions.iter().any(|session| session.id == id)
+    }
+
+    /// Whether the id of one of its sessions begins with this, or ends with it as a name does.
+    pub(super) fn fits(&self, id: &str) -> bool {
+        let fits = |session: &Named| {
+            let named = SessionId::new(&session.id).is_ok_and(|session| session.is_named(id));
+            named || session.id.starts_with(id)
+        };
+        self.index.sessions.iter().any(fits)
     }
 
     /// The content of one of its files.

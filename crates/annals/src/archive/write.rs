@@ -69,6 +69,8 @@ pub struct Stored {
     pub unchanged: bool,
     /// How many bytes of files were taken in.
     pub added: u64,
+    /// From here on the pack was written to.
+    pub since: u64,
     /// Files that were gone when their turn came.
     pub missing: Vec<PathBuf>,
 }
@@ -126,6 +128,7 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             pack: Pack::open(path)?,
             unchanged: false,
             added,
+            since: 0,
             missing,
         }))
     });
@@ -159,7 +162,7 @@ fn extend(
         if !unchanged {
             writer.index.sessions.clone_from(&contents.sessions);
             writer.index.root.clone_from(&contents.root);
-            writer.index.rows.clone_from(&contents.rows);
+            writer.index.rows = rows(&old.index, contents);
             writer.index.told = contents.told;
             writer.close()?;
         }
@@ -174,15 +177,25 @@ fn extend(
         true => old.clone(),
         false => Pack::open(path)?,
     };
+    let mut since = end;
     if waste(&pack) > WASTE.max(pack.bytes / 2) {
         pack = rewrite(path, &pack)?;
+        since = 0;
     }
     Ok(Stored {
         pack,
         unchanged,
         added,
+        since,
         missing,
     })
+}
+
+/// What registers say now, and what they said about logs that are gone.
+fn rows(old: &Index, contents: &Contents) -> Vec<Row> {
+    let gone = |row: &&Row| !contents.files.iter().any(|(path, _)| *path == row.path);
+    let old = old.rows.iter().filter(gone).cloned();
+    contents.rows.iter().cloned().chain(old).collect()
 }
 
 /// How many bytes of a pack are neither content nor index.
@@ -370,7 +383,7 @@ impl<'a> Writer<'a> {
         !self.changed
             && old.sessions == contents.sessions
             && old.root == contents.root
-            && old.rows == contents.rows
+            && old.rows == rows(old, contents)
             && old.told == contents.told
     }
 

@@ -12,7 +12,7 @@ mod origin;
 mod restore;
 mod since;
 mod source;
-mod stage;
+pub(crate) mod stage;
 mod tell;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

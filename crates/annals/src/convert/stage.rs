@@ -1,4 +1,4 @@
-//! Where a conversion puts files before they have their names.
+//! Where files are before they have their names: those of a conversion, or of a restored session.
 //!
 //! Files are written in a directory of their own within the target and get their names when they are
 //! whole and durable, some hundreds at a time: one sync of the file system costs little more than one
@@ -20,10 +20,10 @@ use crate::jsonl;
 use crate::store::Root;
 
 /// The directory's name.
-pub(super) const NAME: &str = ".annals-convert";
+pub(crate) const NAME: &str = ".annals-convert";
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     root: Root,
     dir: PathBuf,
     /// Held until the conversion is done.
@@ -39,9 +39,14 @@ pub(super) struct Stage {
 impl Stage {
     /// Prepares a target; what an earlier conversion left behind goes. Refuses a target that another
     /// conversion is writing to.
-    pub(super) fn open(root: &Root) -> Result<Self> {
+    pub(crate) fn open(root: &Root) -> Result<Self> {
+        Stage::named(root, NAME, "conversion")
+    }
+
+    /// The same under another name, for another kind of work.
+    pub(crate) fn named(root: &Root, name: &str, work: &str) -> Result<Self> {
         jsonl::ensure_dir(&root.path)?;
-        let dir = root.path.join(NAME);
+        let dir = root.path.join(name);
         root.guard(&dir)?;
         jsonl::ensure_dir(&dir)?;
         let lock = File::open(&dir).map_err(|error| Error::io("open", &dir, error))?;
@@ -49,7 +54,7 @@ impl Stage {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::refused(format!(
-                    "another conversion is writing to {}; wait until it is done",
+                    "another {work} is writing to {}; wait until it is done",
                     root.path.display()
                 )));
             }
@@ -71,8 +76,14 @@ impl Stage {
         })
     }
 
+    /// Clears the stage away with all that has no name yet.
+    pub(crate) fn abandon(self) {
+        // What is left is cleared by the next one.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+
     /// Begins a file that is to lie at `within` the target.
-    pub(super) fn file(&self, within: &Path) -> Result<Staged> {
+    pub(crate) fn file(&self, within: &Path) -> Result<Staged> {
         let to = self.root.path.join(within);
         self.root.guard(&to)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +102,7 @@ impl Stage {
     }
 
     /// Takes away what stands where a file is to lie.
-    pub(super) fn clear(&self, staged: &Staged) -> Result<()> {
+    pub(crate) fn clear(&self, staged: &Staged) -> Result<()> {
         match fs::remove_file(&staged.to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::io("remove", &staged.to, error))
@@ -102,7 +113,7 @@ impl Stage {
 
     /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
     /// there already.
-    pub(super) fn commit(&self, staged: Staged) -> Result<bool> {
+    pub(crate) fn commit(&self, staged: Staged) -> Result<bool> {
         let Staged {
             temp,
             to,
@@ -153,7 +164,7 @@ impl Stage {
 
     /// Gives out the last names, makes all of them durable and clears the stage away. Gives back the
     /// files whose names were taken meanwhile.
-    pub(super) fn close(self) -> Result<Vec<PathBuf>> {
+    pub(crate) fn close(self) -> Result<Vec<PathBuf>> {
         self.name_all(&mut lock(&self.waiting))?;
         for dir in lock(&self.touched).iter() {
             let synced = File::open(dir).and_then(|dir| dir.sync_all());
@@ -202,7 +213,7 @@ fn rename_new(temp: &Path, to: &Path) -> Result<bool> {
 
 /// A file that has no name yet.
 #[derive(Debug)]
-pub(super) struct Staged {
+pub(crate) struct Staged {
     temp: PathBuf,
     to: PathBuf,
     out: BufWriter<File>,
@@ -213,11 +224,11 @@ pub(super) struct Staged {
 
 impl Staged {
     /// How many bytes it has.
-    pub(super) fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.written += bytes.len() as u64;
         self.out
             .write_all(bytes)
@@ -225,13 +236,13 @@ impl Staged {
     }
 
     /// Adds a line.
-    pub(super) fn line(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn line(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes)?;
         self.put(b"\n")
     }
 
     /// What the file was like before.
-    pub(super) fn like(&mut self, mode: u32, mtime: i64) {
+    pub(crate) fn like(&mut self, mode: u32, mtime: i64) {
         self.mode = Some(mode);
         let since = std::time::Duration::from_nanos(mtime.unsigned_abs());
         let time = match mtime >= 0 {

@@ -124,7 +124,7 @@ impl<'a> Books<'a> {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
         let mut found = Books::none(store);
         found.payers.clear();
-        let archive = store.archive();
+        let archive = store.archive().ok();
         for (number, root) in store.roots.iter().enumerate() {
             let mut directories = Vec::new();
             let mut note = |path: &str, id: &FileId| {

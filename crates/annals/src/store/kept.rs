@@ -15,7 +15,7 @@ use crate::jsonl::{Bytes, FileId, LogFile};
 use crate::model::{Artifact, ArtifactKind};
 
 use super::inventory::{FoundFile, SessionFiles};
-use super::{Root, Store};
+use super::Root;
 
 /// Where a file lies in the archive.
 #[derive(Clone, Debug)]
@@ -66,13 +66,6 @@ impl SessionFiles {
                 id = self.id
             ))),
         }
-    }
-}
-
-impl Store {
-    /// What is kept of sessions, if this store has a place for that.
-    pub(super) fn archive(&self) -> Option<Archive> {
-        self.state.as_deref().map(Archive::open)
     }
 }
 

@@ -31,6 +31,7 @@ mod tail;
 pub(crate) mod talks;
 mod totals;
 mod trash;
+mod vacate;
 mod writer;
 
 use std::collections::HashMap;
@@ -70,6 +71,7 @@ pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
 use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
+pub(crate) use vacate::Holdings;
 pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};
 
@@ -108,6 +110,11 @@ impl Store {
         self
     }
 
+    /// Where annals keeps its own things, if that was said.
+    pub(crate) fn state(&self) -> Option<&std::path::Path> {
+        self.state.as_deref()
+    }
+
     /// The roots.
     pub fn roots(&self) -> &[Root] {
         &self.roots
@@ -115,7 +122,7 @@ impl Store {
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.
     pub fn inventory(&self) -> Inventory {
-        Inventory::with(&self.roots, self.archive().as_ref())
+        Inventory::with(&self.roots, self.archive().ok().as_ref())
     }
 
     /// Everything that lies in the roots, for those who change it or look after it.

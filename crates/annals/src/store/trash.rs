@@ -376,7 +376,7 @@ impl Store {
 }
 
 /// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one.
-fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a FoundFile> {
+pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a FoundFile> {
     let mut seen = HashSet::new();
     let all = sessions.flat_map(SessionFiles::logs);
     let all = all.flat_map(|file| file.volumes().rev());
@@ -385,7 +385,7 @@ fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a Foun
 }
 
 /// Refuses sessions whose logs hold what is neither theirs nor their sub-agents'.
-fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
+pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
     let mut left: HashMap<&Path, u64> = HashMap::new();
     let logs = sessions.flat_map(SessionFiles::logs);
     for file in logs.flat_map(FoundFile::volumes) {
@@ -421,7 +421,7 @@ fn carry_out(plan: &Trashed, folder: &Path, logs: usize) -> Result<()> {
 }
 
 /// What registers say about a session's logs.
-fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
+pub(super) fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(Vec::new());
     };
@@ -438,7 +438,7 @@ fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
 }
 
 /// Takes the logs of a session that is gone out of their registers.
-fn strike(files: &SessionFiles) -> Result<()> {
+pub(super) fn strike(files: &SessionFiles) -> Result<()> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(());
     };
@@ -466,7 +466,7 @@ fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
 }
 
 /// What goes with a session's logs.
-fn own(files: &SessionFiles) -> Vec<FoundFile> {
+pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
     if !files.shared {
         return files.beside.clone();
     }
@@ -485,7 +485,7 @@ fn own(files: &SessionFiles) -> Vec<FoundFile> {
 }
 
 /// Runs `work` with the locks of all logs.
-fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
     // One closure within the other, as deep as there are logs; as a trait object, so that it is
     // one function.
     fn nest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {

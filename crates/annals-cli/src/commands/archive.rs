@@ -1,0 +1,457 @@
+//! `annals archive`
+
+use std::path::Path;
+
+use annals::archive::{Archived, Damage, Pack, Verified};
+use annals::store::SessionFiles;
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::row::Short;
+use super::{Outcome, delete};
+use crate::context::Context;
+use crate::render::progress::Progress;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Keeps sessions in annals' own store.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A session is archived with everything that belongs to it, compressed and checksummed, in annals'
+state directory. It is read back and compared with its files before those are removed; with
+--keep-source they stay, and running it again adds what was added. Without --apply nothing changes.
+
+Examples:
+  annals archive 8c549c46                      what would be archived and removed
+  annals archive 8c549c46 --apply
+  annals archive --older-than 30d --apply      all that nothing happened in for 30 days
+  annals archive --project my-app --keep-source --apply
+  annals archive --list
+  annals archive --verify                      is it all still there
+  annals restore 8c549c46 --apply              put it back")]
+pub(crate) struct ArchiveArgs {
+    /// The sessions
+    #[arg(value_name = "SESSION")]
+    sessions: Vec<String>,
+    /// All sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT", conflicts_with = "sessions")]
+    project: Option<String>,
+    /// Only sessions in which nothing happened since: 30d, 12w, 2026-03-01
+    #[arg(long, value_name = "WHEN")]
+    older_than: Option<String>,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Leave the files where they are
+    #[arg(long)]
+    keep_source: bool,
+    /// Also sessions that another program is writing to right now
+    #[arg(long)]
+    live: bool,
+    /// Show what is in the archive
+    #[arg(long, conflicts_with_all = ["sessions", "project", "older_than", "apply", "keep_source", "live", "verify"])]
+    list: bool,
+    /// Read archived sessions back and compare their checksums: those named, or all
+    #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live"])]
+    verify: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    keep_source: bool,
+    sessions: &'a [Archived],
+    files: usize,
+    bytes: u64,
+    added: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    session: String,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    archived: Vec<Row<'a>>,
+    damaged: &'a [Damage],
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    sessions: Vec<&'a str>,
+    layout: &'a str,
+    root: &'a Path,
+    pack: &'a Path,
+    archived: Timestamp,
+    generation: u64,
+    files: usize,
+    bytes: u64,
+    packed: u64,
+    /// Versions of files that were replaced or cut.
+    earlier: usize,
+    /// The main log still lies in its root.
+    source: bool,
+}
+
+#[derive(Serialize)]
+struct Checked<'a> {
+    ok: bool,
+    #[serde(flatten)]
+    verified: &'a Verified,
+}
+
+pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
+    if args.list {
+        return list(context);
+    }
+    if args.verify {
+        return verify(&args.sessions, context);
+    }
+    let wanted = wanted(args, context)?;
+    if wanted.is_empty() {
+        return nothing(args, context);
+    }
+    let chosen: Vec<&SessionFiles> = wanted.iter().collect();
+    let groups = SessionFiles::sharing(&chosen);
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    let progress = Progress::new("archiving");
+    let total: u64 = wanted.iter().map(SessionFiles::bytes).sum();
+    let mut so_far = 0;
+    for group in &groups {
+        match one(args, group, context) {
+            Ok(archived) => done.push(archived),
+            // A plan that cannot be made is no plan.
+            Err(error) if !args.apply => return Err(error.into()),
+            Err(error) => {
+                let name = group.first().map(|files| files.id.to_string());
+                failed.push((name.unwrap_or_default(), error));
+            }
+        }
+        so_far += group.iter().map(|files| files.bytes()).sum::<u64>();
+        progress.set(so_far, total);
+    }
+    drop(progress);
+    if context.json {
+        context.out.json(&Document {
+            applied: args.apply,
+            keep_source: args.keep_source,
+            sessions: &done,
+            files: done.iter().map(|it| it.files).sum(),
+            bytes: done.iter().map(|it| it.bytes).sum(),
+            added: done.iter().map(|it| it.added).sum(),
+            failed: failed
+                .iter()
+                .map(|(session, error)| Failed {
+                    session: session.clone(),
+                    error: error.to_string(),
+                })
+                .collect(),
+        })?;
+    } else if !done.is_empty() {
+        tell(args, &done, context)?;
+    }
+    let mut failed = failed.into_iter().map(|(_, error)| error);
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    for error in failed {
+        context.warn(&error);
+    }
+    let first = anyhow::Error::new(first);
+    let (moved, all) = (
+        done.iter().map(|it| it.sessions.len()).sum::<usize>(),
+        wanted.len(),
+    );
+    Err(match all {
+        1 => first,
+        _ => first.context(format!("{moved} of {all} sessions were archived")),
+    })
+}
+
+fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals::Result<Archived> {
+    let (store, now) = (&context.store, context.clock.now);
+    match (args.apply, args.keep_source) {
+        (false, keep) => store.archiving(group, !keep),
+        (true, true) => store.mirror(group, now),
+        (true, false) => {
+            if !args.live {
+                group.iter().try_for_each(|files| store.is_free(files))?;
+            }
+            store.archive_away(group, now)
+        }
+    }
+}
+
+/// The sessions that are meant.
+fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>> {
+    let mut wanted = match (&args.project, args.sessions.as_slice()) {
+        (Some(project), _) => delete::of_project(project, context)?,
+        (None, []) if args.older_than.is_none() => bail!(
+            "say what to archive: sessions, --project, or --older-than (`annals keep` mirrors everything)"
+        ),
+        (None, []) => context.inventory_in_place().sessions,
+        (None, named) => delete::named(named, context)?,
+    };
+    if let Some(text) = &args.older_than {
+        let limit = context.clock.since(text)?;
+        let inventory = context.inventory_in_place();
+        let sessions = context.sessions_in_any_order(&inventory);
+        let old: std::collections::HashSet<(&str, &Path)> = sessions
+            .iter()
+            .filter(|session| session.updated.is_some_and(|updated| updated < limit))
+            .map(|session| (session.id.as_str(), session.file.as_path()))
+            .collect();
+        wanted.retain(|files| old.contains(&(files.id.as_str(), files.main_path())));
+    }
+    Ok(wanted)
+}
+
+fn nothing(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
+    if context.json {
+        context.out.json(&Document {
+            applied: args.apply,
+            keep_source: args.keep_source,
+            sessions: &[],
+            files: 0,
+            bytes: 0,
+            added: 0,
+            failed: Vec::new(),
+        })?;
+    } else {
+        context.out.line("No session is that old.")?;
+    }
+    Ok(Outcome::Nothing)
+}
+
+fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<()> {
+    let short = Short::of(
+        done.iter()
+            .flat_map(|it| it.sessions.iter().map(String::as_str)),
+    );
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID),
+        Column::new("FILES").right(),
+        Column::new("SIZE").right(),
+        Column::new(if args.apply { "ADDED" } else { "TO ADD" }).right(),
+        Column::new("ARCHIVED").right(),
+        Column::new("ROOT").min(8).middle().style(PATH),
+    ]);
+    for row in done {
+        let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
+        table.row([
+            Cell::new(names.join(", ")),
+            Cell::new(size::count(row.files as u64)),
+            Cell::new(size::bytes(row.bytes)),
+            Cell::new(if row.unchanged {
+                "–".to_owned()
+            } else {
+                size::bytes(row.added)
+            }),
+            Cell::new(match row.packed {
+                0 => "–".to_owned(),
+                packed => size::bytes(packed),
+            }),
+            Cell::new(row.root.display().to_string()),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    context.out.blank()?;
+    let sessions = done.iter().map(|it| it.sessions.len() as u64).sum();
+    let sum = format!(
+        "{}, {}, {}",
+        plural(sessions, "session"),
+        plural(done.iter().map(|it| it.files as u64).sum(), "file"),
+        size::bytes(done.iter().map(|it| it.bytes).sum())
+    );
+    if !args.apply {
+        let what = match args.keep_source {
+            true => "Would be archived:",
+            false => "Would be archived and removed from their roots:",
+        };
+        context
+            .out
+            .line(format_args!("{} {sum}", paint(BOLD, what)))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it.")?;
+        return Ok(());
+    }
+    let packed = size::bytes(done.iter().map(|it| it.packed).sum());
+    let what = match args.keep_source {
+        true => "archived",
+        false => "archived, read back and removed",
+    };
+    context.out.line(format_args!(
+        "{} {what}: {sum}, {packed} in the archive",
+        paint(SUCCESS, "✓")
+    ))?;
+    if let [only] = done
+        && let [session] = only.sessions.as_slice()
+        && !args.keep_source
+    {
+        context.out.line(format_args!(
+            "`annals restore {} --apply` puts it back",
+            paint(ID, session)
+        ))?;
+    }
+    Ok(())
+}
+
+fn list(context: &mut Context) -> Result<Outcome> {
+    let archive = context.store.archive()?;
+    let (mut packs, mut damaged) = (Vec::new(), Vec::new());
+    for (path, pack) in archive.paths()?.into_iter().zip(archive.packs()?) {
+        match pack {
+            Ok(pack) => packs.push(pack),
+            Err(error) => damaged.push(Damage::of_pack(&path, &error)),
+        }
+    }
+    packs.sort_by(|a, b| {
+        b.index
+            .archived
+            .cmp(&a.index.archived)
+            .then_with(|| a.path.cmp(&b.path))
+    });
+    let rows: Vec<Row<'_>> = packs.iter().map(row).collect();
+    if context.json {
+        context.out.json(&Listing {
+            archived: rows,
+            damaged: &damaged,
+        })?;
+    } else if rows.is_empty() && damaged.is_empty() {
+        context.out.line("The archive is empty.")?;
+    } else {
+        let short = Short::of(rows.iter().flat_map(|row| row.sessions.iter().copied()));
+        let mut table = Table::new([
+            Column::new("SESSION").style(ID),
+            Column::new("ARCHIVED").style(DIM),
+            Column::new("FILES").right(),
+            Column::new("SIZE").right(),
+            Column::new("PACKED").right(),
+            Column::new("SOURCE"),
+            Column::new("ROOT").min(8).middle().style(PATH),
+        ]);
+        for row in &rows {
+            let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
+            table.row([
+                Cell::new(names.join(", ")),
+                Cell::new(context.clock.ago(row.archived)),
+                Cell::new(size::count(row.files as u64)),
+                Cell::new(size::bytes(row.bytes)),
+                Cell::new(size::bytes(row.packed)),
+                Cell::new(if row.source { "there" } else { "gone" }),
+                Cell::new(row.root.display().to_string()),
+            ]);
+        }
+        context.out.text(table.render(context.out.width()))?;
+        print_damage(&damaged, context)?;
+    }
+    Ok(match packs.is_empty() || !damaged.is_empty() {
+        true => Outcome::Nothing,
+        false => Outcome::Fine,
+    })
+}
+
+fn row(pack: &Pack) -> Row<'_> {
+    let index = &pack.index;
+    let main = index.members.first();
+    Row {
+        sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
+        layout: &index.layout,
+        root: &index.root,
+        pack: &pack.path,
+        archived: index.archived,
+        generation: index.generation,
+        files: index.members.len(),
+        bytes: index.members.iter().map(|member| member.len).sum(),
+        packed: pack.bytes,
+        earlier: index.earlier.len(),
+        source: main.is_some_and(|main| index.root.join(&main.path).symlink_metadata().is_ok()),
+    }
+}
+
+fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
+    let archive = context.store.archive()?;
+    let paths = match named {
+        [] => archive.paths()?,
+        named => {
+            let mut paths = Vec::new();
+            for id in named {
+                paths.push(archive.find(id)?.path);
+            }
+            paths.sort();
+            paths.dedup();
+            paths
+        }
+    };
+    let progress = Progress::new("reading the archive");
+    let size = |path: &Path| path.symlink_metadata().map_or(0, |found| found.len());
+    let total = paths.iter().map(|path| size(path)).sum();
+    let mut verified = Verified::default();
+    let mut done = 0;
+    for path in &paths {
+        verified.look(path);
+        done += size(path);
+        progress.set(done, total);
+    }
+    drop(progress);
+    let ok = verified.damaged.is_empty();
+    if context.json {
+        context.out.json(&Checked {
+            ok,
+            verified: &verified,
+        })?;
+    } else if verified.packs == 0 {
+        context.out.line("The archive is empty.")?;
+    } else {
+        print_damage(&verified.damaged, context)?;
+        let sum = format!(
+            "{}, {}, {}",
+            plural(verified.packs as u64, "pack"),
+            plural(verified.files as u64, "file"),
+            size::bytes(verified.bytes)
+        );
+        match ok {
+            true => context.out.line(format_args!(
+                "{} everything is as it was archived: {sum}",
+                paint(SUCCESS, "✓")
+            ))?,
+            false => context.out.line(format_args!(
+                "{} {} found in {sum}",
+                paint(ERROR, "✗"),
+                plural(verified.damaged.len() as u64, "fault")
+            ))?,
+        }
+    }
+    Ok(match ok && verified.packs > 0 {
+        true => Outcome::Fine,
+        false => Outcome::Nothing,
+    })
+}
+
+/// One line for each fault: the pack, the file, the frame, and what is wrong.
+pub(super) fn print_damage(damaged: &[Damage], context: &mut Context) -> Result<()> {
+    for damage in damaged {
+        let mut place = damage.pack.display().to_string();
+        if let Some(member) = &damage.member {
+            place.push_str(&format!(" {}", member.display()));
+        }
+        if let Some(frame) = damage.frame {
+            place.push_str(&format!(" (frame at {frame})"));
+        }
+        context.out.line(format_args!(
+            "{} {}: {}",
+            paint(ERROR, "damaged"),
+            paint(PATH, &place),
+            paint(PLAIN, &damage.detail)
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! `annals keep`
+
+use annals::archive::{KeepOptions, Kept};
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::{Outcome, archive};
+use crate::context::Context;
+use crate::render::progress::Progress;
+use crate::render::size::{self, plural};
+use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
+
+/// Mirrors everything into the archive and checks it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sessions that have not changed cost a look at their files. What is written is read back at once;
+older archives are read back in turn, all of them about once in 30 days. Nothing is ever removed.
+Exit code 1 says that something in the archive is damaged, 2 that something could not be archived.
+docs/KEEP.md has timers for systemd, launchd and cron.
+
+Examples:
+  annals keep                 mirror, check, say what was done
+  annals keep -q              the same, silent if there is nothing to say
+  annals keep --verify-all    read the whole archive back")]
+pub(crate) struct KeepArgs {
+    /// Say nothing unless something was archived or is wrong
+    #[arg(long, short)]
+    quiet: bool,
+    /// Read the whole archive back, not only the part whose turn it is
+    #[arg(long)]
+    verify_all: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    ok: bool,
+    #[serde(flatten)]
+    kept: &'a Kept,
+}
+
+pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
+    let inventory = context.inventory_in_place();
+    let progress = Progress::new("archiving");
+    let told = |done, total| progress.set(done, total);
+    let options = KeepOptions {
+        verify_all: args.verify_all,
+    };
+    let now = context.clock.now;
+    let kept = context.store.keep(&inventory, options, now, &told);
+    drop(progress);
+    let kept = kept?;
+    let sound = kept.damaged().is_empty();
+    if args.quiet && kept.is_quiet() {
+        // Nothing to say.
+    } else if context.json {
+        context.out.json(&Document {
+            ok: sound && kept.failed.is_empty(),
+            kept: &kept,
+        })?;
+    } else {
+        tell(&kept, context)?;
+    }
+    for failed in &kept.failed {
+        let text = format!("{} was not archived: {}", failed.session, failed.error);
+        context.warn(&annals::Error::refused(text));
+    }
+    Ok(match sound {
+        true => Outcome::Fine,
+        false => Outcome::Nothing,
+    })
+}
+
+fn tell(kept: &Kept, context: &mut Context) -> Result<()> {
+    archive::print_damage(kept.damaged(), context)?;
+    let mark = match kept.damaged().is_empty() && kept.failed.is_empty() {
+        true => paint(SUCCESS, "✓"),
+        false => paint(ERROR, "✗"),
+    };
+    let archived = kept.archived.iter().map(|it| it.sessions.len() as u64);
+    let mut parts = vec![format!(
+        "{} archived ({} added), {} unchanged",
+        plural(archived.sum(), "session"),
+        size::bytes(kept.added),
+        size::count(kept.unchanged as u64)
+    )];
+    if kept.verified.packs > 0 {
+        parts.push(format!(
+            "{} read back",
+            plural(kept.verified.packs as u64, "older pack")
+        ));
+    }
+    if !kept.damaged().is_empty() {
+        parts.push(format!(
+            "{} found",
+            plural(kept.damaged().len() as u64, "fault")
+        ));
+    }
+    if !kept.failed.is_empty() {
+        parts.push(format!("{} failed", kept.failed.len()));
+    }
+    let text = parts.join(", ");
+    context
+        .out
+        .line(format_args!("{mark} {}", paint(PLAIN, &text)))?;
+    Ok(())
+}

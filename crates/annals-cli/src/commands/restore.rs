@@ -1,0 +1,116 @@
+//! `annals restore`
+
+use std::path::PathBuf;
+
+use annals::archive::{Fate, Restored};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde::Serialize;
+
+use super::Outcome;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, PATH, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Puts archived sessions back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every file comes back byte for byte with its mode and time, to where it was or, with --to, to another
+root. Nothing that is there is written over: if another file is in the place of any, nothing is
+changed. The archive keeps what it has. Without --apply nothing changes.
+
+Examples:
+  annals restore 8c549c46                      what would be put back
+  annals restore 8c549c46 --apply
+  annals restore 8c549c46 --to /tmp/look --apply")]
+pub(crate) struct RestoreArgs {
+    /// The archived session: a beginning of its id, or the path of its pack
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// Put it into this root instead of its own
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    #[serde(flatten)]
+    restored: &'a Restored,
+    bytes: u64,
+}
+
+pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
+    let to = args.to.as_deref().map(std::path::absolute).transpose();
+    let to = to.context("--to names no directory")?;
+    let pack = context.store.archive()?.find(&args.session)?;
+    let restored = match args.apply {
+        true => pack.restore(to.as_deref())?,
+        false => pack.restoring(to.as_deref())?,
+    };
+    let bytes: u64 = restored.files.iter().map(|file| file.bytes).sum();
+    if context.json {
+        context.out.json(&Document {
+            applied: args.apply,
+            restored: &restored,
+            bytes,
+        })?;
+    } else {
+        tell(args.apply, &restored, bytes, context)?;
+    }
+    Ok(match restored.in_the_way().next() {
+        Some(_) => Outcome::Nothing,
+        None => Outcome::Fine,
+    })
+}
+
+fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -> Result<()> {
+    let mut table = Table::new([
+        Column::new("SIZE").right(),
+        Column::new("STATE"),
+        Column::new("FILE").min(20).middle().style(PATH),
+    ]);
+    for file in &restored.files {
+        table.row([
+            Cell::new(size::bytes(file.bytes)),
+            Cell::new(match (file.fate, applied) {
+                (Fate::New, true) => "put back",
+                (Fate::New, false) => "to be put back",
+                (Fate::Same, _) => "there already",
+                (Fate::Different, _) => "another is there",
+            }),
+            Cell::new(file.path.display().to_string()),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    context.out.blank()?;
+    let sum = format!(
+        "{}, {}",
+        plural(restored.files.len() as u64, "file"),
+        size::bytes(bytes)
+    );
+    let root = paint(PATH, &restored.root.display().to_string()).to_string();
+    if applied {
+        return Ok(context.out.line(format_args!(
+            "{} put back into {root}: {sum}",
+            paint(SUCCESS, "✓")
+        ))?);
+    }
+    if restored.in_the_way().next().is_some() {
+        return Ok(context.out.line(
+            "It cannot be put back there: other files are in its place. --to DIR puts it elsewhere.",
+        )?);
+    }
+    context.out.line(format_args!(
+        "{} {root}: {sum}",
+        paint(BOLD, "Would be put back into")
+    ))?;
+    context
+        .out
+        .line("Nothing was changed; add --apply to do it.")?;
+    Ok(())
+}

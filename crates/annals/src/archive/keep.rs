@@ -1,0 +1,254 @@
+//! Keeping everything: mirror what changed, read back what was written, and a share of the rest.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use rayon::prelude::*;
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::session::Archived;
+use super::verify::{Damage, Verified};
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::store::{Inventory, SessionFiles, Store};
+
+/// Within this time every pack is read back once, however often one keeps.
+const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// The version of the note that is left for the next run.
+const VERSION: u32 = 1;
+
+/// How to keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeepOptions {
+    /// Read every pack back, not only those whose turn it is.
+    pub verify_all: bool,
+}
+
+/// What keeping came to.
+#[derive(Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Kept {
+    /// How many sessions there are.
+    pub sessions: usize,
+    /// How many of them had not changed.
+    pub unchanged: usize,
+    /// What was archived.
+    pub archived: Vec<Archived>,
+    /// How many bytes of files were taken in.
+    pub added: u64,
+    /// What was read back of older packs.
+    pub verified: Verified,
+    /// Sessions that could not be archived.
+    pub failed: Vec<NotKept>,
+}
+
+/// A session that could not be archived.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct NotKept {
+    /// The session.
+    pub session: String,
+    /// Why not.
+    pub error: String,
+}
+
+/// What is left for the next run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    version: u32,
+    /// When packs were last read back.
+    verified: Timestamp,
+    /// The last one of them, by its path within the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last: Option<PathBuf>,
+}
+
+impl Kept {
+    /// What is damaged.
+    pub fn damaged(&self) -> &[Damage] {
+        &self.verified.damaged
+    }
+
+    /// Nothing was written and nothing is wrong.
+    pub fn is_quiet(&self) -> bool {
+        self.archived.is_empty() && self.failed.is_empty() && self.damaged().is_empty()
+    }
+}
+
+impl Store {
+    /// Mirrors all sessions that changed, and reads packs back. Only one process does so at a time.
+    pub fn keep(
+        &self,
+        inventory: &Inventory,
+        options: KeepOptions,
+        now: Timestamp,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Kept> {
+        let archive = self.archive()?;
+        jsonl::ensure_dir(archive.dir())?;
+        let _lock = hold(&archive.dir().join("keep.lock"))?;
+        let note = Note::read(&note_of(archive.dir()))?;
+        let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        let mut kept = Kept {
+            sessions: all.len(),
+            ..Kept::default()
+        };
+        kept.take(self.mirror_all(&all, now, progress));
+        let paths = archive.paths()?;
+        let due = match options.verify_all {
+            true => paths,
+            false => due(archive.dir(), &paths, note.as_ref(), now),
+        };
+        let last = due.last().cloned();
+        kept.verified = look_at(&due);
+        let last = last.and_then(|last| Some(last.strip_prefix(archive.dir()).ok()?.to_owned()));
+        if last.is_some() || note.is_none() {
+            let before = note.and_then(|note| note.last);
+            let note = Note {
+                version: VERSION,
+                verified: now,
+                last: last.or(before),
+            };
+            note.write(&note_of(archive.dir()))?;
+        }
+        Ok(kept)
+    }
+
+    /// Mirrors sessions, those that share files together; each one's result, and how many it is of.
+    fn mirror_all(
+        &self,
+        all: &[&SessionFiles],
+        now: Timestamp,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<(String, usize, Result<Archived>)> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        let total = all.iter().map(|files| files.bytes()).sum();
+        let done = AtomicU64::new(0);
+        let groups = SessionFiles::sharing(all);
+        let mirror = |group: &Vec<&SessionFiles>| {
+            let name = group
+                .first()
+                .map_or_else(String::new, |it| it.id.to_string());
+            let made = self.mirror(group, now);
+            let bytes: u64 = group.iter().map(|files| files.bytes()).sum();
+            progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+            (name, group.len(), made)
+        };
+        groups.par_iter().with_max_len(1).map(mirror).collect()
+    }
+}
+
+impl Kept {
+    fn take(&mut self, results: Vec<(String, usize, Result<Archived>)>) {
+        for (session, count, result) in results {
+            match result {
+                Ok(archived) if archived.unchanged => self.unchanged += count,
+                Ok(archived) => {
+                    self.added += archived.added;
+                    self.archived.push(archived);
+                }
+                Err(error) => self.failed.push(NotKept {
+                    session,
+                    error: error.to_string(),
+                }),
+            }
+        }
+    }
+}
+
+/// Takes the lock of those who keep. The file stays: a lock that is unlinked lets two in.
+fn hold(path: &Path) -> Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| Error::io("open", path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::refused(format!(
+            "another `annals keep` is at work (it holds {}); this one did nothing",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+    }
+}
+
+/// Reads packs back.
+fn look_at(paths: &[PathBuf]) -> Verified {
+    let look = |path: &PathBuf| {
+        let mut verified = Verified::default();
+        verified.look(path);
+        verified
+    };
+    let each: Vec<Verified> = paths.par_iter().with_max_len(1).map(look).collect();
+    let mut all = Verified::default();
+    each.into_iter().for_each(|verified| all.add(verified));
+    all
+}
+
+/// The packs whose turn it is: so many bytes of them as the time since the last run asks for.
+fn due(dir: &Path, paths: &[PathBuf], note: Option<&Note>, now: Timestamp) -> Vec<PathBuf> {
+    let Some(note) = note else {
+        // The first run has just read back all that it wrote.
+        return Vec::new();
+    };
+    let size = |path: &PathBuf| path.symlink_metadata().map_or(0, |found| found.len());
+    let total: u64 = paths.iter().map(size).sum();
+    let since = now.duration_since(note.verified);
+    let part = (since.as_secs_f64() / ROUND.as_secs_f64()).clamp(0.0, 1.0);
+    let mut budget = (total as f64 * part) as u64;
+    let last = note.last.as_ref().map(|last| dir.join(last));
+    let split = paths.partition_point(|path| last.as_ref().is_some_and(|last| path <= last));
+    let (before, after) = paths.split_at(split);
+    let mut due = Vec::new();
+    for path in after.iter().chain(before) {
+        let size = size(path);
+        // One that is larger than what is left waits until enough time has passed.
+        if size > budget {
+            break;
+        }
+        budget -= size;
+        due.push(path.clone());
+    }
+    due
+}
+
+fn note_of(dir: &Path) -> PathBuf {
+    dir.join("keep.json")
+}
+
+impl Note {
+    fn read(path: &Path) -> Result<Option<Self>> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("read", path, error)),
+        };
+        let version = serde_json::from_slice::<serde_json::Value>(&bytes);
+        let version = version.ok().and_then(|note| note.get("version")?.as_u64());
+        match version {
+            Some(version) if version > u64::from(VERSION) => Err(Error::refused(format!(
+                "{} has version {version} and this program reads version {VERSION}: a newer annals wrote it; update this one",
+                path.display()
+            ))),
+            // A note that cannot be read is as good as none.
+            _ => Ok(serde_json::from_slice(&bytes).ok()),
+        }
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let json = serde_json::to_vec_pretty(self);
+        let json = json.map_err(|error| Error::refused(error.to_string()))?;
+        jsonl::replace(path, &json, None)
+    }
+}

@@ -1,0 +1,204 @@
+//! Putting archived sessions back, byte for byte, with their modes and times.
+//!
+//! Everything is read from the pack and its checksums compared before the first file gets its name.
+//! Nothing that is there is ever written over.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::index::Member;
+use super::pack::{Bytes as _, Pack};
+use super::sum::Summing;
+use super::verify::verify_member;
+use super::write::open_source;
+use crate::convert::stage::Stage;
+use crate::error::{Error, Result};
+use crate::store::{Root, Store};
+
+/// The directory of a root in which files are until they are whole.
+const STAGE: &str = ".annals-restore";
+
+/// What was put back, or would be.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The sessions: one, or those whose logs are the same files.
+    pub sessions: Vec<String>,
+    /// The layout's name.
+    pub layout: &'static str,
+    /// The root that they go to.
+    pub root: PathBuf,
+    /// The pack that they come from.
+    pub pack: PathBuf,
+    /// The files.
+    pub files: Vec<RestoredFile>,
+}
+
+/// A file that is put back.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RestoredFile {
+    /// Its path within the root.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// What becomes of an archived file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It is put back.
+    New,
+    /// It is there as it was.
+    Same,
+    /// Another one is in its place.
+    Different,
+}
+
+impl Restored {
+    /// The files that another one is in the place of.
+    pub fn in_the_way(&self) -> impl Iterator<Item = &RestoredFile> {
+        let different = |file: &&RestoredFile| file.fate == Fate::Different;
+        self.files.iter().filter(different)
+    }
+}
+
+impl Pack {
+    /// What putting its files back would do; `to` another root, if not to their own.
+    pub fn restoring(&self, to: Option<&Path>) -> Result<Restored> {
+        let root = self.target(to)?;
+        let fate = |member: &Member| -> Result<RestoredFile> {
+            let path = root.path.join(&member.path);
+            root.guard(&path)?;
+            Ok(RestoredFile {
+                path: member.path.clone(),
+                bytes: member.len,
+                fate: fate(&path, member)?,
+            })
+        };
+        let files = self.members().iter().map(fate).collect::<Result<_>>()?;
+        let sessions = self.index.sessions.iter();
+        Ok(Restored {
+            sessions: sessions.map(|session| session.id.clone()).collect(),
+            layout: root.layout.name(),
+            root: root.path,
+            pack: self.path.clone(),
+            files,
+        })
+    }
+
+    /// Puts its files back. Refuses if another file is in the place of any of them, or if any is
+    /// damaged; then nothing is changed. A run that was cut off can be run again.
+    pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
+        let plan = self.restoring(to)?;
+        if let Some(other) = plan.in_the_way().next() {
+            let path = plan.root.join(&other.path);
+            return Err(Error::refused(format!(
+                "{} is there already and differs from what was archived; nothing was changed (--to DIR puts the session elsewhere)",
+                path.display()
+            )));
+        }
+        let root = self.target(to)?;
+        let is_new = |member: &&Member| {
+            let mut files = plan.files.iter();
+            files.any(|file| file.path == member.path && file.fate == Fate::New)
+        };
+        let fresh: Vec<&Member> = self.members().iter().filter(is_new).collect();
+        let mut block = vec![0; 256 << 10];
+        for member in &fresh {
+            if let Some(damage) = verify_member(self, member, &mut block).first() {
+                let (path, detail) = (member.path.display(), &damage.detail);
+                return Err(Error::refused(format!(
+                    "{path} cannot be put back, and nothing was changed: {detail}"
+                )));
+            }
+        }
+        if !fresh.is_empty() {
+            self.place(&root, &fresh, &mut block)?;
+        }
+        if !self.index.lone {
+            let logs: Vec<PathBuf> = plan.files.iter().map(|it| it.path.clone()).collect();
+            let rows = self.index.rows.iter();
+            let rows: Vec<(PathBuf, String)> = rows
+                .map(|row| (row.path.clone(), row.text.clone()))
+                .collect();
+            Store::relist(&root, &logs, &rows)?;
+        }
+        Ok(plan)
+    }
+
+    fn place(&self, root: &Root, members: &[&Member], block: &mut [u8]) -> Result<()> {
+        let stage = Stage::named(root, STAGE, "restoring")?;
+        // The main log is the first of the list and gets its name last: until then there is no
+        // session that could be taken for whole.
+        for member in members.iter().rev() {
+            if let Err(error) = self.stage(&stage, member, block) {
+                stage.abandon();
+                return Err(error);
+            }
+        }
+        match stage.close()?.first() {
+            None => Ok(()),
+            Some(taken) => Err(Error::Changed {
+                path: taken.clone(),
+            }),
+        }
+    }
+
+    fn stage(&self, stage: &Stage, member: &Member, block: &mut [u8]) -> Result<()> {
+        let failed = |error| Error::io("read", &self.path, error);
+        let mut staged = stage.file(&member.path)?;
+        let file = self.file(member);
+        let mut sum = Summing::new();
+        let mut at = 0;
+        loop {
+            let read = file.read_at(block, at).map_err(failed)?;
+            let some = block.get(..read).unwrap_or_default();
+            if some.is_empty() {
+                break;
+            }
+            sum.update(some);
+            staged.put(some)?;
+            at += read as u64;
+        }
+        if sum.sum() != member.sha256 {
+            return Err(Error::Changed {
+                path: self.path.clone(),
+            });
+        }
+        staged.like(member.mode, member.mtime_ns);
+        stage.commit(staged).map(drop)
+    }
+
+    fn target(&self, to: Option<&Path>) -> Result<Root> {
+        Root::new(&self.index.layout, to.unwrap_or(&self.index.root))
+    }
+}
+
+fn fate(path: &Path, member: &Member) -> Result<Fate> {
+    let Some((mut file, metadata)) = open_source(path)? else {
+        return Ok(Fate::New);
+    };
+    if metadata.len() != member.len {
+        return Ok(Fate::Different);
+    }
+    let mut sum = Summing::new();
+    let mut block = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read", path, error)),
+        }
+    }
+    Ok(match sum.sum() == member.sha256 {
+        true => Fate::Same,
+        false => Fate::Different,
+    })
+}

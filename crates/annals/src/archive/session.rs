@@ -1,0 +1,257 @@
+//! Archiving sessions: what is to be done, doing it, and removing what was archived.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::Archive;
+use super::index::{Named, Row, Sum};
+use super::pack::Pack;
+use super::sum::Summing;
+use super::verify::{Damage, verify, verify_since};
+use super::write::{self, Contents, Stored};
+use crate::error::{Error, Result};
+use crate::jsonl::FileId;
+use crate::store::{Holdings, SessionFiles, Store};
+
+/// What was archived, or would be.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Archived {
+    /// The sessions: one, or those whose logs are the same files.
+    pub sessions: Vec<String>,
+    /// The layout's name.
+    pub layout: &'static str,
+    /// The root they lie in.
+    pub root: PathBuf,
+    /// The pack.
+    pub pack: PathBuf,
+    /// How many files they have.
+    pub files: usize,
+    /// How many bytes those have.
+    pub bytes: u64,
+    /// How many of those bytes the pack lacks, or lacked.
+    pub added: u64,
+    /// How long the pack is; nothing if there is none yet.
+    pub packed: u64,
+    /// The pack has everything already.
+    pub unchanged: bool,
+    /// The files were removed from the root.
+    pub removed: bool,
+}
+
+impl Store {
+    /// The archive.
+    pub fn archive(&self) -> Result<Archive> {
+        match self.state() {
+            Some(state) => Ok(Archive::open(state)),
+            None => Err(Error::refused("there is no state directory to archive to")),
+        }
+    }
+
+    /// What archiving sessions that share files would do; one session mostly stands alone. See
+    /// [`SessionFiles::sharing`].
+    pub fn archiving(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
+        let archive = self.archive()?;
+        let holdings = holdings(group, removing)?;
+        let path = place(&archive, group, &holdings);
+        let pack = existing(&path)?;
+        Ok(planned(group, &holdings, &path, pack.as_ref()))
+    }
+
+    /// Brings the archive up to date with sessions that share files. What was written is read back.
+    ///
+    /// A session that has not changed costs a `stat` for each of its files.
+    pub fn mirror(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
+        let archive = self.archive()?;
+        let holdings = holdings(group, false)?;
+        let path = place(&archive, group, &holdings);
+        let pack = existing(&path)?;
+        let plan = planned(group, &holdings, &path, pack.as_ref());
+        if plan.unchanged {
+            return Ok(plan);
+        }
+        let stored = put(group, &holdings, &path, now)?;
+        refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
+        Ok(done(plan, &stored))
+    }
+
+    /// Archives sessions that share files and removes them from their root.
+    ///
+    /// Everything is read back from the archive and compared with what lies in the root while its
+    /// logs are locked; if anything differs, nothing is removed.
+    pub fn archive_away(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
+        let archive = self.archive()?;
+        let holdings = holdings(group, true)?;
+        let path = place(&archive, group, &holdings);
+        let pack = existing(&path)?;
+        let plan = planned(group, &holdings, &path, pack.as_ref());
+        let stored = put(group, &holdings, &path, now)?;
+        if let Some(gone) = stored.missing.first() {
+            return Err(Error::Changed {
+                path: holdings.root.path.join(gone),
+            });
+        }
+        let pack = &stored.pack;
+        pack.forget_pages();
+        refuse_damaged(&path, &verify(pack))?;
+        Store::vacate(group, &holdings, &|within| {
+            confirm(pack, &holdings.root.path, within)
+        })?;
+        Ok(Archived {
+            removed: true,
+            ..done(plan, &stored)
+        })
+    }
+}
+
+/// Makes sure that a file of a root is byte for byte what a pack holds, which was read back before.
+fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
+    let path = root.join(within);
+    let changed = || Error::Changed { path: path.clone() };
+    let member = pack.member(within).ok_or_else(changed)?;
+    let (file, metadata) = write::open_source(&path)?.ok_or_else(changed)?;
+    let id = FileId::from(&metadata);
+    if !id.untouched(&member.id()) {
+        return Err(changed());
+    }
+    let mut sum = Summing::new();
+    let mut block = vec![0; 256 << 10];
+    let mut file = file;
+    loop {
+        use std::io::Read as _;
+        match file.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read", &path, error)),
+        }
+    }
+    match sum.sum() == member.sha256 {
+        true => Ok(id),
+        // It was changed before the end that was compared when it grew.
+        false => Err(Error::refused(format!(
+            "{} is not what the archive holds of it, though it looks unchanged; nothing was removed (`touch` it and archive it again)",
+            path.display()
+        ))),
+    }
+}
+
+fn holdings(group: &[&SessionFiles], removing: bool) -> Result<Holdings> {
+    match removing {
+        true => Holdings::to_go(group),
+        false => Holdings::of(group),
+    }
+}
+
+/// The pack of sessions: the one that has any of them, or the first one's.
+fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> PathBuf {
+    let mut paths = group
+        .iter()
+        .map(|files| archive.path_of(&holdings.root, files.id.as_str(), files.folder()));
+    let mut first = None;
+    let there = paths.find(|path| {
+        let there = path.symlink_metadata().is_ok();
+        first.get_or_insert_with(|| path.clone());
+        there
+    });
+    there.or(first).unwrap_or_default()
+}
+
+fn existing(path: &Path) -> Result<Option<Pack>> {
+    match Pack::open(path) {
+        Ok(pack) => Ok(Some(pack)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn planned(
+    group: &[&SessionFiles],
+    holdings: &Holdings,
+    path: &Path,
+    pack: Option<&Pack>,
+) -> Archived {
+    let mut added = 0;
+    let mut unchanged = pack.is_some();
+    for ((within, is_log), id) in holdings.files.iter().zip(&holdings.ids) {
+        let known = pack.and_then(|pack| pack.member(within)).map(|it| it.id());
+        added += match known {
+            Some(known) if known.untouched(id) => continue,
+            Some(known) if *is_log && known.same_file(id) && known.len <= id.len => {
+                id.len - known.len
+            }
+            _ => id.len,
+        };
+        unchanged = false;
+    }
+    let same = |pack: &Pack| pack.index.told == told(group) && pack.index.sessions == named(group);
+    Archived {
+        sessions: group.iter().map(|files| files.id.to_string()).collect(),
+        layout: holdings.root.layout.name(),
+        root: holdings.root.path.clone(),
+        pack: path.to_owned(),
+        files: holdings.files.len(),
+        bytes: holdings.bytes(),
+        added,
+        packed: pack.map_or(0, |pack| pack.bytes),
+        unchanged: unchanged && pack.is_some_and(same),
+        removed: false,
+    }
+}
+
+fn done(plan: Archived, stored: &Stored) -> Archived {
+    Archived {
+        pack: stored.pack.path.clone(),
+        added: stored.added,
+        packed: stored.pack.bytes,
+        unchanged: stored.unchanged,
+        ..plan
+    }
+}
+
+fn put(
+    group: &[&SessionFiles],
+    holdings: &Holdings,
+    path: &Path,
+    now: Timestamp,
+) -> Result<Stored> {
+    let rows = Store::rows_of(group)?.into_iter();
+    let contents = Contents {
+        layout: holdings.root.layout.name().to_owned(),
+        root: holdings.root.path.clone(),
+        lone: holdings.lone,
+        sessions: named(group),
+        files: holdings.files.clone(),
+        rows: rows.map(|(path, text)| Row { path, text }).collect(),
+        told: told(group),
+    };
+    write::store(path, &contents, now)
+}
+
+fn named(group: &[&SessionFiles]) -> Vec<Named> {
+    let named = group.iter().map(|files| Named {
+        id: files.id.to_string(),
+        folder: files.folder().map(str::to_owned),
+    });
+    named.collect()
+}
+
+/// A digest of what registers tell of sessions; nothing where there are none.
+fn told(group: &[&SessionFiles]) -> Option<Sum> {
+    let about: Vec<_> = group.iter().flat_map(|files| &files.about).collect();
+    (!about.is_empty()).then(|| Sum(Sha256::digest(format!("{about:?}")).into()))
+}
+
+fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {
+    match damaged.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::refused(format!(
+            "what was archived in {} cannot be read back, so nothing was removed: {}",
+            path.display(),
+            first.detail
+        ))),
+    }
+}

@@ -1,0 +1,139 @@
+//! Reading packs back, to tell whether everything is still there.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::index::Member;
+use super::pack::{Bytes as _, Cache, Pack};
+use super::sum::Summing;
+use crate::error::Error;
+
+/// Something in an archive that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// The pack.
+    pub pack: PathBuf,
+    /// The file in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<PathBuf>,
+    /// Where in the pack the frame begins that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<u64>,
+    /// What is wrong.
+    pub detail: String,
+}
+
+impl Damage {
+    /// A pack that cannot be opened.
+    pub fn of_pack(path: &Path, error: &Error) -> Self {
+        Damage {
+            pack: path.to_owned(),
+            member: None,
+            frame: None,
+            detail: error.to_string(),
+        }
+    }
+}
+
+/// What reading packs back came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verified {
+    /// How many packs were read.
+    pub packs: usize,
+    /// How many files are in them.
+    pub files: usize,
+    /// How many bytes those have.
+    pub bytes: u64,
+    /// What is not as it was written.
+    pub damaged: Vec<Damage>,
+}
+
+impl Verified {
+    /// Reads a pack back, all of it.
+    pub fn look(&mut self, path: &Path) {
+        self.packs += 1;
+        match Pack::open(path) {
+            Ok(pack) => {
+                self.files += pack.index.all().count();
+                self.bytes += pack.index.all().map(|member| member.len).sum::<u64>();
+                self.damaged.extend(verify(&pack));
+            }
+            Err(error) => self.damaged.push(Damage::of_pack(path, &error)),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Verified) {
+        self.packs += other.packs;
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.damaged.extend(other.damaged);
+    }
+}
+
+/// Reads all files of a pack, earlier versions too, and compares their checksums.
+pub fn verify(pack: &Pack) -> Vec<Damage> {
+    let mut block = vec![0; 256 << 10];
+    let all = pack.index.all();
+    all.flat_map(|member| verify_member(pack, member, &mut block))
+        .collect()
+}
+
+pub(super) fn verify_member(pack: &Pack, member: &Member, block: &mut [u8]) -> Vec<Damage> {
+    let file = pack.file(member);
+    let mut damaged = Vec::new();
+    let mut sum = Summing::new();
+    let mut start = 0;
+    for part in &member.parts {
+        let end = start + u64::from(part.len);
+        let mut at = start;
+        while at < end {
+            let want = (block.len() as u64).min(end - at) as usize;
+            let some = block.get_mut(..want).unwrap_or_default();
+            match file.read_at(some, at) {
+                Ok(0) => break,
+                Ok(read) => {
+                    sum.update(some.get(..read).unwrap_or_default());
+                    at += read as u64;
+                }
+                Err(error) => {
+                    let frame = pack.index.frames.get(part.frame as usize);
+                    damaged.push(Damage {
+                        pack: pack.path.clone(),
+                        member: Some(member.path.clone()),
+                        frame: frame.map(|frame| frame.at),
+                        detail: error.to_string(),
+                    });
+                    break;
+                }
+            }
+        }
+        start = end;
+    }
+    let sum = sum.sum();
+    if damaged.is_empty() && sum != member.sha256 {
+        damaged.push(Damage {
+            pack: pack.path.clone(),
+            member: Some(member.path.clone()),
+            frame: None,
+            detail: format!("its checksum is {sum}, not {}", member.sha256),
+        });
+    }
+    damaged
+}
+
+/// Reads back what was written to a pack from some place on.
+pub(super) fn verify_since(pack: &Pack, since: u64) -> Vec<Damage> {
+    let mut cache = Cache::default();
+    let frames = pack.index.frames.iter().filter(|frame| frame.at >= since);
+    let damaged = frames.filter_map(|frame| {
+        let error = pack.try_frame(frame, &mut cache).err()?;
+        Some(Damage {
+            pack: pack.path.clone(),
+            member: None,
+            frame: Some(frame.at),
+            detail: error.to_string(),
+        })
+    });
+    damaged.collect()
+}

@@ -1,0 +1,167 @@
+//! What sessions hold, removing it when it is safe elsewhere, and listing it again.
+//!
+//! The order is that of the trash: the locks of all logs are held from the last look at them until
+//! they are gone, the main log goes last, and folders and register rows go with what they were for.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, FileId, Log, Options};
+
+use super::inventory::{FoundFile, SessionFiles};
+use super::{Root, Store, register, trash};
+
+/// The files of sessions that go together.
+#[derive(Debug)]
+pub(crate) struct Holdings {
+    pub(crate) root: Arc<Root>,
+    /// The paths within the root, the main log first, and whether each is a log.
+    pub(crate) files: Vec<(PathBuf, bool)>,
+    /// What each was when it was found.
+    pub(crate) ids: Vec<FileId>,
+    /// So many of the first are logs whose locks are held while they go.
+    volumes: usize,
+    /// It is a log outside of any tree.
+    pub(crate) lone: bool,
+}
+
+impl Holdings {
+    /// Everything that belongs to the sessions.
+    pub(crate) fn of(group: &[&SessionFiles]) -> Result<Self> {
+        let beside = group.iter().flat_map(|files| files.beside.clone());
+        Holdings::with(group, beside.collect())
+    }
+
+    /// What would go if the sessions went. Refuses logs that hold others too.
+    pub(crate) fn to_go(group: &[&SessionFiles]) -> Result<Self> {
+        trash::refuse_shared(group.iter().copied())?;
+        let beside = group.iter().flat_map(|files| trash::own(files));
+        Holdings::with(group, beside.collect())
+    }
+
+    fn with(group: &[&SessionFiles], beside: Vec<FoundFile>) -> Result<Self> {
+        let nothing = || Error::refused("there is no session to archive");
+        let first = group.first().ok_or_else(nothing)?;
+        let root = Arc::clone(&first.root);
+        let volumes = trash::volumes(group.iter().copied());
+        let count = volumes.len();
+        let mut seen = HashSet::new();
+        let mut files = Vec::with_capacity(count + beside.len());
+        let mut ids = Vec::with_capacity(count + beside.len());
+        for file in volumes.into_iter().chain(&beside) {
+            let Ok(within) = file.path.strip_prefix(&root.path) else {
+                let (path, root) = (file.path.display(), root.path.display());
+                return Err(Error::refused(format!("{path} is not in {root}")));
+            };
+            if seen.insert(within) {
+                files.push((within.to_owned(), file.artifact.kind.is_log()));
+                ids.push(file.id);
+            }
+        }
+        Ok(Holdings {
+            lone: first.is_lone(),
+            root,
+            files,
+            ids,
+            volumes: count,
+        })
+    }
+
+    /// How many bytes the files have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ids.iter().map(|id| id.len).sum()
+    }
+}
+
+impl Store {
+    /// What registers say about the logs of sessions: the log's path within the root, and the row.
+    pub(crate) fn rows_of(group: &[&SessionFiles]) -> Result<Vec<(PathBuf, String)>> {
+        let mut rows = Vec::new();
+        for files in group {
+            let found = trash::rows(files)?;
+            rows.extend(found.into_iter().map(|row| (row.path, row.text)));
+        }
+        Ok(rows)
+    }
+
+    /// Removes the files of sessions. `safe` is asked about every file while the logs are locked, and
+    /// tells what it was when it was made safe; nothing goes unless all are as they were.
+    pub(crate) fn vacate(
+        group: &[&SessionFiles],
+        holdings: &Holdings,
+        safe: &dyn Fn(&Path) -> Result<FileId>,
+    ) -> Result<()> {
+        let root = &holdings.root;
+        let paths: Vec<PathBuf> = holdings
+            .files
+            .iter()
+            .map(|(within, _)| root.path.join(within))
+            .collect();
+        for path in &paths {
+            root.guard(path)?;
+        }
+        let logs = paths.iter().take(holdings.volumes);
+        let logs = logs.map(|path| Log::open(path, Options::default()));
+        let logs = logs.collect::<Result<Vec<_>>>()?;
+        trash::all_locked(&logs, || {
+            let mut ids = Vec::with_capacity(paths.len());
+            for (path, (within, _)) in paths.iter().zip(&holdings.files) {
+                let id = safe(within)?;
+                unchanged(path, &id)?;
+                ids.push(id);
+            }
+            // As long as the main log is there, the session is found, and this can be run again.
+            for (at, (path, id)) in paths.iter().zip(&ids).enumerate().rev() {
+                match at < holdings.volumes {
+                    true => remove(path, id)?,
+                    false => jsonl::held(path, || remove(path, id))?,
+                }
+                if !holdings.lone {
+                    trash::remove_empty(path.parent(), &root.path);
+                }
+            }
+            Ok(())
+        })?;
+        group.iter().try_for_each(|files| trash::strike(files))
+    }
+
+    /// Lists logs that are there again in their registers, with what was said about them before.
+    pub(crate) fn relist(root: &Root, logs: &[PathBuf], rows: &[(PathBuf, String)]) -> Result<()> {
+        let Some(writer) = root.layout.writer() else {
+            return Ok(());
+        };
+        for path in logs {
+            let log = root.layout.classify(path);
+            let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
+                continue;
+            };
+            let row = rows.iter().find(|(of, _)| of == path);
+            register::relist(root, writer, &log, row.map(|(_, text)| text.clone()))?;
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path, id: &FileId) -> Result<()> {
+    // As late as possible: foreign writers take no lock.
+    unchanged(path, id)?;
+    fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+}
+
+fn unchanged(path: &Path, id: &FileId) -> Result<()> {
+    let now = match path.symlink_metadata() {
+        Ok(now) => FileId::from(&now),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileId::default(),
+        Err(error) => return Err(Error::io("stat", path, error)),
+    };
+    match now.untouched(id) {
+        true => Ok(()),
+        false => Err(Error::Changed {
+            path: path.to_owned(),
+        }),
+    }
+}
