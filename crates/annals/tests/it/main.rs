@@ -12,6 +12,7 @@ mod jsonl_crash;
 mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
+mod kept;
 mod laws;
 mod ledger;
 mod orchestrator;

@@ -86,9 +86,10 @@ fn a_file_cut_anywhere_is_read_as_a_prefix() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("cut.jsonl");
             let root = Root::new(case.layout.name(), dir.path()).unwrap();
-            let found = |path: &Path| annals::store::FoundFile {
-                path: path.to_owned(),
-                ..file.clone()
+            let found = |path: &Path| {
+                let mut found = file.clone();
+                found.path = path.to_owned();
+                found
             };
             fs::write(&path, &bytes).unwrap();
             let whole = annals::store::LogScan::read(&root, &found(&path)).unwrap();

@@ -1,0 +1,160 @@
+//! What is archived and gone from its root is listed, shown, searched and priced as before.
+
+use annals::index::Catalogue;
+use annals::model::{Draft, Entry};
+use annals::search::Query;
+use annals::store::{Inventory, Session, SessionFiles, SessionInfo, Store, WriteOptions};
+use jiff::Timestamp;
+
+use crate::support::cases;
+
+/// All that is told of a store's sessions, in words that can be compared.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    rows: Vec<String>,
+    entries: Vec<Vec<Entry>>,
+    last: Vec<Vec<Entry>>,
+    hits: Vec<String>,
+    ledger: String,
+}
+
+impl Answers {
+    fn of(store: &Store, catalogue: Option<&mut Catalogue>) -> Self {
+        let query = Query::parse("the OR a OR main OR test", &Default::default());
+        let query = query.unwrap().limit(1_000);
+        let quiet = |_: u64, _: u64| {};
+        let (inventory, rows, found, ledger) = match catalogue {
+            None => {
+                let inventory = store.inventory();
+                let rows = store.sessions(&inventory, &quiet);
+                let found = store.search(&inventory, &query).unwrap();
+                let ledger = store.ledger(&quiet).0;
+                (inventory, rows, found, ledger)
+            }
+            Some(catalogue) => {
+                let inventory = catalogue.inventory(store);
+                let rows = catalogue.sessions(store, &inventory, &quiet);
+                catalogue.learn(&inventory, &quiet, &|| false);
+                let found = catalogue.search(&inventory, &query).unwrap();
+                let ledger = catalogue.ledger(store, &quiet).0;
+                (inventory, rows, found, ledger)
+            }
+        };
+        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
+        let rows = rows.into_iter().map(|row| told(row.unwrap()));
+        let mut hits: Vec<String> = found.hits.iter().map(|hit| format!("{hit:?}")).collect();
+        // Where two are worth the same, their order may depend on when a file was found.
+        hits.sort();
+        Answers {
+            rows: rows.collect(),
+            entries: each(&inventory, |session| {
+                let logs = session.files.logs();
+                let entries = logs.map(|log| store.entries(session.root(), log).unwrap());
+                entries.flatten().collect()
+            }),
+            last: each(&inventory, |session| session.last_messages(3).unwrap()),
+            hits,
+            ledger: format!("{ledger:?}"),
+        }
+    }
+}
+
+/// A row without what must differ.
+fn told(row: SessionInfo) -> String {
+    let row = SessionInfo {
+        archived: false,
+        expires: None,
+        ..row
+    };
+    format!("{row:?}")
+}
+
+fn each<T>(inventory: &Inventory, look: impl Fn(Session) -> T) -> Vec<T> {
+    let sessions = inventory.sessions.iter().cloned();
+    sessions
+        .map(|files| look(Session::read(files).unwrap()))
+        .collect()
+}
+
+/// Archives all sessions of a store, and takes them out of its roots.
+fn archive_all(store: &Store) -> usize {
+    let inventory = store.inventory_in_place();
+    let sessions: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+    let groups = SessionFiles::sharing(&sessions);
+    for group in &groups {
+        store.archive_away(group, Timestamp::now()).unwrap();
+    }
+    sessions.len()
+}
+
+#[test]
+fn an_archived_session_answers_as_before() {
+    let mut archived = 0;
+    for case in cases() {
+        let copy = case.copy();
+        let state = copy.dir.path().join("state");
+        let store = Store::new(vec![copy.root.clone()]).with_state(&state);
+        let mut catalogue = Catalogue::open(&state).unwrap();
+        let before = Answers::of(&store, None);
+        assert_eq!(Answers::of(&store, Some(&mut catalogue)), before);
+        archived += archive_all(&store);
+        assert!(store.inventory_in_place().sessions.is_empty(), "{}", case.name);
+        let inventory = store.inventory();
+        assert!(inventory.sessions.iter().all(SessionFiles::is_archived));
+        assert_eq!(Answers::of(&store, None), before, "{}", case.name);
+        let known = Answers::of(&store, Some(&mut catalogue));
+        assert_eq!(known, before, "{}", case.name);
+        // Of what the catalogue never saw, the packs alone tell.
+        Catalogue::delete(&state).unwrap();
+        let mut fresh = Catalogue::open(&state).unwrap();
+        assert_eq!(Answers::of(&store, Some(&mut fresh)), before, "{}", case.name);
+    }
+    assert!(archived > 50, "{archived}");
+}
+
+#[test]
+fn what_is_archived_is_not_changed_where_it_is_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("Why?")).unwrap();
+    let id = session.session();
+    drop(session);
+    archive_all(&store);
+    let told = |error: annals::Error| {
+        let text = error.to_string();
+        assert!(text.contains("annals restore"), "{text}");
+    };
+    let options = WriteOptions::default();
+    told(store.resume(id.as_str(), options).map(drop).unwrap_err());
+    let inventory = store.inventory();
+    let files = inventory.sessions.first().unwrap();
+    told(store.delete(files, Timestamp::now()).map(drop).unwrap_err());
+    assert_eq!(store.session(id.as_str()).unwrap().files.id, id);
+}
+
+/// A session that is still there is told once, and as it is now.
+#[test]
+fn what_is_mirrored_and_still_there_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("Why?")).unwrap();
+    let inventory = store.inventory_in_place();
+    let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+    store.mirror(&group, Timestamp::now()).unwrap();
+    session.append(Draft::user("And then?")).unwrap();
+    let sessions = store.inventory().sessions;
+    assert_eq!(sessions.len(), 1);
+    assert!(!sessions[0].is_archived());
+    let read = Session::read(sessions[0].clone()).unwrap();
+    assert_eq!(read.last_messages(9).unwrap().len(), 2);
+    // Its program deletes the log, and what was mirrored is left.
+    std::fs::remove_file(sessions[0].main_path()).unwrap();
+    let sessions = store.inventory().sessions;
+    assert!(sessions[0].is_archived());
+    let read = Session::read(sessions[0].clone()).unwrap();
+    assert_eq!(read.last_messages(9).unwrap().len(), 1);
+}
