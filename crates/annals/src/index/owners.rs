@@ -52,17 +52,19 @@ fn recall(database: &Connection, root: &Root) -> Option<Vec<Owned>> {
     let told = told.optional().ok()??;
     let told = unseal(Stamp::of_block(number), &told)?;
     let told: Vec<Spelled> = postcard::from_bytes(told).ok()?;
-    let owned = told.into_iter().map(|(dev, ino, len, mtime, ctime, owner)| {
-        let id = FileId {
-            dev,
-            ino,
-            len,
-            mtime_ns: mtime.into(),
-            ctime_ns: ctime.into(),
-        };
-        let owner = owner.map(|owner| SessionId::new(&owner)).transpose().ok()?;
-        Some((id, owner))
-    });
+    let owned = told
+        .into_iter()
+        .map(|(dev, ino, len, mtime, ctime, owner)| {
+            let id = FileId {
+                dev,
+                ino,
+                len,
+                mtime_ns: mtime.into(),
+                ctime_ns: ctime.into(),
+            };
+            let owner = owner.map(|owner| SessionId::new(&owner)).transpose().ok()?;
+            Some((id, owner))
+        });
     owned.collect()
 }
 

@@ -254,11 +254,7 @@ impl Inventory {
     }
 
     /// The same, and what an archive keeps of them that is no more there.
-    pub(super) fn with(
-        roots: &[Root],
-        archive: Option<&Archive>,
-        owners: &mut Owners<'_>,
-    ) -> Self {
+    pub(super) fn with(roots: &[Root], archive: Option<&Archive>, owners: &mut Owners<'_>) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
             let before = inventory.troubles.len();

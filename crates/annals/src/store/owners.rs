@@ -46,7 +46,8 @@ impl<'a> Owners<'a> {
     pub(super) fn owner(&mut self, root: &Root, file: &FoundFile) -> Option<SessionId> {
         let known = self.known.get_or_insert_with(|| {
             let told = (self.recall)(root).into_iter();
-            told.map(|owned| ((owned.0.dev, owned.0.ino), owned)).collect()
+            told.map(|owned| ((owned.0.dev, owned.0.ino), owned))
+                .collect()
         });
         let told = known.remove(&(file.id.dev, file.id.ino));
         let owned = match told.filter(|(id, _)| id.untouched(&file.id)) {
