@@ -48,6 +48,8 @@ pub(crate) struct Context {
     remarks: Vec<String>,
     /// What was searched, and may hold words that the catalogue does not know yet.
     searched: Option<Inventory>,
+    /// The catalogue, once someone asked for it.
+    opened: Option<Catalogue>,
     /// The last search found such words.
     behind: bool,
 }
@@ -93,13 +95,21 @@ impl Context {
             warnings: 0,
             remarks: Vec::new(),
             searched: None,
+            opened: None,
             behind: false,
         })
     }
 
     /// Everything that lies in the roots; what could not be looked at is told on the way.
     pub(crate) fn inventory(&mut self) -> Inventory {
-        let inventory = self.store.inventory();
+        let inventory = match self.catalogue_if_any() {
+            Some(mut catalogue) => {
+                let inventory = catalogue.inventory(&self.store);
+                self.leave_open(catalogue);
+                inventory
+            }
+            None => self.store.inventory(),
+        };
         self.warn_of(&inventory.troubles);
         inventory
     }
@@ -155,7 +165,7 @@ impl Context {
                     Some(limit) => catalogue.newest_sessions(store, inventory, limit, &told),
                 };
                 drop(progress);
-                self.tell(&mut catalogue);
+                self.leave_open(catalogue);
                 rows
             }
             (None, None) => self.store.sessions(inventory, &told),
@@ -182,7 +192,7 @@ impl Context {
             Some(mut catalogue) => {
                 let rows = catalogue.conversations(&self.store, inventory, wanted, price, &told);
                 drop(progress);
-                self.tell(&mut catalogue);
+                self.leave_open(catalogue);
                 rows
             }
             None => self.store.conversations(inventory, wanted, price, &told),
@@ -203,7 +213,7 @@ impl Context {
             Some(mut catalogue) => {
                 let found = catalogue.search(inventory, query)?;
                 self.behind = catalogue.is_behind() && !catalogue.is_read_only();
-                self.tell(&mut catalogue);
+                self.leave_open(catalogue);
                 found
             }
             None => self.store.search(inventory, query)?,
@@ -226,7 +236,7 @@ impl Context {
             // What could not be read was told by the search.
             catalogue.learn(inventory, &told, &|| false);
             drop(progress);
-            self.tell(&mut catalogue);
+            self.leave_open(catalogue);
         }
     }
 
@@ -237,7 +247,7 @@ impl Context {
         let (ledger, troubles) = match self.catalogue() {
             Some(mut catalogue) => {
                 let read = catalogue.ledger(&self.store, &told);
-                self.tell(&mut catalogue);
+                self.leave_open(catalogue);
                 read
             }
             None => self.store.ledger(&told),
@@ -252,7 +262,7 @@ impl Context {
         let (spent, troubles) = match self.catalogue() {
             Some(mut catalogue) => {
                 let read = catalogue.recent(&self.store, asked);
-                self.tell(&mut catalogue);
+                self.leave_open(catalogue);
                 read
             }
             None => self.store.spent(asked.session),
@@ -266,6 +276,9 @@ impl Context {
         if self.no_index {
             return None;
         }
+        if let Some(catalogue) = self.opened.take() {
+            return Some(catalogue);
+        }
         match Catalogue::open(&self.state_dir) {
             Ok(mut catalogue) => {
                 self.tell(&mut catalogue);
@@ -277,6 +290,18 @@ impl Context {
                 None
             }
         }
+    }
+
+    /// The same for those who do not need it enough to make one.
+    fn catalogue_if_any(&mut self) -> Option<Catalogue> {
+        let is_there = self.opened.is_some() || Catalogue::path(&self.state_dir).exists();
+        if is_there { self.catalogue() } else { None }
+    }
+
+    /// Keeps it for who asks next.
+    fn leave_open(&mut self, mut catalogue: Catalogue) {
+        self.tell(&mut catalogue);
+        self.opened = Some(catalogue);
     }
 
     /// Where annals keeps its own things.

@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::store::books::Places;
 use crate::store::{FoundFile, Root};
 
-use super::{rows, spending, words};
+use super::{owners, rows, spending, words};
 
 /// What the database holds, and how: another number means another meaning.
 ///
 /// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 4;
+const VERSION: i32 = 5;
 
 /// The name of the database. Programs of other versions have others beside it.
 pub(super) fn name() -> String {
@@ -28,7 +28,13 @@ pub(super) fn name() -> String {
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of each part of the catalogue.
-const TABLES: [&str; 4] = [ROOTS, spending::TABLES, rows::TABLES, words::TABLES];
+const TABLES: [&str; 5] = [
+    ROOTS,
+    spending::TABLES,
+    rows::TABLES,
+    words::TABLES,
+    owners::TABLES,
+];
 
 const ROOTS: &str = "
     CREATE TABLE root (

@@ -10,6 +10,7 @@ mod database;
 mod ledger;
 mod listing;
 mod newest;
+mod owners;
 mod place;
 mod row;
 mod rows;

@@ -1,10 +1,10 @@
 //! Search with what the catalogue knows of words, and how it learns them.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
@@ -366,10 +366,10 @@ impl<'a> Texts<'a> {
 struct Covered {
     /// The roots of which all files are as they were when all their words were known, by number.
     whole: HashMap<i64, Root>,
-    /// Files, with their numbers and how far they are known.
-    files: HashMap<PathBuf, (i64, Mark)>,
+    /// Files, with their numbers and how far they are known. A path as text is one piece to hash.
+    files: HashMap<OsString, (i64, Mark)>,
     /// Files that are not what they were.
-    changed: HashMap<PathBuf, Mark>,
+    changed: HashMap<OsString, Mark>,
 }
 
 impl Covered {
@@ -398,8 +398,8 @@ impl Covered {
                 continue;
             };
             match still_known(file, mark) {
-                true => drop(self.files.insert(file.path.clone(), (*text, *mark))),
-                false => drop(self.changed.insert(file.path.clone(), *mark)),
+                true => drop(self.files.insert(file.path.clone().into(), (*text, *mark))),
+                false => drop(self.changed.insert(file.path.clone().into(), *mark)),
             }
         }
         Ok(false)
@@ -410,14 +410,14 @@ impl Covered {
         let (root, path, mark) = words::mark(database, text)?.ok_or_else(words::damaged)?;
         if let Some(root) = self.whole.get(&root) {
             let path = root.path.join(OsStr::from_bytes(&path));
-            self.files.insert(path, (text, mark));
+            self.files.insert(path.into(), (text, mark));
         }
         Ok(())
     }
 
     /// The number of a file, and how far it is known.
     fn get(&self, root: &Root, file: &FoundFile) -> (Option<i64>, u64) {
-        match self.files.get(&file.path) {
+        match self.files.get(file.path.as_os_str()) {
             Some((text, mark)) => (Some(*text), mark.cursor.offset),
             None if self.whole.values().any(|whole| is_same(whole, root)) => (None, file.id.len),
             None => (None, 0),
@@ -428,8 +428,8 @@ impl Covered {
     fn unread<'a>(&self, texts: &Texts<'a>) -> Vec<Unread<'a>> {
         let files = texts.files.iter();
         let unread = files.map(|file| {
-            let known = self.files.get(&file.path).map(|(_, mark)| mark);
-            let before = known.or_else(|| self.changed.get(&file.path));
+            let known = self.files.get(file.path.as_os_str()).map(|(_, mark)| mark);
+            let before = known.or_else(|| self.changed.get(file.path.as_os_str()));
             Unread {
                 root: texts.root,
                 file,

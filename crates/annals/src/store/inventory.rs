@@ -15,6 +15,7 @@ use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId
 use super::Root;
 use super::kept::{self, Kept};
 use super::log;
+use super::owners::Owners;
 use super::share::{self, Share};
 
 pub(super) use walk::{walk, walk_noting};
@@ -249,11 +250,11 @@ pub struct Inventory {
 impl Inventory {
     /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
-        Inventory::with(roots, None)
+        Inventory::with(roots, None, &mut Owners::unknown())
     }
 
     /// The same, and what an archive keeps of them that is no more there.
-    pub(super) fn with(roots: &[Root], archive: Option<&Archive>) -> Self {
+    pub(super) fn with(roots: &[Root], archive: Option<&Archive>, owners: &mut Owners<'_>) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
             let before = inventory.troubles.len();
@@ -272,7 +273,7 @@ impl Inventory {
                     inventory.troubles.truncate(before);
                 }
             }
-            inventory.group(root, files);
+            inventory.group(root, files, owners);
         }
         inventory
     }
@@ -301,7 +302,7 @@ impl Inventory {
             .collect()
     }
 
-    fn group(&mut self, root: &Root, files: Vec<FoundFile>) {
+    fn group(&mut self, root: &Root, files: Vec<FoundFile>, owners: &mut Owners<'_>) {
         let root = Arc::new(root.clone());
         let other = |file: FoundFile| (Root::clone(&root), file);
         let before = self.others.len();
@@ -321,7 +322,7 @@ impl Inventory {
                 (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
                     sessions.add_log(&id, file);
                 }
-                (ArtifactKind::AgentLog, None) => match session_inside(&root, &file) {
+                (ArtifactKind::AgentLog, None) => match owners.owner(&root, &file) {
                     Some(id) => sessions.add_log(&id, file),
                     None => self.others.push(other(file)),
                 },
@@ -329,6 +330,7 @@ impl Inventory {
                 (_, None) => self.others.push(other(file)),
             }
         }
+        owners.end(&root);
         let mut sessions = sessions.sorted();
         for file in beside {
             match home(&sessions, &file).and_then(|at| sessions.get_mut(at)) {

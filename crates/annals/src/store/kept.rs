@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::jsonl::{Bytes, FileId, LogFile};
 use crate::model::{Artifact, ArtifactKind};
 
-use super::inventory::{FoundFile, SessionFiles};
 use super::Root;
+use super::inventory::{FoundFile, SessionFiles};
 
 /// Where a file lies in the archive.
 #[derive(Clone, Debug)]

@@ -19,6 +19,7 @@ pub(crate) mod listing;
 mod live;
 mod log;
 mod neighbour;
+pub(crate) mod owners;
 mod query;
 mod register;
 mod root;
@@ -60,6 +61,7 @@ pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
 pub(crate) use log::{document_of, each_record, scope, strip, tailed, uncounted, with_scanner};
 pub use neighbour::Neighbours;
+use owners::Owners;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
 pub(crate) use register::{enrol_all, row_of_log};
@@ -122,7 +124,12 @@ impl Store {
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.
     pub fn inventory(&self) -> Inventory {
-        Inventory::with(&self.roots, self.archive().ok().as_ref())
+        self.inventory_knowing(&mut Owners::unknown())
+    }
+
+    /// The same, with what is known from before.
+    pub(crate) fn inventory_knowing(&self, owners: &mut Owners<'_>) -> Inventory {
+        Inventory::with(&self.roots, self.archive().ok().as_ref(), owners)
     }
 
     /// Everything that lies in the roots, for those who change it or look after it.

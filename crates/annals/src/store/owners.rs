@@ -1,0 +1,73 @@
+//! Whose a log is where only its content tells: old sub-agents' logs lie beside their sessions'.
+
+use std::collections::HashMap;
+
+use crate::jsonl::FileId;
+use crate::model::SessionId;
+
+use super::Root;
+use super::inventory::{FoundFile, session_inside};
+
+/// A log, as it was when it was looked into, and the session that it names.
+pub(crate) type Owned = (FileId, Option<SessionId>);
+
+/// What is known of such logs. Most of them are never written to again, and a history has thousands.
+pub(crate) struct Owners<'a> {
+    /// What was known of a root's logs before.
+    recall: Box<dyn FnMut(&Root) -> Vec<Owned> + 'a>,
+    /// What is known of those of the root whose turn it is, by device and inode.
+    known: Option<HashMap<(u64, u64), Owned>>,
+    /// Those of it that were asked for.
+    asked: Vec<Owned>,
+    /// Some were not known.
+    fresh: bool,
+    /// What there is to remember.
+    pub(crate) learnt: Vec<(Root, Vec<Owned>)>,
+}
+
+impl<'a> Owners<'a> {
+    /// Nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Owners::new(|_| Vec::new())
+    }
+
+    /// What `recall` tells of a root, where it is asked for.
+    pub(crate) fn new(recall: impl FnMut(&Root) -> Vec<Owned> + 'a) -> Self {
+        Owners {
+            recall: Box::new(recall),
+            known: None,
+            asked: Vec::new(),
+            fresh: false,
+            learnt: Vec::new(),
+        }
+    }
+
+    /// The session that a log of the root names.
+    pub(super) fn owner(&mut self, root: &Root, file: &FoundFile) -> Option<SessionId> {
+        let known = self.known.get_or_insert_with(|| {
+            let told = (self.recall)(root).into_iter();
+            told.map(|owned| ((owned.0.dev, owned.0.ino), owned))
+                .collect()
+        });
+        let told = known.remove(&(file.id.dev, file.id.ino));
+        let owned = match told.filter(|(id, _)| id.untouched(&file.id)) {
+            Some(owned) => owned,
+            None => {
+                self.fresh = true;
+                (file.id, session_inside(root, file))
+            }
+        };
+        let owner = owned.1.clone();
+        self.asked.push(owned);
+        owner
+    }
+
+    /// All logs of the root were asked for.
+    pub(super) fn end(&mut self, root: &Root) {
+        self.known = None;
+        let asked = std::mem::take(&mut self.asked);
+        if std::mem::take(&mut self.fresh) {
+            self.learnt.push((root.clone(), asked));
+        }
+    }
+}
