@@ -133,12 +133,13 @@ impl<'a> Books<'a> {
             let from = Path::new("");
             let mut files =
                 inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
-            if let Some(archive) = &archive {
-                kept::add(archive, root, &mut files, &wanted, &mut found.troubles);
-            }
+            let rows = archive
+                .as_ref()
+                .map(|archive| kept::add(archive, root, &mut files, &wanted, &mut found.troubles));
             found.directories.push(directories);
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
-            let registers = Registers::read(root, files.iter().filter(is_register));
+            let mut registers = Registers::read(root, files.iter().filter(is_register));
+            registers.recall(rows.unwrap_or_default());
             found.payers.push(Payers::new(root, registers));
             let logs = files.into_iter().filter(|file| !is_register(&file));
             found.books.extend(logs.map(|file| Book {

@@ -259,9 +259,10 @@ impl Inventory {
         for root in roots {
             let before = inventory.troubles.len();
             let mut files = walk(root, Path::new(""), &|_| true, &mut inventory.troubles);
+            let mut rows = kept::Rows::new();
             if let Some(archive) = archive {
                 let is_gone = files.is_empty() && !root.path.exists();
-                kept::add(
+                rows = kept::add(
                     archive,
                     root,
                     &mut files,
@@ -273,7 +274,7 @@ impl Inventory {
                     inventory.troubles.truncate(before);
                 }
             }
-            inventory.group(root, files, owners);
+            inventory.group(root, files, rows, owners);
         }
         inventory
     }
@@ -302,7 +303,13 @@ impl Inventory {
             .collect()
     }
 
-    fn group(&mut self, root: &Root, files: Vec<FoundFile>, owners: &mut Owners<'_>) {
+    fn group(
+        &mut self,
+        root: &Root,
+        files: Vec<FoundFile>,
+        rows: kept::Rows,
+        owners: &mut Owners<'_>,
+    ) {
         let root = Arc::new(root.clone());
         let other = |file: FoundFile| (Root::clone(&root), file);
         let before = self.others.len();
@@ -339,7 +346,8 @@ impl Inventory {
             }
         }
         let own = self.others.iter().skip(before);
-        let registers = Registers::read(&root, own.map(|(_, file)| file));
+        let mut registers = Registers::read(&root, own.map(|(_, file)| file));
+        registers.recall(rows);
         for files in sessions.iter_mut().filter(|_| !registers.is_empty()) {
             files.about = registers.about(files.folder(), &files.id);
         }
@@ -443,6 +451,17 @@ impl Registers {
             }
         }
         registers
+    }
+
+    /// Takes in what was told before of sessions that are no more told of.
+    pub(super) fn recall(&mut self, rows: kept::Rows) {
+        // Of two rows for one session the later one counts.
+        for (folder, about) in rows.into_iter().rev() {
+            if let Subject::Session(id) = &about.subject {
+                let known = self.sessions.entry((folder, id.clone()));
+                known.or_insert_with(|| Arc::new(about));
+            }
+        }
     }
 
     fn add(&mut self, folder: Option<String>, about: About) {

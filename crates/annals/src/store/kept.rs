@@ -12,10 +12,10 @@ use std::sync::Arc;
 use crate::archive::{Archive, Bytes as _, Pack, PackedFile};
 use crate::error::{Error, Result};
 use crate::jsonl::{Bytes, FileId, LogFile};
-use crate::model::{Artifact, ArtifactKind};
+use crate::model::{About, Artifact, ArtifactKind, Body};
 
-use super::Root;
 use super::inventory::{FoundFile, SessionFiles};
+use super::{Root, document_of};
 
 /// Where a file lies in the archive.
 #[derive(Clone, Debug)]
@@ -69,23 +69,30 @@ impl SessionFiles {
     }
 }
 
-/// Adds the archived files of a root that are not among those that were found in it.
+/// What registers told of sessions, with the registers' folders.
+pub(super) type Rows = Vec<(Option<String>, About)>;
+
+/// Adds the archived files of a root that are not among those that were found in it, and tells what
+/// registers said of them.
 pub(super) fn add(
     archive: &Archive,
     root: &Root,
     files: &mut Vec<FoundFile>,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
-) {
-    let paths = match archive.packs_of(root) {
-        Ok(paths) if paths.is_empty() => return,
-        Ok(paths) => paths,
-        Err(error) => return troubles.push(error),
-    };
+) -> Rows {
+    let paths = archive.packs_of(root).unwrap_or_else(|error| {
+        troubles.push(error);
+        Vec::new()
+    });
+    if paths.is_empty() {
+        return Rows::new();
+    }
     let live = names(archive, root, files);
     let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
     let mut there: HashSet<&Path> = HashSet::new();
     let mut found = Vec::new();
+    let mut rows = Rows::new();
     for path in paths.iter().filter(|path| !is_live(path)) {
         let pack = match Pack::open(path) {
             Ok(pack) => Arc::new(pack),
@@ -98,12 +105,36 @@ pub(super) fn add(
             there = files.iter().map(|file| file.path.as_path()).collect();
         }
         found.extend(missing(&pack, root, &there, wanted));
+        rows.extend(told(&pack, root));
     }
     if !found.is_empty() {
         files.append(&mut found);
         // As they would be found where they were.
         files.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
+    rows
+}
+
+/// What registers told of a pack's sessions when it was made.
+fn told(pack: &Pack, root: &Root) -> Rows {
+    let mut rows = Rows::new();
+    let Some(writer) = root.layout.writer() else {
+        return rows;
+    };
+    for row in &pack.index.rows {
+        let log = root.layout.classify(&row.path);
+        let Some(register) = log.and_then(|log| writer.register(&log)) else {
+            continue;
+        };
+        // A row alone is what is left of a register, and is read like that.
+        for entry in document_of(root, &register, row.text.as_bytes()).found {
+            if let Body::Register(abouts) = entry.body {
+                let folder = &register.folder;
+                rows.extend(abouts.into_iter().map(|about| (folder.clone(), about)));
+            }
+        }
+    }
+    rows
 }
 
 /// The names of the packs of sessions whose logs are there.

@@ -1,5 +1,6 @@
 //! What is archived and gone from its root is listed, shown, searched and priced as before.
 
+use annals::cost::Ledger;
 use annals::index::Catalogue;
 use annals::model::{Draft, Entry};
 use annals::search::Query;
@@ -9,13 +10,13 @@ use jiff::Timestamp;
 use crate::support::cases;
 
 /// All that is told of a store's sessions, in words that can be compared.
-#[derive(Debug, PartialEq)]
 struct Answers {
     rows: Vec<String>,
     entries: Vec<Vec<Entry>>,
     last: Vec<Vec<Entry>>,
     hits: Vec<String>,
-    ledger: String,
+    /// Who spent what, in no order.
+    ledger: Vec<String>,
 }
 
 impl Answers {
@@ -54,19 +55,41 @@ impl Answers {
             }),
             last: each(&inventory, |session| session.last_messages(3).unwrap()),
             hits,
-            ledger: format!("{ledger:?}"),
+            ledger: spent(&ledger),
         }
     }
 }
 
+/// Says where two answers differ, and not all of both.
+fn same(one: &Answers, other: &Answers, what: &str) {
+    fn first<T: PartialEq + std::fmt::Debug>(one: &[T], other: &[T], what: &str) {
+        assert_eq!(one.len(), other.len(), "{what}");
+        let differs = one.iter().zip(other).find(|(one, other)| one != other);
+        assert!(differs.is_none(), "{what}: {differs:#?}");
+    }
+    first(&one.rows, &other.rows, what);
+    first(&one.entries, &other.entries, what);
+    first(&one.last, &other.last, what);
+    first(&one.hits, &other.hits, what);
+    first(&one.ledger, &other.ledger, what);
+}
+
 /// A row without what must differ.
-fn told(row: SessionInfo) -> String {
-    let row = SessionInfo {
-        archived: false,
-        expires: None,
-        ..row
-    };
+fn told(mut row: SessionInfo) -> String {
+    (row.archived, row.expires) = (false, None);
     format!("{row:?}")
+}
+
+fn spent(ledger: &Ledger) -> Vec<String> {
+    let charges = ledger.charges.iter().map(|charge| {
+        let mut charge = charge.clone();
+        let account = &ledger.accounts[charge.account];
+        charge.account = 0;
+        format!("{account:?} {charge:?}")
+    });
+    let mut spent: Vec<String> = charges.collect();
+    spent.sort();
+    spent
 }
 
 fn each<T>(inventory: &Inventory, look: impl Fn(Session) -> T) -> Vec<T> {
@@ -94,20 +117,32 @@ fn an_archived_session_answers_as_before() {
         let copy = case.copy();
         let state = copy.dir.path().join("state");
         let store = Store::new(vec![copy.root.clone()]).with_state(&state);
+        // Whoever changes a register that is behind mends it first.
+        for stale in store.stale_registers(&store.inventory()) {
+            store.heal_register(&stale.unwrap()).unwrap();
+        }
         let mut catalogue = Catalogue::open(&state).unwrap();
         let before = Answers::of(&store, None);
-        assert_eq!(Answers::of(&store, Some(&mut catalogue)), before);
+        same(
+            &Answers::of(&store, Some(&mut catalogue)),
+            &before,
+            &case.name,
+        );
         archived += archive_all(&store);
-        assert!(store.inventory_in_place().sessions.is_empty(), "{}", case.name);
+        assert!(
+            store.inventory_in_place().sessions.is_empty(),
+            "{}",
+            case.name
+        );
         let inventory = store.inventory();
         assert!(inventory.sessions.iter().all(SessionFiles::is_archived));
-        assert_eq!(Answers::of(&store, None), before, "{}", case.name);
+        same(&Answers::of(&store, None), &before, &case.name);
         let known = Answers::of(&store, Some(&mut catalogue));
-        assert_eq!(known, before, "{}", case.name);
+        same(&known, &before, &case.name);
         // Of what the catalogue never saw, the packs alone tell.
         Catalogue::delete(&state).unwrap();
         let mut fresh = Catalogue::open(&state).unwrap();
-        assert_eq!(Answers::of(&store, Some(&mut fresh)), before, "{}", case.name);
+        same(&Answers::of(&store, Some(&mut fresh)), &before, &case.name);
     }
     assert!(archived > 50, "{archived}");
 }
