@@ -118,8 +118,8 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     if wanted.is_empty() {
         return nothing(args, context);
     }
-    let chosen: Vec<&SessionFiles> = wanted.iter().collect();
-    let groups = SessionFiles::sharing(&chosen);
+    let everything = context.inventory();
+    let groups = groups(&wanted, &everything.sessions, args.keep_source);
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     let progress = Progress::new("archiving");
     let total: u64 = wanted.iter().map(SessionFiles::bytes).sum();
