@@ -175,6 +175,28 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     })
 }
 
+/// The sessions that share files, together. Where nothing is removed, those that were not named go along:
+/// their files do too.
+fn groups<'a>(
+    wanted: &'a [SessionFiles],
+    all: &'a [SessionFiles],
+    keep_source: bool,
+) -> Vec<Vec<&'a SessionFiles>> {
+    let shares = |files: &SessionFiles| {
+        let mut volumes = files.logs().flat_map(|log| log.volumes());
+        volumes.any(|file| file.share.is_some())
+    };
+    if !keep_source || !wanted.iter().any(shares) {
+        let wanted: Vec<&SessionFiles> = wanted.iter().collect();
+        return SessionFiles::sharing(&wanted);
+    }
+    let all: Vec<&SessionFiles> = all.iter().collect();
+    let mut groups = SessionFiles::sharing(&all);
+    let is_wanted = |files: &SessionFiles| wanted.iter().any(|it| delete::same(it, files));
+    groups.retain(|group| group.iter().any(|files| is_wanted(files)));
+    groups
+}
+
 fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals::Result<Archived> {
     let (store, now) = (&context.store, context.clock.now);
     match (args.apply, args.keep_source) {
