@@ -116,7 +116,9 @@ impl Pack {
                 )));
             }
         }
-        if !fresh.is_empty() {
+        // One that was killed when all had their names leaves an empty stage.
+        let left = root.path.join(STAGE).symlink_metadata().is_ok();
+        if left || !fresh.is_empty() {
             self.place(&root, &fresh, &mut block)?;
         }
         if !self.index.lone {

@@ -93,12 +93,14 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
         assert!(!copy.root.path.join(".annals-restore").exists());
-        // What is there already is left alone.
+        // What is there already is left alone, and what a kill left behind goes.
+        fs::create_dir(copy.root.path.join(".annals-restore")).unwrap();
         for pack in packs(&copy) {
             let again = pack.restore(None).unwrap();
             assert!(again.files.iter().all(|file| file.fate == Fate::Same));
         }
         assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
+        assert!(packs(&copy).is_empty() || !copy.root.path.join(".annals-restore").exists());
     }
     assert!(sessions > 100, "{sessions}");
 }
@@ -366,7 +368,7 @@ fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     for n in 0..40 {
         let session = store.begin("/home/dev/w").unwrap();
-        session.append(Draft::user(&format!("number {n}"))).unwrap();
+        session.append(Draft::user(format!("number {n}"))).unwrap();
     }
     let keep = |hours: i64| {
         let now = now() + jiff::SignedDuration::from_hours(hours);
