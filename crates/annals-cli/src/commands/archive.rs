@@ -118,8 +118,8 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     if wanted.is_empty() {
         return nothing(args, context);
     }
-    let chosen: Vec<&SessionFiles> = wanted.iter().collect();
-    let groups = SessionFiles::sharing(&chosen);
+    let everything = context.inventory();
+    let groups = groups(&wanted, &everything.sessions, args.keep_source);
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     let progress = Progress::new("archiving");
     let total: u64 = wanted.iter().map(SessionFiles::bytes).sum();
@@ -173,6 +173,28 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         1 => first,
         _ => first.context(format!("{moved} of {all} sessions were archived")),
     })
+}
+
+/// The sessions that share files, together. Where nothing is removed, those that were not named go along:
+/// their files do too.
+fn groups<'a>(
+    wanted: &'a [SessionFiles],
+    all: &'a [SessionFiles],
+    keep_source: bool,
+) -> Vec<Vec<&'a SessionFiles>> {
+    let shares = |files: &SessionFiles| {
+        let mut volumes = files.logs().flat_map(|log| log.volumes());
+        volumes.any(|file| file.share.is_some())
+    };
+    if !keep_source || !wanted.iter().any(shares) {
+        let wanted: Vec<&SessionFiles> = wanted.iter().collect();
+        return SessionFiles::sharing(&wanted);
+    }
+    let all: Vec<&SessionFiles> = all.iter().collect();
+    let mut groups = SessionFiles::sharing(&all);
+    let is_wanted = |files: &SessionFiles| wanted.iter().any(|it| delete::same(it, files));
+    groups.retain(|group| group.iter().any(|files| is_wanted(files)));
+    groups
 }
 
 fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals::Result<Archived> {

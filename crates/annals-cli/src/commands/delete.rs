@@ -229,7 +229,7 @@ pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<Session
 }
 
 /// Several sessions may share a file, and several files a session's id.
-fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
+pub(super) fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
     one.id == other.id && one.main_path() == other.main_path()
 }
 

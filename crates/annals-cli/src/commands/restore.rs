@@ -94,6 +94,11 @@ fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -
         size::bytes(bytes)
     );
     let root = paint(PATH, &restored.root.display().to_string()).to_string();
+    if restored.files.iter().all(|file| file.fate == Fate::Same) {
+        return Ok(context
+            .out
+            .line(format_args!("All of it is in {root} already: {sum}"))?);
+    }
     if applied {
         return Ok(context.out.line(format_args!(
             "{} put back into {root}: {sum}",

@@ -61,7 +61,7 @@ pub struct NotKept {
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     version: u32,
-    /// When packs were last read back.
+    /// Up to when packs were read back as often as they should.
     verified: Timestamp,
     /// The last one of them, by its path within the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,6 +93,7 @@ impl Store {
         jsonl::ensure_dir(archive.dir())?;
         let _lock = hold(&archive.dir().join("keep.lock"))?;
         let note = Note::read(&note_of(archive.dir()))?;
+        let is_first = note.is_none();
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
         let mut kept = Kept {
             sessions: all.len(),
@@ -100,19 +101,24 @@ impl Store {
         };
         kept.take(self.mirror_all(&all, now, progress));
         let paths = archive.paths()?;
-        let due = match options.verify_all {
-            true => paths,
-            false => due(archive.dir(), &paths, note.as_ref(), now),
+        // The first run has just read back all that it wrote.
+        let note_before = note.unwrap_or(Note {
+            version: VERSION,
+            verified: now,
+            last: None,
+        });
+        let (due, upto) = match options.verify_all {
+            true => (paths, now),
+            false => due(archive.dir(), &paths, &note_before, now),
         };
-        let last = due.last().cloned();
         kept.verified = look_at(&due);
+        let last = due.last();
         let last = last.and_then(|last| Some(last.strip_prefix(archive.dir()).ok()?.to_owned()));
-        if last.is_some() || note.is_none() {
-            let before = note.and_then(|note| note.last);
+        if last.is_some() || is_first {
             let note = Note {
                 version: VERSION,
-                verified: now,
-                last: last.or(before),
+                verified: upto,
+                last: last.or(note_before.last),
             };
             note.write(&note_of(archive.dir()))?;
         }
@@ -196,31 +202,33 @@ fn look_at(paths: &[PathBuf]) -> Verified {
     all
 }
 
-/// The packs whose turn it is: so many bytes of them as the time since the last run asks for.
-fn due(dir: &Path, paths: &[PathBuf], note: Option<&Note>, now: Timestamp) -> Vec<PathBuf> {
-    let Some(note) = note else {
-        // The first run has just read back all that it wrote.
-        return Vec::new();
-    };
+/// The packs whose turn it is: so many bytes of them as the time since the last ones asks for. Also up
+/// to when that is: what is left of the time is not lost to a run that reads less.
+fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathBuf>, Timestamp) {
     let size = |path: &PathBuf| path.symlink_metadata().map_or(0, |found| found.len());
     let total: u64 = paths.iter().map(size).sum();
-    let since = now.duration_since(note.verified);
+    // The clock may have been set back.
+    let from = note.verified.min(now);
+    let since = now.duration_since(from);
     let part = (since.as_secs_f64() / ROUND.as_secs_f64()).clamp(0.0, 1.0);
-    let mut budget = (total as f64 * part) as u64;
+    let budget = (total as f64 * part) as u64;
     let last = note.last.as_ref().map(|last| dir.join(last));
     let split = paths.partition_point(|path| last.as_ref().is_some_and(|last| path <= last));
     let (before, after) = paths.split_at(split);
-    let mut due = Vec::new();
+    let (mut due, mut used) = (Vec::new(), 0);
     for path in after.iter().chain(before) {
         let size = size(path);
         // One that is larger than what is left waits until enough time has passed.
-        if size > budget {
+        if used + size > budget {
             break;
         }
-        budget -= size;
+        used += size;
         due.push(path.clone());
     }
-    due
+    let worth = ROUND.as_secs_f64() * used as f64 / total.max(1) as f64;
+    let upto = from.checked_add(SignedDuration::from_secs(worth.ceil() as i64));
+    let upto = upto.ok().filter(|upto| part < 1.0 && *upto < now);
+    (due, upto.unwrap_or(now))
 }
 
 fn note_of(dir: &Path) -> PathBuf {

@@ -104,11 +104,9 @@ impl Pack {
             )));
         }
         let root = self.target(to)?;
-        let is_new = |member: &&Member| {
-            let mut files = plan.files.iter();
-            files.any(|file| file.path == member.path && file.fate == Fate::New)
-        };
-        let fresh: Vec<&Member> = self.members().iter().filter(is_new).collect();
+        let each = self.members().iter().zip(&plan.files);
+        let fresh = each.filter(|(_, file)| file.fate == Fate::New);
+        let fresh: Vec<&Member> = fresh.map(|(member, _)| member).collect();
         let mut block = vec![0; 256 << 10];
         for member in &fresh {
             if let Some(damage) = verify_member(self, member, &mut block).first() {
@@ -118,7 +116,9 @@ impl Pack {
                 )));
             }
         }
-        if !fresh.is_empty() {
+        // One that was killed when all had their names leaves an empty stage.
+        let left = root.path.join(STAGE).symlink_metadata().is_ok();
+        if left || !fresh.is_empty() {
             self.place(&root, &fresh, &mut block)?;
         }
         if !self.index.lone {

@@ -1,5 +1,6 @@
 //! Archiving sessions: what is to be done, doing it, and removing what was archived.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -174,11 +175,14 @@ fn planned(
     path: &Path,
     pack: Option<&Pack>,
 ) -> Archived {
+    let members = pack.into_iter().flat_map(Pack::members);
+    let known: HashMap<&Path, FileId> = members
+        .map(|member| (member.path.as_path(), member.id()))
+        .collect();
     let mut added = 0;
-    let mut unchanged = pack.is_some();
+    let mut unchanged = pack.is_some_and(|pack| pack.torn == 0);
     for ((within, is_log), id) in holdings.files.iter().zip(&holdings.ids) {
-        let known = pack.and_then(|pack| pack.member(within)).map(|it| it.id());
-        added += match known {
+        added += match known.get(within.as_path()) {
             Some(known) if known.untouched(id) => continue,
             Some(known) if *is_log && known.same_file(id) && known.len <= id.len => {
                 id.len - known.len
@@ -187,7 +191,11 @@ fn planned(
         };
         unchanged = false;
     }
-    let same = |pack: &Pack| pack.index.told == told(group) && pack.index.sessions == named(group);
+    let same = |pack: &Pack| {
+        let named = named(group);
+        let mut named = named.iter();
+        pack.index.told == told(group) && named.all(|it| pack.index.sessions.contains(it))
+    };
     Archived {
         sessions: group.iter().map(|files| files.id.to_string()).collect(),
         layout: holdings.root.layout.name(),

@@ -75,8 +75,21 @@ impl Verified {
 pub fn verify(pack: &Pack) -> Vec<Damage> {
     let mut block = vec![0; 256 << 10];
     let all = pack.index.all();
-    all.flat_map(|member| verify_member(pack, member, &mut block))
-        .collect()
+    let mut damaged: Vec<Damage> = all
+        .flat_map(|member| verify_member(pack, member, &mut block))
+        .collect();
+    if pack.torn > 0 {
+        let (torn, generation) = (pack.torn, pack.index.generation);
+        damaged.push(Damage {
+            pack: pack.path.clone(),
+            member: None,
+            frame: None,
+            detail: format!(
+                "its last {torn} bytes count for nothing: whoever wrote them was killed, or the end is damaged; all up to generation {generation} is there"
+            ),
+        });
+    }
+    damaged
 }
 
 pub(super) fn verify_member(pack: &Pack, member: &Member, block: &mut [u8]) -> Vec<Damage> {

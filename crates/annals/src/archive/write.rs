@@ -6,7 +6,7 @@
 //! on. A new pack gets its name when it is whole. When more of a pack is of no use than is, it is
 //! written anew.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -158,9 +158,10 @@ fn extend(
     let end = old.bytes;
     let mut writer = Writer::go_on(path, file, old, now)?;
     let written = writer.take_all(contents, now).and_then(|missing| {
-        let unchanged = writer.is_unchanged(&old.index, contents);
+        // A torn end is sealed by a whole index.
+        let unchanged = old.torn == 0 && writer.is_unchanged(&old.index, contents);
         if !unchanged {
-            writer.index.sessions.clone_from(&contents.sessions);
+            writer.index.sessions = sessions(&old.index, contents);
             writer.index.root.clone_from(&contents.root);
             writer.index.rows = rows(&old.index, contents);
             writer.index.told = contents.told;
@@ -178,8 +179,11 @@ fn extend(
         false => Pack::open(path)?,
     };
     let mut since = end;
-    if waste(&pack) > WASTE.max(pack.bytes / 2) {
-        pack = rewrite(path, &pack)?;
+    // One that cannot be written anew, because there is no room or a frame is damaged, is good as it is.
+    if waste(&pack) > WASTE.max(pack.bytes / 2)
+        && let Ok(rewritten) = rewrite(path, &pack)
+    {
+        pack = rewritten;
         since = 0;
     }
     Ok(Stored {
@@ -191,9 +195,21 @@ fn extend(
     })
 }
 
+/// The sessions that are meant now, and those that were before: their files are still there.
+fn sessions(old: &Index, contents: &Contents) -> Vec<Named> {
+    let gone = |session: &&Named| !contents.sessions.contains(session);
+    let old = old.sessions.iter().filter(gone).cloned();
+    contents.sessions.iter().cloned().chain(old).collect()
+}
+
 /// What registers say now, and what they said about logs that are gone.
 fn rows(old: &Index, contents: &Contents) -> Vec<Row> {
-    let gone = |row: &&Row| !contents.files.iter().any(|(path, _)| *path == row.path);
+    let there: HashSet<&Path> = contents
+        .files
+        .iter()
+        .map(|(path, _)| path.as_path())
+        .collect();
+    let gone = |row: &&Row| !there.contains(row.path.as_path());
     let old = old.rows.iter().filter(gone).cloned();
     contents.rows.iter().cloned().chain(old).collect()
 }
@@ -209,7 +225,7 @@ fn waste(pack: &Pack) -> u64 {
 fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
     let temp = temp_of(path);
     let log = open_temp(&temp)?;
-    log.locked(|file| {
+    let made = log.locked(|file| {
         let mut index = Index::clone(&old.index);
         index.frames.clear();
         let mut writer = Writer::new(path, file, index)?;
@@ -229,7 +245,12 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
         }
         fs::rename(&temp, path).map_err(|error| Error::io("replace", path, error))?;
         sync_dir(path)
-    })?;
+    });
+    if made.is_err() {
+        // It takes room, and whoever makes the next one begins anew.
+        let _ = log.locked(|file| file.set_len(0).map_err(|e| Error::io("empty", &temp, e)));
+    }
+    made?;
     Pack::open(path)
 }
 
@@ -271,9 +292,10 @@ fn sync_dir(path: &Path) -> Result<()> {
     synced.map_err(|error| Error::io("sync", dir, error))
 }
 
-/// Opens a file of a root for reading; `None` if it is gone.
+/// Opens a file of a root for reading; `None` if it is gone. A link is read, as everywhere; who writes
+/// or removes looks out for links first.
 pub(super) fn open_source(path: &Path) -> Result<Option<(File, fs::Metadata)>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits().cast_signed())
@@ -381,7 +403,7 @@ impl<'a> Writer<'a> {
     /// Nothing differs from what the pack has already.
     fn is_unchanged(&self, old: &Index, contents: &Contents) -> bool {
         !self.changed
-            && old.sessions == contents.sessions
+            && old.sessions == sessions(old, contents)
             && old.root == contents.root
             && old.rows == rows(old, contents)
             && old.told == contents.told
@@ -390,8 +412,11 @@ impl<'a> Writer<'a> {
     /// Takes in all files, as far as they are not there already. Gives back those that are gone.
     fn take_all(&mut self, contents: &Contents, now: Timestamp) -> Result<Vec<PathBuf>> {
         let mut missing = Vec::new();
+        let known = self.index.members.iter().enumerate();
+        let known: HashMap<PathBuf, usize> = known.map(|(at, it)| (it.path.clone(), at)).collect();
         for (within, is_log) in &contents.files {
-            if !self.take(&contents.root, within, *is_log, now)? {
+            let at = known.get(within).copied();
+            if !self.take(&contents.root, within, at, *is_log, now)? {
                 missing.push(within.clone());
             }
         }
@@ -410,15 +435,19 @@ impl<'a> Writer<'a> {
         Ok(missing)
     }
 
-    /// Takes in a file. `false` if it is gone.
-    fn take(&mut self, root: &Path, within: &Path, is_log: bool, now: Timestamp) -> Result<bool> {
+    /// Takes in a file, which is that member already if it is any. `false` if it is gone.
+    fn take(
+        &mut self,
+        root: &Path,
+        within: &Path,
+        at: Option<usize>,
+        is_log: bool,
+        now: Timestamp,
+    ) -> Result<bool> {
         let path = root.join(within);
-        let known = self.index.members.iter();
-        let known = known.enumerate().find(|(_, member)| member.path == within);
-        let known = known.map(|(at, member)| (at, member.id()));
+        let known = at.and_then(|at| Some((at, self.index.members.get(at)?.id())));
         if let Some((_, id)) = known
-            && let Ok(metadata) = path.symlink_metadata()
-            && metadata.is_file()
+            && let Ok(metadata) = path.metadata()
             && id.untouched(&FileId::from(&metadata))
         {
             return Ok(true);

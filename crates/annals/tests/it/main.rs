@@ -1,5 +1,6 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod archive;
 mod chorus;
 mod clog;
 mod cost;

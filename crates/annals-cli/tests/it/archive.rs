@@ -1,0 +1,216 @@
+//! archive, restore, keep.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use crate::harness::{Run, Stage};
+
+const FIRST: &str = "00000000-0000-4000-8000-000000000001";
+const SECOND: &str = "00000001-0000-4000-8000-000000000002";
+
+/// Two sessions of two projects, one of them long ago.
+fn two() -> Stage {
+    let stage = Stage::empty();
+    for (id, cwd) in [(FIRST, "/home/dev/one"), (SECOND, "/home/dev/other")] {
+        stage
+            .annals(&["new", "--id", id, "--cwd", cwd, "-m", "question"])
+            .fine();
+    }
+    stage.annals(&["todo", FIRST, "add", "something"]).fine();
+    stage.settle();
+    stage
+}
+
+/// The files of the root.
+fn root(stage: &Stage) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut tree = stage.tree();
+    tree.retain(|path, _| path.starts_with(&stage.root));
+    tree
+}
+
+fn packs(stage: &Stage) -> Vec<PathBuf> {
+    let tree = stage.tree().into_keys();
+    tree.filter(|path| path.extension().is_some_and(|ending| ending == "pack"))
+        .collect()
+}
+
+/// Tests give sessions by hand that no program writes to.
+const LIVE: &str = "--live";
+
+/// How small a pack is depends on inodes and times, and the width of columns on where temporary files go.
+#[track_caller]
+fn shown(name: &str, run: &Run) {
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r#"("packed": )\d+"#, "$1[n]");
+    settings.add_filter(r"\d+(\.\d+)? k?B in the archive", "[n] in the archive");
+    settings.add_filter(r"(B +(?:–|\d+ B) +)\d+(\.\d+)? k?B", "$1[n]");
+    settings.add_filter(r"claude-code-root-[0-9a-f]{8}", "claude-code-root-[tag]");
+    settings.add_filter(r"\d+(\.\d+)? k?B( +(?:gone|there) )", "[n]$2");
+    settings.add_filter(" {2,}", "  ");
+    settings.bind(|| assert_snapshot!(name, run));
+}
+
+#[test]
+fn a_session_goes_to_the_archive_and_comes_back() {
+    let stage = two();
+    let before = root(&stage);
+    let whole = stage.tree();
+    shown("archive_plan", &stage.annals(&["archive", FIRST]));
+    shown(
+        "archive_plan_json",
+        &stage.annals(&["archive", FIRST, "--json"]),
+    );
+    assert!(stage.tree() == whole, "a plan changes nothing");
+    assert_snapshot!("archive_list_empty", stage.annals(&["archive", "--list"]));
+    shown(
+        "archive_apply",
+        &stage.annals(&["archive", FIRST, "--apply", LIVE]),
+    );
+    assert!(
+        !root(&stage)
+            .keys()
+            .any(|path| { path.to_str().is_some_and(|path| path.contains(FIRST)) })
+    );
+    shown("archive_list", &stage.annals(&["archive", "--list"]));
+    shown(
+        "archive_list_json",
+        &stage.annals(&["archive", "--list", "--json"]),
+    );
+    assert_snapshot!("archive_verify", stage.annals(&["archive", "--verify"]));
+    assert_snapshot!("restore_plan", stage.annals(&["restore", "00000000"]));
+    shown(
+        "restore_json",
+        &stage.annals(&["restore", "00000000", "--json", "--apply"]),
+    );
+    assert!(root(&stage) == before);
+    assert_snapshot!(
+        "restore_again",
+        stage.annals(&["restore", FIRST, "--apply"])
+    );
+    assert!(root(&stage) == before);
+}
+
+#[test]
+fn a_session_is_put_elsewhere_and_never_over_another() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let there = stage.work().join("there");
+    let to = there.to_str().unwrap();
+    stage
+        .annals(&["restore", FIRST, "--to", to, "--apply"])
+        .fine();
+    let wanted = root(&stage);
+    for (path, bytes) in stage.tree() {
+        if let Ok(within) = path.strip_prefix(&there) {
+            assert!(wanted[&stage.root.join(within)] == bytes);
+        }
+    }
+    let log = stage.log_path(FIRST);
+    fs::write(
+        stage
+            .root
+            .join(log.strip_prefix(&stage.root).unwrap_or(&log)),
+        "{}\n",
+    )
+    .unwrap();
+    let plan = stage.annals(&["restore", FIRST]);
+    assert_eq!(plan.code, 1, "{plan}");
+    assert!(plan.out.contains("another is there"), "{plan}");
+    stage.refused(&["restore", FIRST, "--apply"], "");
+}
+
+#[test]
+fn only_what_is_old_goes() {
+    let stage = two();
+    // The time of the last record counts, not that of the file.
+    let run = stage.annals(&["archive", "--older-than", "1d"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert_eq!(run.out, "No session is that old.\n");
+    let later = |args: &[&str]| {
+        let root = format!("claude-code:{}", stage.root.display());
+        let output = stage
+            .command()
+            .env("ANNALS_NOW", "2026-12-25T12:00:00Z")
+            .args(["--root", &root])
+            .args(args)
+            .output()
+            .unwrap();
+        stage.run_of(&output)
+    };
+    let run = later(&["archive", "--older-than", "30d", "--json", "--apply"]).json();
+    assert_eq!(run["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(packs(&stage).len(), 2);
+    stage.refused(&["archive", "--apply"], "");
+    stage.refused(&["archive", "--older-than", "soon"], "");
+}
+
+#[test]
+fn keeping_says_what_it_did_in_one_line() {
+    let stage = two();
+    shown("keep_first", &stage.annals(&["keep"]));
+    assert_snapshot!("keep_again", stage.annals(&["keep"]));
+    let quiet = stage.annals(&["keep", "-q"]).fine();
+    assert!(quiet.out.is_empty() && quiet.err.is_empty(), "{quiet}");
+    stage.annals(&["append", FIRST, "-m", "more", LIVE]).fine();
+    let grown = stage.annals(&["keep", "-q", "--json"]).json();
+    assert_eq!(grown["archived"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&grown["ok"], &grown["unchanged"]),
+        (&true.into(), &1.into())
+    );
+    assert_snapshot!("keep_all", stage.annals(&["keep", "--verify-all"]));
+}
+
+#[test]
+fn damage_is_named_and_told_by_the_exit_code() {
+    let stage = two();
+    stage.annals(&["keep"]).fine();
+    let pack = packs(&stage).remove(0);
+    let mut bytes = fs::read(&pack).unwrap();
+    bytes[60] ^= 0x20;
+    fs::write(&pack, bytes).unwrap();
+    let run = stage.annals(&["archive", "--verify"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.out.starts_with("damaged [DIR]/state/archive/"), "{run}");
+    assert!(run.out.contains("(frame at 32)"), "{run}");
+    let json = stage.annals(&["archive", "--verify", "--json"]);
+    assert_eq!(json.code, 1, "{json}");
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&json["ok"], &json["packs"]), (&false.into(), &2.into()));
+    assert_eq!(json["damaged"][0]["frame"], 32);
+    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
+    assert_eq!(kept.code, 1, "{kept}");
+    assert!(kept.out.contains("found"), "{kept}");
+    // The other one is sound.
+    stage.annals(&["archive", "--verify", SECOND]).fine();
+    stage.refused(&["archive", "--verify", "nobody"], "");
+}
+
+#[test]
+fn a_pack_of_a_newer_version_is_told_by_name() {
+    let stage = two();
+    stage.annals(&["keep"]).fine();
+    let pack = packs(&stage).remove(0);
+    let mut bytes = fs::read(&pack).unwrap();
+    bytes[12] = 2;
+    fs::write(&pack, &bytes).unwrap();
+    let listed = stage.annals(&["archive", "--list"]);
+    assert_eq!(listed.code, 1, "{listed}");
+    assert!(
+        listed
+            .out
+            .contains("has version 2 and this program reads version 1"),
+        "{listed}"
+    );
+    let kept = stage.annals(&["keep"]);
+    assert_eq!(kept.code, 2, "{kept}");
+    assert!(kept.err.contains("a newer annals wrote it"), "{kept}");
+    assert!(fs::read(&pack).unwrap() == bytes);
+    let refused = stage.refused(&["restore", FIRST, "--apply"], "");
+    assert!(refused.err.contains("version 2"), "{refused}");
+}

@@ -1,0 +1,420 @@
+//! Archiving every kind of session and putting it back; what is refused; what a kill leaves.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use annals::Error;
+use annals::archive::{Archive, Bytes as _, Fate, KeepOptions, Pack, verify};
+use annals::jsonl::{Log, Options};
+use annals::model::Draft;
+use annals::store::{Root, SessionFiles, Store};
+use jiff::Timestamp;
+
+use crate::support::{Case, Copy, case, cases, fixtures, picture, underived};
+
+const NOW: &str = "2026-11-15T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// Every file with its bytes, mode and time.
+fn exactly(case: &Case, dir: &Path) -> BTreeMap<PathBuf, (String, u32, i128)> {
+    let files = underived(case.layout, dir).into_iter();
+    let files = files.filter(|(_, what)| !what.is_empty());
+    files
+        .map(|(path, what)| {
+            let found = fs::symlink_metadata(dir.join(&path)).unwrap();
+            let time = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+            (path, (what, found.mode() & 0o7777, time))
+        })
+        .collect()
+}
+
+/// Gives every file a mode and a time of its own.
+fn mark(dir: &Path) {
+    for (at, (path, what)) in picture(dir).into_iter().enumerate() {
+        if what.is_empty() {
+            continue;
+        }
+        let path = dir.join(path);
+        let since = Duration::new(1_700_000_000 + at as u64, 123_456_789);
+        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + since);
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_times(times)
+            .unwrap();
+        let mode = if at % 2 == 0 { 0o600 } else { 0o644 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+fn packs(copy: &Copy) -> Vec<Pack> {
+    let packs = Archive::open(&copy.state()).packs().unwrap();
+    packs.into_iter().map(|pack| pack.unwrap()).collect()
+}
+
+fn keep(store: &Store) -> annals::archive::Kept {
+    let options = KeepOptions::default();
+    store
+        .keep(&store.inventory(), options, now(), &|_, _| {})
+        .unwrap()
+}
+
+#[test]
+fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
+    let mut sessions = 0;
+    for case in cases() {
+        let copy = case.copy();
+        mark(&copy.root.path);
+        let before = exactly(&case, &copy.root.path);
+        let store = copy.store();
+        let all = copy.sessions();
+        let all: Vec<&SessionFiles> = all.iter().collect();
+        for group in SessionFiles::sharing(&all) {
+            let done = store.archive_away(&group, now());
+            let done = done.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            assert!(done.removed);
+            sessions += done.sessions.len();
+        }
+        assert!(copy.sessions().is_empty(), "{}", case.name);
+        for pack in packs(&copy) {
+            assert_eq!(verify(&pack), [], "{}", case.name);
+            let mode = fs::metadata(&pack.path).unwrap().mode() & 0o777;
+            let dir = fs::metadata(pack.path.parent().unwrap()).unwrap().mode() & 0o777;
+            assert_eq!((mode, dir), (0o600, 0o700));
+            let back = pack.restore(None).unwrap();
+            assert!(back.files.iter().all(|file| file.fate == Fate::New));
+        }
+        assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
+        assert!(!copy.root.path.join(".annals-restore").exists());
+        // What is there already is left alone, and what a kill left behind goes.
+        fs::create_dir(copy.root.path.join(".annals-restore")).unwrap();
+        for pack in packs(&copy) {
+            let again = pack.restore(None).unwrap();
+            assert!(again.files.iter().all(|file| file.fate == Fate::Same));
+        }
+        assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
+        assert!(packs(&copy).is_empty() || !copy.root.path.join(".annals-restore").exists());
+    }
+    assert!(sessions > 100, "{sessions}");
+}
+
+#[test]
+fn every_session_can_be_put_elsewhere() {
+    for case in cases() {
+        let copy = case.copy();
+        mark(&copy.root.path);
+        let before = exactly(&case, &copy.root.path);
+        let kept = keep(&copy.store());
+        assert!(kept.failed.is_empty(), "{}: {:?}", case.name, kept.failed);
+        let there = copy.dir.path().join("there");
+        let mut wanted = BTreeMap::new();
+        for pack in packs(&copy) {
+            pack.restore(Some(&there)).unwrap();
+            for member in pack.members() {
+                wanted.insert(member.path.clone(), before[&member.path].clone());
+            }
+        }
+        assert_eq!(exactly(&case, &there), wanted, "{}", case.name);
+        assert_eq!(exactly(&case, &copy.root.path), before, "{}", case.name);
+        // And a second run finds nothing to do.
+        let again = keep(&copy.store());
+        assert!(again.is_quiet(), "{}: {again:?}", case.name);
+        assert_eq!(again.unchanged, again.sessions, "{}", case.name);
+    }
+}
+
+#[test]
+fn rows_of_registers_go_and_come_back() {
+    let copy = case("chorus-by-annals").copy();
+    let register = |copy: &Copy| {
+        let found = picture(&copy.root.path).into_keys();
+        let found = found.filter(|path| path.ends_with("index.json"));
+        let texts = found.map(|path| fs::read_to_string(copy.root.path.join(path)).unwrap());
+        texts.collect::<Vec<String>>()
+    };
+    let before = register(&copy);
+    let all = copy.sessions();
+    let titles: Vec<String> = all.iter().map(|files| files.id.to_string()).collect();
+    let first = [&all[0]];
+    copy.store().archive_away(&first, now()).unwrap();
+    let without = register(&copy);
+    assert!(!without.iter().any(|text| text.contains(&titles[0])));
+    packs(&copy)[0].restore(None).unwrap();
+    let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
+        // Rows may stand in another order.
+        let bytes = texts.iter().map(|text| {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes.sort_unstable();
+            bytes
+        });
+        bytes.collect()
+    };
+    assert_eq!(sorted(&register(&copy)), sorted(&before));
+}
+
+#[test]
+fn what_its_agent_deletes_stays_in_the_archive() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    keep(&store);
+    fs::remove_dir_all(copy.root.path.join("projects")).unwrap();
+    let after = keep(&store);
+    assert!(after.is_quiet() && after.sessions == 0);
+    assert_eq!(packs(&copy).len(), 1);
+    packs(&copy)[0].restore(None).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn a_session_that_goes_on_adds_what_was_added() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    keep(&store);
+    let writer = copy.writer("");
+    writer.append(Draft::user("And one more thing")).unwrap();
+    drop(writer);
+    let kept = keep(&store);
+    assert_eq!(kept.archived.len(), 1);
+    let (added, bytes) = (kept.added, kept.archived[0].bytes);
+    assert!(added > 100 && added < bytes / 4, "{added} of {bytes}");
+    let pack = &packs(&copy)[0];
+    assert_eq!((verify(pack).len(), pack.earlier().len()), (0, 0));
+    let main = copy.sessions()[0].main_path().to_owned();
+    let mut archived = vec![0; pack.file(&pack.members()[0]).len() as usize];
+    let mut at = 0;
+    while at < archived.len() {
+        let file = pack.file(&pack.members()[0]);
+        at += file.read_at(&mut archived[at..], at as u64).unwrap();
+    }
+    assert!(archived == fs::read(main).unwrap());
+}
+
+#[test]
+fn a_log_that_is_locked_is_not_removed() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let before = picture(&copy.root.path);
+    let all = copy.sessions();
+    let log = Log::open(all[0].main_path(), Options::default()).unwrap();
+    let refused = log.locked(|_| Ok(copy.store().archive_away(&[&all[0]], now())));
+    assert!(
+        matches!(refused, Ok(Err(Error::Busy { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+/// A log that was changed far before its end and grew looks as if it had only grown.
+#[test]
+fn nothing_is_removed_that_is_not_what_the_archive_holds() {
+    use std::os::unix::fs::FileExt as _;
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    let all = copy.sessions();
+    let main = all[0].main_path().to_owned();
+    let long = fs::read(&main)
+        .unwrap()
+        .repeat(9_000 / fs::metadata(&main).unwrap().len() as usize + 1);
+    fs::write(&main, long).unwrap();
+    keep(&store);
+    let file = File::options().write(true).open(&main).unwrap();
+    file.write_all_at(b"#", 10).unwrap();
+    let end = file.metadata().unwrap().len();
+    file.write_all_at(b"{}\n", end).unwrap();
+    let before = picture(&copy.root.path);
+    let refused = store
+        .archive_away(&[&copy.sessions()[0]], now())
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is not what the archive holds"),
+        "{refused}"
+    );
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn a_removal_that_was_cut_off_is_finished_by_the_next_and_all_comes_back() {
+    let copy = case("2.0.77-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    let all = copy.sessions();
+    let files = all.iter().max_by_key(|files| files.agents.len()).unwrap();
+    assert!(files.agents.len() > 1);
+    store.mirror(&[files], now()).unwrap();
+    // From the end of the list on, as a removal goes.
+    for gone in files.beside.iter().chain(files.agents.last()) {
+        fs::remove_file(&gone.path).unwrap();
+    }
+    let left = copy.files(files.id.as_str());
+    store.archive_away(&[&left], now()).unwrap();
+    assert!(!left.main_path().exists());
+    packs(&copy)[0].restore(None).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn nothing_that_is_there_is_written_over() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    let all = copy.sessions();
+    let main = all[0].main_path().to_owned();
+    store.archive_away(&[&all[0]], now()).unwrap();
+    fs::create_dir_all(main.parent().unwrap()).unwrap();
+    fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
+    let before = picture(&copy.root.path);
+    let pack = &packs(&copy)[0];
+    let plan = pack.restoring(None).unwrap();
+    assert_eq!(plan.in_the_way().count(), 1);
+    let refused = pack.restore(None).unwrap_err().to_string();
+    assert!(
+        refused.contains("is there already and differs"),
+        "{refused}"
+    );
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn nothing_is_put_behind_a_link() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    let all = copy.sessions();
+    let folder = all[0].main_path().parent().unwrap().to_owned();
+    store.archive_away(&[&all[0]], now()).unwrap();
+    let elsewhere = copy.dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let _ = fs::remove_dir(&folder);
+    fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    symlink(&elsewhere, &folder).unwrap();
+    let refused = packs(&copy)[0].restore(None).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link"), "{refused}");
+    assert!(picture(&elsewhere).is_empty());
+}
+
+#[test]
+fn a_log_behind_a_link_is_mirrored_and_never_removed() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    let main = copy.sessions()[0].main_path().to_owned();
+    let elsewhere = copy.dir.path().join("elsewhere.jsonl");
+    fs::rename(&main, &elsewhere).unwrap();
+    symlink(&elsewhere, &main).unwrap();
+    assert_eq!(keep(&store).archived.len(), 1);
+    assert!(keep(&store).is_quiet());
+    assert!(store.archive_away(&[&copy.sessions()[0]], now()).is_err());
+    assert!(main.symlink_metadata().unwrap().is_symlink() && elsewhere.exists());
+}
+
+#[test]
+fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    let pack = packs(&copy).remove(0);
+    let frame = pack.index.frames[0];
+    let mut bytes = fs::read(&pack.path).unwrap();
+    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+    fs::write(&pack.path, bytes).unwrap();
+    let damaged = verify(&packs(&copy)[0]);
+    assert!(!damaged.is_empty());
+    assert_eq!(damaged[0].pack, pack.path);
+    assert_eq!(
+        damaged[0].member.as_deref(),
+        Some(pack.members()[0].path.as_path())
+    );
+    assert_eq!(damaged[0].frame, Some(frame.at));
+    let before = picture(&copy.root.path);
+    assert!(packs(&copy)[0].restore(None).is_err());
+    assert_eq!(picture(&copy.root.path), before);
+    let kept = store.keep(
+        &store.inventory(),
+        KeepOptions { verify_all: true },
+        now(),
+        &|_, _| {},
+    );
+    assert_eq!(kept.unwrap().damaged(), damaged);
+}
+
+#[test]
+fn one_keeps_at_a_time() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    keep(&store);
+    let lock = File::open(copy.state().join("archive/keep.lock")).unwrap();
+    lock.lock().unwrap();
+    let options = KeepOptions::default();
+    let refused = store.keep(&store.inventory(), options, now(), &|_, _| {});
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.starts_with("another `annals keep` is at work"),
+        "{refused}"
+    );
+    lock.unlock().unwrap();
+    assert!(keep(&store).is_quiet());
+}
+
+#[test]
+fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    for n in 0..40 {
+        let session = store.begin("/home/dev/w").unwrap();
+        session.append(Draft::user(format!("number {n}"))).unwrap();
+    }
+    let keep = |hours: i64| {
+        let now = now() + jiff::SignedDuration::from_hours(hours);
+        let options = KeepOptions::default();
+        store
+            .keep(&store.inventory(), options, now, &|_, _| {})
+            .unwrap()
+    };
+    assert_eq!((keep(0).archived.len(), keep(0).verified.packs), (40, 0));
+    for step in [24, 7 * 24, 40 * 24] {
+        let store_of = |at: i64| keep(at).verified.packs;
+        let start = step * 1_000;
+        store_of(start);
+        let runs = (31 * 24 / step).max(1);
+        let read: usize = (1..=runs).map(|run| store_of(start + run * step)).sum();
+        assert!((36..=44).contains(&read), "every {step} hours: {read}");
+    }
+}
+
+#[test]
+fn packs_of_the_first_version_are_read_and_those_of_the_next_refused() {
+    let dir = fixtures().join("_state");
+    let pack = Pack::open(&dir.join("archive-v1.pack")).unwrap();
+    assert_eq!(verify(&pack), []);
+    assert_eq!((pack.index.version, pack.index.generation), (1, 2));
+    assert_eq!(
+        pack.index.sessions[0].id,
+        "782793d9-8a4b-4505-92e1-eba8a36cae79"
+    );
+    let fixture = case("2.0.77-s02-tools").path;
+    for member in pack.members() {
+        let mut bytes = vec![0; member.len as usize];
+        let read = pack.file(member).read_at(&mut bytes, 0).unwrap();
+        let source = fs::read(fixture.join(&member.path)).unwrap();
+        assert!(
+            source.starts_with(&bytes[..read]),
+            "{}",
+            member.path.display()
+        );
+    }
+    let there = tempfile::tempdir().unwrap();
+    let back = pack.restore(Some(there.path())).unwrap();
+    assert_eq!(back.files.len(), pack.members().len());
+    let newer = Pack::open(&dir.join("archive-v2.pack"))
+        .unwrap_err()
+        .to_string();
+    let wanted = "archive-v2.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
+    assert!(newer.ends_with(wanted), "{newer}");
+}
