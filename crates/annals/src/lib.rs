@@ -94,6 +94,7 @@
 //! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`watch`] | what is written to logs, as it is written |
 //! | [`search`] | what was said where: queries, and what they match |
+//! | [`retain`] | how long sessions are kept: policies, pins, plans of what is old |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |
@@ -137,6 +138,7 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod retain;
 pub mod search;
 pub mod store;
 pub mod text;
