@@ -115,6 +115,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             ..
         } => "`annals delete --list` shows what is in the trash".to_owned(),
         Error::NotFound {
+            what: "pinned session",
+            ..
+        } => "`annals pin` lists them".to_owned(),
+        Error::NotFound {
             what: "sub-agent", ..
         } => "`annals tree SESSION` shows the sub-agents of a session".to_owned(),
         Error::NotFound {

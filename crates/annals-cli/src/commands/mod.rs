@@ -3,6 +3,7 @@
 mod agents;
 mod append;
 mod check;
+mod clean;
 mod compact;
 mod completions;
 mod conversations;
@@ -26,6 +27,7 @@ mod note;
 mod notes;
 mod output;
 mod overview;
+mod pin;
 mod plans;
 mod price;
 mod prices;
@@ -116,6 +118,10 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     /// Make indexes say what the logs say
     Repair(repair::RepairArgs),
+    /// Move sessions that are old to the trash, and empty it
+    Clean(clean::CleanArgs),
+    /// Keep sessions whatever their age
+    Pin(pin::PinArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
     /// Write sessions as Markdown, HTML, JSON or JSON lines
@@ -168,6 +174,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Delete(args)) => delete::run(&args, context),
         Some(Command::Check(args)) => check::run(&args, context),
         Some(Command::Repair(args)) => repair::run(&args, context),
+        Some(Command::Clean(args)) => clean::run(&args, context),
+        Some(Command::Pin(args)) => pin::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Export(args)) => export::run(&args, context),
         Some(Command::Import(args)) => import::run(&args, context),

@@ -3,6 +3,7 @@
 mod bad_input;
 mod beside;
 mod chorus;
+mod clean;
 mod clog;
 mod convert;
 mod cost;
