@@ -5,6 +5,7 @@ use annals::Error;
 use crate::render::caret::caret;
 use crate::render::out::error_width;
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
+use crate::render::text::{is_hostile, safe_block};
 
 /// Marks an error about the directory that `--into` names.
 #[derive(Debug)]
@@ -79,6 +80,21 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
     if let Some(hint) = hint(error) {
         anstream::eprintln!("{} {}", paint(DIM, "hint:"), paint(PLAIN, &hint));
     }
+}
+
+/// Tells of arguments that make no sense, and ends. Scripts pass on what others wrote, so an argument
+/// that is repeated is as little trusted as a log.
+pub(crate) fn misused(error: &clap::Error) -> ! {
+    let hostile = |argument: std::ffi::OsString| {
+        let text = argument.to_string_lossy();
+        text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
+    };
+    if error.use_stderr() && std::env::args_os().any(hostile) {
+        // Without colours, because these are what is taken out.
+        anstream::eprint!("{}", safe_block(&error.render().to_string()));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {

@@ -21,6 +21,7 @@ mod search;
 mod spent;
 mod statusline;
 mod target;
+mod threats;
 mod todo;
 mod watch;
 mod write;

@@ -20,6 +20,7 @@ mod retain;
 mod rows;
 mod search;
 mod support;
+mod threats;
 mod trash;
 mod tree;
 mod watch;

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl;
+use crate::model::SessionId;
 use crate::store::root::beneath;
 use crate::store::{Root, Store, register};
 
@@ -48,7 +49,11 @@ impl Store {
     /// does its copy in the trash.
     pub fn undelete(&self, id: &str) -> Result<Trashed> {
         let fits = |trashed: &Trashed| {
-            let named = |session: &str| session.starts_with(id);
+            // Some ids begin with a time, and are called by what follows it.
+            let called = |session: &str| {
+                SessionId::new(session).is_ok_and(|session| session.name().starts_with(id))
+            };
+            let named = |session: &str| session.starts_with(id) || called(session);
             trashed.id == id || (!id.is_empty() && trashed.sessions().any(named))
         };
         let mut found: Vec<Trashed> = self.trashed()?.into_iter().filter(fits).collect();
