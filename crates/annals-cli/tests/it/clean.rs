@@ -1,6 +1,7 @@
 //! clean, and pin.
 
 use std::fs;
+use std::process::Command;
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -323,4 +324,61 @@ fn a_session_that_is_being_written_to_stays() {
     assert_eq!(told["kept"][0]["why"], "live");
     assert_eq!(ids(&told, "sessions").len(), 3);
     assert_eq!(ids(&clean(&["--live"]), "sessions"), [OLD]);
+}
+
+/// Killed at every call that moves, makes or removes something: run again, it finishes, and everything
+/// comes back. Needs `strace`; without it, it says so and passes.
+#[test]
+fn a_clean_up_that_is_killed_anywhere_is_finished_by_the_next() {
+    let mut points = 0;
+    for call in ["renameat2", "mkdir", "rmdir"] {
+        for at in 1..100 {
+            let stage = Stage::of("2.1.325-s04-agent");
+            let before = stage.tree();
+            let root = format!("claude-code:{}", stage.root.display());
+            let clean = ["clean", "--older-than", "0d", "--live", "--apply"];
+            let strace = Command::new("strace")
+                .args([
+                    "-f",
+                    "-qq",
+                    "-o",
+                    "/dev/null",
+                    "-e",
+                    &format!("trace={call}"),
+                ])
+                .args(["-e", &format!("inject={call}:signal=KILL:when={at}")])
+                .arg(assert_cmd::cargo::cargo_bin!("annals"))
+                .args(["--no-index", "--root", &root])
+                .args(clean)
+                .env_clear()
+                .envs(stage.env())
+                .current_dir(stage.work())
+                .output();
+            let Ok(strace) = strace else {
+                eprintln!("skipped: there is no strace");
+                return;
+            };
+            stage.annals(&clean).fine();
+            let left = stage.annals(&["sessions", "--json"]);
+            assert_eq!(left.code, 1, "{call} {at}: {left}");
+            // A deletion in two goes has two folders, and comes back by the session's name.
+            for _ in 0..20 {
+                let trashed = stage.annals(&["delete", "--list", "--json"]);
+                let trashed: Value = serde_json::from_str(&trashed.out).unwrap();
+                let Some(last) = trashed["trashed"].as_array().unwrap().last() else {
+                    break;
+                };
+                let session = last["session"].as_str().unwrap();
+                stage.annals(&["delete", "--undo", session]).fine();
+            }
+            let mut after = stage.tree();
+            after.retain(|path, _| path.starts_with(&stage.root));
+            assert!(after == before, "{call} {at}");
+            if strace.status.success() {
+                break;
+            }
+            points += 1;
+        }
+    }
+    assert!(points > 10, "{points}");
 }

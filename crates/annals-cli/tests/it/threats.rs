@@ -722,7 +722,7 @@ fn a_line_longer_than_any_record_is_no_bomb() {
     let log = stage.log_path(ID);
     let mut text = fs::read(&log).unwrap();
     // More than the longest line that is read, and then something after it.
-    let long = annals::jsonl::MAX_LINE as usize + (1 << 20);
+    let long = annals::jsonl::MAX_LINE + (1 << 20);
     text.extend_from_slice(b"{\"type\":\"user\",\"message\":{\"content\":\"");
     text.resize(text.len() + long, b'x');
     text.extend_from_slice(b"\"}}\n");

@@ -136,7 +136,8 @@ fn no_member_of_a_manifest_leads_anywhere() {
 
 #[test]
 fn what_is_behind_links_in_the_trash_stays() {
-    let kinds: [(&str, fn(&Path) -> PathBuf); 4] = [
+    type Link = fn(&Path) -> PathBuf;
+    let kinds: [(&str, Link); 4] = [
         ("the trash", |folder| folder.parent().unwrap().to_owned()),
         ("a folder", Path::to_owned),
         ("its files", |folder| folder.join("files")),

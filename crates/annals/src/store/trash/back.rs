@@ -202,6 +202,24 @@ fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
     Ok(())
 }
 
+/// Takes out of registers what they say about logs that are in the trash.
+pub(super) fn strike_rows(trashed: &Trashed) -> Result<()> {
+    let root = Root::new(&trashed.layout, &trashed.root)?;
+    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
+        return Ok(());
+    };
+    for row in &trashed.rows {
+        let gone = root.path.join(&row.path).symlink_metadata().is_err();
+        let Some(log) = root.layout.classify(&row.path).filter(|_| gone) else {
+            continue;
+        };
+        if !register::rows_of(&root, writer, &log)?.is_empty() {
+            register::strike(&root, writer, &log)?;
+        }
+    }
+    Ok(())
+}
+
 /// A log that lies directly in its directory.
 fn is_plain_log(path: &Path) -> bool {
     let mut parts = path.components();

@@ -116,12 +116,18 @@ impl Store {
         remove(&condemned)
     }
 
-    /// Removes directories that deletions emptied, where one was cut off before it could.
+    /// Finishes deletions that were cut off after their last file had gone: the directories that they
+    /// emptied go, and what registers still say of their logs.
     pub(crate) fn finish_deletions(&self) -> Result<()> {
         let trash = self.trash()?;
         for (name, manifest) in self.manifests()? {
             if let Ok(Some(manifest)) = manifest {
-                manifest.clear_settled_dirs(&trash.join(&name));
+                let folder = trash.join(&name);
+                manifest.clear_settled_dirs(&folder);
+                if !manifest.trashed.rows.is_empty() {
+                    // A register that cannot be changed now says too much, which does no harm.
+                    let _ = manifest::held(&folder, || back::strike_rows(&manifest.trashed));
+                }
             } else if matches!(manifest, Ok(None)) && manifest::is_settled(&trash.join(&name)) {
                 back::remove_tree_of_empty(&trash.join(name));
             }
