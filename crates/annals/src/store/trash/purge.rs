@@ -63,8 +63,8 @@ impl Store {
                     look.purgeable
                         .push(measured(&folder, name, Some(manifest.trashed)));
                 }
-                // A deletion that was cut off before it began leaves an empty folder.
-                Ok(None) if measured(&folder, name, None).files == 0 => {}
+                // A deletion that was cut off before it began leaves a folder without files.
+                Ok(None) if folder.join("files").symlink_metadata().is_err() => {}
                 Ok(None) => look.troubles.push(Error::refused(format!(
                     "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
                     folder.display()
@@ -129,7 +129,9 @@ impl Store {
                     let _ = manifest::held(&folder, || back::strike_rows(&manifest.trashed));
                 }
             } else if matches!(manifest, Ok(None)) && manifest::is_settled(&trash.join(&name)) {
-                back::remove_tree_of_empty(&trash.join(name));
+                let folder = trash.join(name);
+                let _ = jsonl::clear_temp(&folder.join(manifest::MANIFEST));
+                back::remove_tree_of_empty(&folder);
             }
         }
         Ok(())
