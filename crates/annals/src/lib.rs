@@ -117,9 +117,9 @@
 //! # What it never does
 //!
 //! It never rewrites, shortens or renames a log; never writes outside of the roots and the state
-//! directory it was given; never deletes, but moves to the trash; never writes into a session that
-//! another program is writing at that moment, unless told to; never prints, reads an environment
-//! variable, starts a runtime or talks to a network.
+//! directory it was given; never deletes, but moves to the trash, which only a purge empties; never
+//! writes into a session that another program is writing at that moment, unless told to; never prints,
+//! reads an environment variable, starts a runtime or talks to a network.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
