@@ -8,9 +8,19 @@
 //! daily = 20
 //! weekly = 75.50
 //! monthly = 200
+//!
+//! [clean]                  # how long sessions are kept after they were last at work
+//! older-than = "90d"       # 36h, 90d, 2w, 6mo, 1y or never
+//! keep-last = 3            # of each project, however old
+//! [clean.layout]
+//! chorus = "1y"
+//! [clean.project]          # a directory and all below it; nearer than the layout
+//! "/home/me/app" = "never"
 //! ```
 //!
 //! A key that nobody knows is an error: a budget that is misspelled and never warns is worse than none.
+
+mod clean;
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -18,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use annals::cost::{Budget, Unit};
 use annals::model::Money;
+use annals::retain::Policy;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use toml::Spanned;
@@ -26,8 +37,10 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::commands::ModeArg;
 use crate::render::near::near;
 
+pub(crate) use clean::TERMS;
+
 /// The settings.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// Whose days count.
     pub(crate) zone: Option<String>,
@@ -35,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) mode: Option<ModeArg>,
     /// What may be spent, the shortest period first.
     pub(crate) budgets: Vec<Budget>,
+    /// How long sessions are kept.
+    pub(crate) clean: Policy,
 }
 
 /// A budget's name, and the period it is for.
@@ -88,6 +103,8 @@ impl Config {
                     }
                 }
                 ("budget", _) => return Err(wrong(value, "`budget` is a table: [budget]")),
+                ("clean", DeValue::Table(table)) => config.clean = clean::policy(table)?,
+                ("clean", _) => return Err(wrong(value, "`clean` is a table: [clean]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
                 ("zone", _) => return Err(wrong(value, "`zone` is a text: \"Europe/Berlin\"")),
                 ("mode", DeValue::String(mode)) if mode_of(mode).is_some() => {
@@ -98,7 +115,7 @@ impl Config {
                     return Err(wrong(value, one));
                 }
                 (name, _) => {
-                    let others = ["budget", "zone", "mode"];
+                    let others = ["budget", "clean", "zone", "mode"];
                     config.set_budget(name, key, value, "the settings", &others)?;
                 }
             }
@@ -119,14 +136,7 @@ impl Config {
         let Some((_, unit)) = BUDGETS.iter().find(|(known, _)| *known == name) else {
             let known = BUDGETS.iter().map(|(known, _)| *known);
             let known: Vec<&str> = known.chain(others.iter().copied()).collect();
-            let hint = match near(name, known.iter().copied(), 1).first() {
-                Some(close) => format!("is `{close}` meant?"),
-                None => format!("known are {}", known.join(", ")),
-            };
-            return Err(wrong(
-                key,
-                &format!("there is no `{name}` in {place}; {hint}"),
-            ));
+            return Err(unknown(key, name, place, &known));
         };
         if self.budgets.iter().any(|budget| budget.unit == *unit) {
             return Err(wrong(key, &format!("`{name}` is given twice")));
@@ -172,6 +182,15 @@ fn wrong(at: &Spanned<impl Sized>, text: &str) -> Fault {
         span: at.span(),
         text: text.to_owned(),
     }
+}
+
+/// Nobody knows a key.
+fn unknown(key: &Spanned<impl Sized>, name: &str, place: &str, known: &[&str]) -> Fault {
+    let hint = match near(name, known.iter().copied(), 1).first() {
+        Some(close) => format!("is `{close}` meant?"),
+        None => format!("known are {}", known.join(", ")),
+    };
+    wrong(key, &format!("there is no `{name}` in {place}; {hint}"))
 }
 
 /// Line and column of a byte, counted from 1.

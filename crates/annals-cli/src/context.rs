@@ -8,6 +8,7 @@ use annals::archive::Archive;
 use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Notice, Recent};
 use annals::layout::Env;
+use annals::retain::Pins;
 use annals::search::{Found, Query};
 use annals::store::{
     ConversationInfo, Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store,
@@ -358,6 +359,14 @@ impl Context {
         self.config().unwrap_or_else(|error| {
             self.fault(&format!("{error:#} (no settings are used)"));
             Config::default()
+        })
+    }
+
+    /// The pinned sessions for those who only show them; what is wrong with them is told.
+    pub(crate) fn pins_or_none(&self) -> Pins {
+        self.store.pins().unwrap_or_else(|error| {
+            self.fault(&format!("{error} (no session is shown as pinned)"));
+            Pins::default()
         })
     }
 

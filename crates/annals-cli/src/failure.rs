@@ -5,6 +5,7 @@ use annals::Error;
 use crate::render::caret::caret;
 use crate::render::out::error_width;
 use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
+use crate::render::text::{is_hostile, safe_block};
 
 /// Marks an error about the directory that `--into` names.
 #[derive(Debug)]
@@ -81,6 +82,21 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
     }
 }
 
+/// Tells of arguments that make no sense, and ends. Scripts pass on what others wrote, so an argument
+/// that is repeated is as little trusted as a log.
+pub(crate) fn misused(error: &clap::Error) -> ! {
+    let hostile = |argument: std::ffi::OsString| {
+        let text = argument.to_string_lossy();
+        text.contains(|c| is_hostile(c) && !matches!(c, '\n' | '\t'))
+    };
+    if error.use_stderr() && std::env::args_os().any(hostile) {
+        // Without colours, because these are what is taken out.
+        anstream::eprint!("{}", safe_block(&error.render().to_string()));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
 fn hint(error: &anyhow::Error) -> Option<String> {
     if error.downcast_ref::<OfState>().is_some() {
         return Some(hint_of_state(error.downcast_ref()?));
@@ -118,6 +134,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             what: "archived session",
             ..
         } => "`annals archive --list` shows what is in the archive".to_owned(),
+        Error::NotFound {
+            what: "pinned session",
+            ..
+        } => "`annals pin` lists them".to_owned(),
         Error::NotFound {
             what: "sub-agent", ..
         } => "`annals tree SESSION` shows the sub-agents of a session".to_owned(),

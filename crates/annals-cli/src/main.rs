@@ -20,7 +20,7 @@ use crate::context::Context;
 
 fn main() -> ExitCode {
     outlive_limits();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| failure::misused(&error));
     let color = cli.global.color;
     let outcome = Context::new(&cli.global).and_then(|mut context| {
         let found = commands::run(cli.command, &mut context);

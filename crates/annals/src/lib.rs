@@ -95,6 +95,7 @@
 //! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`watch`] | what is written to logs, as it is written |
 //! | [`search`] | what was said where: queries, and what they match |
+//! | [`retain`] | how long sessions are kept: policies, pins, plans of what is old |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
 //! | [`text`] | text that hides nothing |
 //! | [`layout`] | what files and lines mean, per agent program; pure, no file system |
@@ -117,9 +118,10 @@
 //! # What it never does
 //!
 //! It never rewrites, shortens or renames a log; never writes outside of the roots and the state
-//! directory it was given; never deletes, but moves to the trash, or removes what it has archived and
-//! read back; never writes into a session that another program is writing at that moment, unless told
-//! to; never prints, reads an environment variable, starts a runtime or talks to a network.
+//! directory it was given; never deletes, but moves to the trash, which only a purge empties, or
+//! removes what it has archived and read back; never writes into a session that another program is
+//! writing at that moment, unless told to; never prints, reads an environment variable, starts a
+//! runtime or talks to a network.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -139,6 +141,7 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod retain;
 pub mod search;
 pub mod store;
 pub mod text;

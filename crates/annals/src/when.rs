@@ -47,19 +47,12 @@ impl Now {
     }
 
     fn span(&self, text: &str) -> Option<Timestamp> {
-        let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
-        let (digits, unit) = text.split_at_checked(unit_at)?;
-        let n: i64 = digits.parse().ok()?;
-        let span = match unit.trim_start() {
-            "s" | "sec" => Span::new().try_seconds(n),
-            "m" | "min" => Span::new().try_minutes(n),
-            "h" => Span::new().try_hours(n),
-            "d" => Span::new().try_days(n),
-            "w" => Span::new().try_weeks(n),
-            _ => return None,
-        };
-        let then = self.zoned().checked_sub(span.ok()?).ok()?;
-        Some(then.timestamp())
+        self.before(span(text)?)
+    }
+
+    /// The time that was so long ago; `None` where no calendar reaches.
+    pub(crate) fn before(&self, span: Span) -> Option<Timestamp> {
+        Some(self.zoned().checked_sub(span).ok()?.timestamp())
     }
 
     fn date(&self, text: &str, edge: Edge) -> Option<Timestamp> {
@@ -87,4 +80,22 @@ impl Now {
             }
         }
     }
+}
+
+/// Reads how long something takes or lasts: `30min`, `36h`, `7d`, `2w`, `6mo`, `1y`.
+pub(crate) fn span(text: &str) -> Option<Span> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = text.split_at_checked(unit_at)?;
+    let n: i64 = digits.parse().ok()?;
+    let span = match unit.trim_start() {
+        "s" | "sec" => Span::new().try_seconds(n),
+        "m" | "min" => Span::new().try_minutes(n),
+        "h" => Span::new().try_hours(n),
+        "d" => Span::new().try_days(n),
+        "w" => Span::new().try_weeks(n),
+        "mo" => Span::new().try_months(n),
+        "y" => Span::new().try_years(n),
+        _ => return None,
+    };
+    span.ok()
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use annals::store::{ProjectInfo, SessionFiles, Trashed};
+use annals::store::{SessionFiles, Trashed};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
+use super::filter::one_project;
 use super::row::Short;
 use crate::context::Context;
 use crate::render::size::{self, plural};
@@ -40,6 +41,9 @@ pub(crate) struct DeleteArgs {
     /// Also sessions that another program is writing to right now
     #[arg(long)]
     live: bool,
+    /// Also sessions that are pinned
+    #[arg(long)]
+    pinned: bool,
     /// Show what is in the trash
     #[arg(long, conflicts_with_all = ["sessions", "project", "apply", "undo"])]
     list: bool,
@@ -97,6 +101,9 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         Some(project) => of_project(project, context)?,
         None => named(&args.sessions, context)?,
     };
+    if !args.pinned {
+        refuse_pinned(&wanted, context)?;
+    }
     let now = context.clock.now;
     let named: Vec<&SessionFiles> = wanted.iter().collect();
     let groups = SessionFiles::sharing(&named);
@@ -141,6 +148,21 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
         1 => first,
         _ => first.context(format!("{moved} of {all} sessions were moved to the trash")),
     })
+}
+
+/// A pin says that a session is not to go; who wants it gone says so too.
+fn refuse_pinned(wanted: &[SessionFiles], context: &Context) -> Result<()> {
+    let pins = context.store.pins()?;
+    let pinned = wanted.iter().filter(|files| pins.hold_files(files));
+    let pinned: Vec<&str> = pinned.map(|files| files.id.as_str()).collect();
+    match pinned.as_slice() {
+        [] => Ok(()),
+        [only] => bail!("session {only} is pinned; add --pinned to delete it all the same"),
+        [first, rest @ ..] => bail!(
+            "session {first} and {} are pinned; add --pinned to delete them all the same",
+            plural(rest.len() as u64, "other")
+        ),
+    }
 }
 
 /// Moves one session after the other, those that share files together; one that cannot be moved does
@@ -237,41 +259,7 @@ pub(super) fn same(one: &SessionFiles, other: &SessionFiles) -> bool {
 pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let inventory = context.inventory_in_place();
     let mut sessions = context.sessions(&inventory);
-    let dir = super::filter::resolve_dir(wanted);
-    let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
-        .into_iter()
-        .filter(|project| project.id == wanted)
-        .map(|project| project.path)
-        .collect();
-    sessions
-        .retain(|session| by_id.contains(&session.project.path) || session.project.matches(&dir));
-    if sessions.iter().any(|session| session.project.path == dir) {
-        sessions.retain(|session| session.project.path == dir);
-    }
-    let projects = ProjectInfo::of(sessions.iter());
-    let paths: BTreeSet<&str> = projects
-        .iter()
-        .map(|project| project.path.as_str())
-        .collect();
-    if paths.len() > 1 {
-        let candidates = projects
-            .iter()
-            .map(|project| format!("{}  {}", project.id, project.path))
-            .collect();
-        return Err(annals::Error::Ambiguous {
-            what: "project",
-            id: wanted.to_owned(),
-            candidates,
-        }
-        .into());
-    }
-    if sessions.is_empty() {
-        return Err(annals::Error::NotFound {
-            what: "project",
-            id: wanted.to_owned(),
-        }
-        .into());
-    }
+    one_project(wanted, &mut sessions)?;
     let files: BTreeSet<(&str, &Path)> = sessions
         .iter()
         .map(|session| (session.id.as_str(), session.file.as_path()))
@@ -282,6 +270,9 @@ pub(super) fn of_project(wanted: &str, context: &mut Context) -> Result<Vec<Sess
 
 fn list(context: &mut Context) -> Result<Outcome> {
     let trashed = context.store.trashed()?;
+    for trouble in &context.store.trash_look()?.troubles {
+        context.warn(trouble);
+    }
     if context.json {
         context.out.json(&Listing {
             trashed: trashed.iter().map(Row::of).collect(),

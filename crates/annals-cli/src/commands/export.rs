@@ -15,6 +15,7 @@ use super::Outcome;
 use super::filter::resolve_dir;
 use super::output::{Standard, refuse_roots, refuse_taken, to_file};
 use crate::context::Context;
+use crate::render::json::Tamed;
 use crate::render::size::{self, plural};
 use crate::render::style::{DIM, PLAIN, paint};
 
@@ -130,8 +131,18 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
     let mut masked = Masked::default();
     match &place {
         Place::Stdout => {
+            // A program gets the text as it is; a terminal would obey some of it.
+            let tame = context.out.is_terminal() && matches!(format, Format::Json | Format::Jsonl);
             let mut out = Standard(context);
-            masked = export.write(&choice.sessions, choice.cover.as_ref(), &mut out)?;
+            let mut tamed;
+            let out: &mut dyn Write = match tame {
+                true => {
+                    tamed = Tamed::new(&mut out);
+                    &mut tamed
+                }
+                false => &mut out,
+            };
+            masked = export.write(&choice.sessions, choice.cover.as_ref(), out)?;
         }
         Place::File(path) => {
             let write =

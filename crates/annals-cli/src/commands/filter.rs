@@ -1,6 +1,8 @@
 //! Filters that several verbs share.
 
-use annals::store::SessionInfo;
+use std::collections::BTreeSet;
+
+use annals::store::{ProjectInfo, SessionInfo};
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
@@ -110,6 +112,47 @@ impl SessionFilter {
             || self.tag.is_some()
             || self.agent.is_some()
     }
+}
+
+/// Keeps the sessions whose present directory is the project's. A name that fits several projects is
+/// refused, and one that fits none: this is for those who change something.
+pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
+    let dir = resolve_dir(wanted);
+    let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
+        .into_iter()
+        .filter(|project| project.id == wanted)
+        .map(|project| project.path)
+        .collect();
+    sessions
+        .retain(|session| by_id.contains(&session.project.path) || session.project.matches(&dir));
+    if sessions.iter().any(|session| session.project.path == dir) {
+        sessions.retain(|session| session.project.path == dir);
+    }
+    let projects = ProjectInfo::of(sessions.iter());
+    let paths: BTreeSet<&str> = projects
+        .iter()
+        .map(|project| project.path.as_str())
+        .collect();
+    if paths.len() > 1 {
+        let candidates = projects
+            .iter()
+            .map(|project| format!("{}  {}", project.id, project.path))
+            .collect();
+        return Err(annals::Error::Ambiguous {
+            what: "project",
+            id: wanted.to_owned(),
+            candidates,
+        }
+        .into());
+    }
+    if sessions.is_empty() {
+        return Err(annals::Error::NotFound {
+            what: "project",
+            id: wanted.to_owned(),
+        }
+        .into());
+    }
+    Ok(())
 }
 
 /// `.` and the like mean a directory, not a name.

@@ -4,6 +4,7 @@ mod agents;
 mod append;
 mod archive;
 mod check;
+mod clean;
 mod compact;
 mod completions;
 mod conversations;
@@ -28,6 +29,7 @@ mod note;
 mod notes;
 mod output;
 mod overview;
+mod pin;
 mod plans;
 mod price;
 mod prices;
@@ -125,6 +127,10 @@ pub(crate) enum Command {
     Restore(restore::RestoreArgs),
     /// Mirror everything into the archive and check it; made for timers
     Keep(keep::KeepArgs),
+    /// Move sessions that are old to the trash, and empty it
+    Clean(clean::CleanArgs),
+    /// Keep sessions whatever their age
+    Pin(pin::PinArgs),
     /// Write sessions in another layout, and back without loss
     Convert(convert::ConvertArgs),
     /// Write sessions as Markdown, HTML, JSON or JSON lines
@@ -180,6 +186,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Archive(args)) => archive::run(&args, context),
         Some(Command::Restore(args)) => restore::run(&args, context),
         Some(Command::Keep(args)) => keep::run(&args, context),
+        Some(Command::Clean(args)) => clean::run(&args, context),
+        Some(Command::Pin(args)) => pin::run(&args, context),
         Some(Command::Convert(args)) => convert::run(&args, context),
         Some(Command::Export(args)) => export::run(&args, context),
         Some(Command::Import(args)) => import::run(&args, context),

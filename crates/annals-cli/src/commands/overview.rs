@@ -291,7 +291,8 @@ fn print(
         .take(SHOWN)
         .cloned()
         .collect();
-    let table = super::sessions::table(&lively, context, &short, &spent.pricer);
+    let pins = context.pins_or_none();
+    let table = super::sessions::table(&lively, context, &short, &spent.pricer, &pins);
     context.out.text(table)?;
     more(context, sessions.len() - lively.len(), "sessions")
 }

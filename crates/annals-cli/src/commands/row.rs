@@ -25,6 +25,7 @@ pub(crate) struct SessionRow<'a> {
     file: &'a Path,
     title: Option<&'a str>,
     tag: Option<&'a str>,
+    pinned: bool,
     state: &'a str,
     started: Option<Timestamp>,
     updated: Option<Timestamp>,
@@ -54,6 +55,7 @@ impl<'a> SessionRow<'a> {
             file: &session.file,
             title: session.title.as_ref().map(|title| title.text.as_str()),
             tag: session.tag.as_deref(),
+            pinned: false,
             state: session.state_at(now).as_str(),
             started: session.started,
             updated: session.updated,
@@ -71,6 +73,11 @@ impl<'a> SessionRow<'a> {
             unpriced: cost.unpriced,
             context: None,
         }
+    }
+
+    /// The same, if it is pinned.
+    pub(crate) fn pinned(self, pinned: bool) -> Self {
+        SessionRow { pinned, ..self }
     }
 
     /// The same, with how full its context window was.

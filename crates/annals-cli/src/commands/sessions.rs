@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use annals::retain::Pins;
 use annals::store::{Inventory, SessionInfo, State};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -135,16 +136,19 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     }
     if context.json {
         let now = context.clock.now;
-        let rows = sessions
-            .iter()
-            .map(|session| SessionRow::of(session, now, &pricer.sum(&session.charges)))
-            .collect();
+        let pins = context.pins_or_none();
+        let row = |session| {
+            let row = SessionRow::of(session, now, &pricer.sum(&session.charges));
+            row.pinned(pins.hold(session))
+        };
+        let rows = sessions.iter().map(row).collect();
         context.out.json(&Document { sessions: rows })?;
     } else if sessions.is_empty() {
         let narrowed = args.filter.is_set() || args.state.is_some();
         super::overview::nothing(context, narrowed, "session")?;
     } else {
-        let table = table(&sessions, context, &short, &pricer);
+        let pins = context.pins_or_none();
+        let table = table(&sessions, context, &short, &pricer, &pins);
         context.out.text(table)?;
     }
     let outcome = match sessions.is_empty() {
@@ -185,6 +189,7 @@ pub(crate) fn table(
     context: &Context,
     short: &Short,
     pricer: &Pricer,
+    pins: &Pins,
 ) -> String {
     let several_projects = sessions.iter().any(|session| {
         sessions
@@ -212,7 +217,7 @@ pub(crate) fn table(
                 size::count(n)
             }
         };
-        let marks = marks(session, context);
+        let marks = marks(session, context, pins.hold(session));
         table.row([
             Cell::new(short.get(session.id.as_str())),
             Cell::new(
@@ -259,20 +264,23 @@ fn untitled(session: &SessionInfo) -> &'static str {
 }
 
 /// What is unusual about a session. A state that asks for nothing is told quietly.
-fn marks(session: &SessionInfo, context: &Context) -> Cell {
+fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
     let mut marks = Vec::new();
     if session.flaws > 0 {
         marks.push(size::plural(session.flaws as u64, "flaw"));
     }
     let state = session.state_at(context.clock.now);
-    let quiet = matches!(state, State::Created | State::Resumed)
-        || (session.archived && state == State::Active);
+    let kept = (pinned || session.archived) && state == State::Active;
+    let quiet = kept || matches!(state, State::Created | State::Resumed);
     let quiet = quiet && session.flaws == 0 && session.tag.is_none();
     if state != State::Active {
         marks.push(state.as_str().to_owned());
     }
     if session.archived {
         marks.push("archived".to_owned());
+    }
+    if pinned {
+        marks.push("pinned".to_owned());
     }
     if let Some(tag) = &session.tag {
         marks.push(format!("#{tag}"));

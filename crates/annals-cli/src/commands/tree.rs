@@ -102,7 +102,8 @@ fn json(
     let price = |charge: &Charge| pricer.price(charge);
     let id = |at: usize| session.entry_id(at).map(|id| id.to_string());
     let document = Document {
-        session: SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges)),
+        session: SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges))
+            .pinned(context.pins_or_none().hold(&info)),
         conversations: conversations
             .iter()
             .map(|(info, cost)| ConversationRow::of(info, cost))

@@ -144,6 +144,46 @@ impl<F: Formatter> Formatter for Escaping<F> {
     }
 }
 
+/// Passes on JSON that others wrote, with what is hostile in it escaped.
+pub(crate) struct Tamed<W: Write> {
+    out: W,
+    /// The beginning of a character whose rest is yet to come.
+    held: Vec<u8>,
+}
+
+impl<W: Write> Tamed<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Tamed {
+            out,
+            held: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Write for Tamed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.held.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.held) {
+            Ok(text) => text.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => self.held.len(),
+        };
+        let rest = self.held.split_off(whole);
+        let text = std::mem::replace(&mut self.held, rest);
+        for (n, part) in String::from_utf8_lossy(&text).split('\r').enumerate() {
+            if n > 0 {
+                self.out.write_all(b" ")?;
+            }
+            write_escaped(&mut self.out, part)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 fn write_escaped<W: ?Sized + Write>(out: &mut W, fragment: &str) -> io::Result<()> {
     let mut rest = fragment;
     while let Some((at, c)) = rest
@@ -169,6 +209,22 @@ mod tests {
         let mut out = Vec::new();
         write_pretty(&mut out, value).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_others_wrote_is_tamed_wherever_it_is_cut() {
+        let value = json!({ "k\u{202E}\u{9b}": ["\x1b[31m\x7f", "\u{E0041}👩‍💻", "a\nb\tc"] });
+        let text = serde_json::to_string(&value).unwrap() + "\r\n";
+        for size in 1..text.len() {
+            let mut out = Vec::new();
+            let mut tamed = Tamed::new(&mut out);
+            for part in text.as_bytes().chunks(size) {
+                tamed.write_all(part).unwrap();
+            }
+            let out = String::from_utf8(out).unwrap();
+            assert!(!out.contains(|c| is_hostile(c) && c != '\n'), "{out:?}");
+            assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), value);
+        }
     }
 
     #[test]

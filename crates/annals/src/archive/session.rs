@@ -46,7 +46,7 @@ pub struct Archived {
 impl Store {
     /// The archive.
     pub fn archive(&self) -> Result<Archive> {
-        match self.state() {
+        match self.state_dir() {
             Some(state) => Ok(Archive::open(state)),
             None => Err(Error::refused("there is no state directory to archive to")),
         }

@@ -28,6 +28,7 @@ pub use identity::{Cursor, FileId};
 pub use open::Create;
 pub(crate) use place::unwritten;
 pub use relocate::relocate;
+pub(crate) use relocate::rename_dir;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
 pub use span::read_span;

@@ -38,6 +38,20 @@ pub fn relocate(from: &Path, to: &Path) -> Result<()> {
     sync_parent(from).map_err(|e| Error::io("sync", parent(from), e))
 }
 
+/// Gives a directory another name beside its own, durably. Nothing may have that name yet.
+pub(crate) fn rename_dir(from: &Path, to: &Path) -> Result<()> {
+    let cwd = rustix::fs::CWD;
+    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // Without such a rename: a directory never replaces one that holds anything.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
+        }
+        Err(error) => return Err(Error::io("rename", from, error.into())),
+    }
+    sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))
+}
+
 fn carry(from: &Path, to: &Path) -> Result<()> {
     let dir = open_dir(to)?;
     let _lock = Lock::acquire(&dir, parent(to), Patience::new(LOCK_WAIT))?;

@@ -2,7 +2,8 @@
 
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -228,6 +229,21 @@ impl SessionFiles {
             self.root.layout.classify(relative)
         };
         self.log.as_ref().is_some_and(|log| place(log).is_none())
+    }
+
+    /// The directories within the root that bear its name: all that lies below them is its own.
+    pub(super) fn own_dirs(&self) -> BTreeSet<PathBuf> {
+        let within = |path: &Path| path.strip_prefix(&self.root.path).ok().map(Path::to_owned);
+        let named = |dir: &&Path| dir.file_name() == Some(OsStr::new(self.id.as_str()));
+        let paths: Vec<PathBuf> = self.files().filter_map(|file| within(&file.path)).collect();
+        let above = paths.iter().flat_map(|path| path.ancestors().skip(1));
+        let beside = self.log.iter().filter(|log| log.share.is_none());
+        let beside: Vec<PathBuf> = beside
+            .filter_map(|log| within(&log.path.with_extension("")))
+            .collect();
+        let beside = beside.iter().map(PathBuf::as_path);
+        let dirs = above.chain(beside).filter(named);
+        dirs.map(Path::to_owned).collect()
     }
 
     /// The folder that its project's sessions share.

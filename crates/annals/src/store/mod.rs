@@ -36,7 +36,7 @@ mod vacate;
 mod writer;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,7 +72,7 @@ pub use spot::Spot;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
 use talks::Talks;
 pub use totals::Totals;
-pub use trash::{Trashed, TrashedFile};
+pub use trash::{Purgeable, TrashLook, Trashed, TrashedFile};
 pub(crate) use vacate::Holdings;
 pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};
@@ -112,14 +112,23 @@ impl Store {
         self
     }
 
-    /// Where annals keeps its own things, if that was said.
-    pub(crate) fn state(&self) -> Option<&std::path::Path> {
-        self.state.as_deref()
-    }
-
     /// The roots.
     pub fn roots(&self) -> &[Root] {
         &self.roots
+    }
+
+    /// Where deleted sessions go, and whatever else is to be kept.
+    pub(crate) fn state_dir(&self) -> Option<&Path> {
+        self.state.as_deref()
+    }
+
+    /// What lies in the directories that bear a session's name now.
+    pub(crate) fn files_below(&self, files: &SessionFiles) -> Vec<FoundFile> {
+        let mut troubles = Vec::new();
+        let dirs = files.own_dirs().into_iter();
+        let dirs = dirs.filter(|dir| files.root.path.join(dir).is_dir());
+        dirs.flat_map(|dir| inventory::walk(&files.root, &dir, &|_| true, &mut troubles))
+            .collect()
     }
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.

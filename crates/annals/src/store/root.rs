@@ -207,31 +207,7 @@ impl Root {
     /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down
     /// from it, and through no symbolic link. The root itself may be one.
     pub(crate) fn guard(&self, path: &Path) -> Result<()> {
-        let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
-        let Ok(relative) = path.strip_prefix(&self.path) else {
-            return refuse(&format!("is outside of {}", self.path.display()));
-        };
-        let down = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if !relative.components().all(down) {
-            return refuse("leads out of its root");
-        }
-        let mut step = self.path.clone();
-        for part in relative.components() {
-            step.push(part);
-            match step.symlink_metadata() {
-                Ok(metadata) if metadata.is_symlink() => {
-                    return refuse(&format!(
-                        "is reached through the symbolic link {}, behind which nothing is written",
-                        step.display()
-                    ));
-                }
-                Ok(_) => {}
-                // What is not there yet is made by us.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(Error::io("stat", &step, error)),
-            }
-        }
-        Ok(())
+        beneath(&self.path, path)
     }
 
     /// Every layout's default places that exist, and those of the current directory and of the ones
@@ -272,6 +248,36 @@ impl Root {
         });
         roots
     }
+}
+
+/// Makes sure that `path` leads down from `base`, and through no symbolic link. The base itself may be
+/// one.
+pub(crate) fn beneath(base: &Path, path: &Path) -> Result<()> {
+    let refuse = |why: &str| Err(Error::refused(format!("{} {why}", path.display())));
+    let Ok(relative) = path.strip_prefix(base) else {
+        return refuse(&format!("is outside of {}", base.display()));
+    };
+    let down = |part: Component<'_>| matches!(part, Component::Normal(_));
+    if !relative.components().all(down) {
+        return refuse("leads out of its root");
+    }
+    let mut step = base.to_owned();
+    for part in relative.components() {
+        step.push(part);
+        match step.symlink_metadata() {
+            Ok(metadata) if metadata.is_symlink() => {
+                return refuse(&format!(
+                    "is reached through the symbolic link {}, behind which nothing is written",
+                    step.display()
+                ));
+            }
+            Ok(_) => {}
+            // What is not there yet is made by us.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("stat", &step, error)),
+        }
+    }
+    Ok(())
 }
 
 fn names_in(path: &Path) -> Result<Vec<String>> {

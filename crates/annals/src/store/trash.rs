@@ -1,17 +1,22 @@
 //! Deleting to the trash, and back.
 //!
 //! A deleted session's files move into one folder of the state directory, under their paths within
-//! the root, beside a manifest that says where they came from. The locks of all its logs are held
-//! from the last look at them until they are gone, so that no append is acknowledged in between.
-//! The manifest is written first, a file leaves its place only when it is safe in the other, and
-//! the main log goes last: a deletion that is cut off can be run again, which moves what is left,
-//! or undone, and so can an undoing. One that fails is undone at once.
+//! the root, beside a manifest that says where they came from. A log's lock is held from the last
+//! look at it until it is gone, so that no append is acknowledged in between. The manifest is
+//! written first, a file leaves its place only when it is safe in the other, and the main log goes
+//! last: a deletion that is cut off can be run again, which moves what is left, or undone, and so
+//! can an undoing. One that fails is undone at once.
+//!
+//! Whoever changes a folder of the trash holds its lock. A folder, or anything in it, that is a
+//! symbolic link is never looked behind. Only a purge (`purge.rs`) removes anything for good.
+
+mod back;
+mod manifest;
+mod purge;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::OsStr;
 use std::fs;
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,7 +25,14 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId, Log, Options};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
-use super::{Root, Store, register};
+use super::{Store, register};
+use manifest::{Manifest, TrashedDir};
+
+pub use purge::{Purgeable, TrashLook};
+
+/// So many logs of a session are locked all at once. The others are locked one by one as they go: a
+/// session may have more sub-agents than a process may have files open.
+const HELD: usize = 64;
 
 /// A deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,8 +77,6 @@ pub struct TrashedFile {
     /// Its length.
     pub bytes: u64,
 }
-
-const MANIFEST: &str = "manifest.json";
 
 impl SessionFiles {
     /// Sorts sessions by the files that they share: only together can such sessions be deleted.
@@ -180,6 +190,17 @@ impl Store {
         others: &[&SessionFiles],
         now: Timestamp,
     ) -> Result<Trashed> {
+        self.delete_if(files, others, now, || Ok(()))
+    }
+
+    /// The same, if `still` says so once the logs are locked and known to be what they were.
+    pub(crate) fn delete_if(
+        &self,
+        files: &SessionFiles,
+        others: &[&SessionFiles],
+        now: Timestamp,
+        still: impl FnOnce() -> Result<()>,
+    ) -> Result<Trashed> {
         let all = || std::iter::once(&files).chain(others).copied();
         let plan = self.deletion_of(files, others, now)?;
         for file in &plan.files {
@@ -188,27 +209,30 @@ impl Store {
         let volumes = volumes(all());
         let logs = volumes
             .iter()
+            .take(HELD)
             .map(|file| Log::open(&file.path, Options::default()))
             .collect::<Result<Vec<_>>>()?;
+        let dirs = match plan.lone {
+            true => Vec::new(),
+            false => manifest::directories(&plan, all()),
+        };
         let moved = all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
-            for file in &volumes {
-                let metadata = fs::symlink_metadata(&file.path);
-                let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
-                if FileId::from(&metadata) != file.id {
-                    return Err(Error::Changed {
-                        path: file.path.clone(),
-                    });
-                }
-            }
-            self.move_out(plan, logs.len())
+            volumes.iter().try_for_each(|file| unchanged(file))?;
+            still()?;
+            self.move_out(plan, dirs, &volumes)
         })?;
         all().try_for_each(strike)?;
         Ok(moved)
     }
 
-    /// Moves what was planned, of which the first `logs` files are locked.
-    fn move_out(&self, mut plan: Trashed, logs: usize) -> Result<Trashed> {
+    /// Moves what was planned, of which the first are the logs' volumes.
+    fn move_out(
+        &self,
+        mut plan: Trashed,
+        dirs: Vec<TrashedDir>,
+        volumes: &[&FoundFile],
+    ) -> Result<Trashed> {
         let trash = self.trash()?;
         let first = plan.id.clone();
         let mut copy = 1;
@@ -219,10 +243,11 @@ impl Store {
         }
         let folder = trash.join(&plan.id);
         jsonl::ensure_dir(&folder)?;
-        let manifest =
-            serde_json::to_vec_pretty(&plan).map_err(|error| Error::refused(error.to_string()))?;
-        jsonl::create_new(&folder.join(MANIFEST), &manifest)?;
-        if let Err(error) = carry_out(&plan, &folder, logs) {
+        let manifest = Manifest::new(plan, dirs);
+        manifest.write(&folder)?;
+        let carried = manifest::held(&folder, || carry_out(&manifest, &folder, volumes));
+        let plan = manifest.trashed;
+        if let Err(error) = carried {
             // Whole or not at all; if even that fails, what was moved stays in the trash.
             let _ = self.undelete(&plan.id);
             return Err(error);
@@ -230,147 +255,20 @@ impl Store {
         Ok(plan)
     }
 
-    /// What lies in the trash, the newest first.
-    pub fn trashed(&self) -> Result<Vec<Trashed>> {
-        let trash = self.trash()?;
-        let dir = match fs::read_dir(&trash) {
-            Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::io("read", &trash, error)),
-        };
-        let read = |path: PathBuf| -> Option<Trashed> {
-            let manifest = fs::read(path.join(MANIFEST)).ok()?;
-            let mut trashed: Trashed = serde_json::from_slice(&manifest).ok()?;
-            // The folder's name is what counts: it cannot lead out of the trash.
-            trashed.id = path.file_name()?.to_str()?.to_owned();
-            Some(trashed)
-        };
-        let mut found: Vec<Trashed> = dir
-            .flatten()
-            .filter_map(|entry| read(entry.path()))
-            .collect();
-        found.sort_by(|a, b| b.id.cmp(&a.id));
-        Ok(found)
-    }
-
-    /// Puts a deleted session back where it was. A file that is there again stays as it is, and so
-    /// does its copy in the trash.
-    pub fn undelete(&self, id: &str) -> Result<Trashed> {
-        let fits = |trashed: &Trashed| {
-            let named = |session: &str| session.starts_with(id);
-            trashed.id == id || (!id.is_empty() && trashed.sessions().any(named))
-        };
-        let mut found: Vec<Trashed> = self.trashed()?.into_iter().filter(fits).collect();
-        if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
-            found = vec![found.swap_remove(exact)];
-        }
-        if found.len() > 1 && self.is_one_deletion(&found)? {
-            // It was cut off and run again, so each part lies in a folder of its own.
-            while let [_, rest @ ..] = found.as_slice()
-                && !rest.is_empty()
-                && let Some(part) = found.pop()
-            {
-                self.undelete(&part.id)?;
-            }
-        }
-        if found.len() > 1 {
-            return Err(Error::Ambiguous {
-                what: "deleted session",
-                id: id.to_owned(),
-                candidates: found.into_iter().map(|trashed| trashed.id).collect(),
-            });
-        }
-        let missing = || Error::NotFound {
-            what: "deleted session",
-            id: id.to_owned(),
-        };
-        let trashed = found.pop().ok_or_else(missing)?;
-        let root = Root::new(&trashed.layout, &trashed.root)?;
-        let folder = self.trash()?.join(&trashed.id);
-        let mut kept = Vec::new();
-        for file in &trashed.files {
-            // The manifest is ours, but a path in it must still not lead anywhere else.
-            let sound = match trashed.lone {
-                true => is_plain_log(&file.path),
-                false => root.layout.classify(&file.path).is_some(),
-            };
-            let from = folder.join("files").join(&file.path);
-            let to = root.path.join(&file.path);
-            if sound {
-                // Of a deletion that was cut off.
-                jsonl::clear_temp(&from)?;
-            }
-            if sound && from.symlink_metadata().is_err() {
-                // An earlier attempt brought it back.
-                continue;
-            }
-            if !sound {
-                kept.push(to);
-                continue;
-            }
-            root.guard(&to)?;
-            match jsonl::relocate(&from, &to) {
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-                    kept.push(to);
-                }
-                moved => moved?,
-            }
-        }
-        if let Some(first) = kept.first() {
-            return Err(Error::refused(format!(
-                "{} cannot be brought back: it exists again, or is no place for it; its deleted version stays in {}",
-                first.display(),
-                folder.display()
-            )));
-        }
-        restore_rows(&root, &trashed)?;
-        fs::remove_file(folder.join(MANIFEST))
-            .map_err(|error| Error::io("remove", &folder, error))?;
-        remove_tree_of_empty(&folder);
-        Ok(trashed)
-    }
-
-    /// Where the files of a deleted session lie, under their paths within the root.
-    pub(super) fn trashed_files(&self, trashed: &Trashed) -> Result<PathBuf> {
-        Ok(self.trash()?.join(&trashed.id).join("files"))
-    }
-
-    /// Whether what lies in the trash several times is parts of one session: no file is there twice.
-    fn is_one_deletion(&self, found: &[Trashed]) -> Result<bool> {
-        let trash = self.trash()?;
-        let mut seen = HashSet::new();
-        let same = |trashed: &Trashed| {
-            found.first().is_some_and(|first| {
-                first.session == trashed.session
-                    && first.layout == trashed.layout
-                    && first.root == trashed.root
-            })
-        };
-        let mut twice = |trashed: &Trashed| {
-            let folder = trash.join(&trashed.id).join("files");
-            let there = |path: &&PathBuf| folder.join(path).symlink_metadata().is_ok();
-            let mut paths = trashed.files.iter().map(|file| &file.path).filter(there);
-            paths.any(|path| !seen.insert(path.clone()))
-        };
-        // The one that was cut off meant to move all that the later ones did.
-        let listed = |trashed: &Trashed| -> HashSet<PathBuf> {
-            let files = trashed.files.iter().map(|file| file.path.clone());
-            files.collect()
-        };
-        let longest = found.iter().map(listed).max_by_key(HashSet::len);
-        let longest = longest.unwrap_or_default();
-        let within = found
-            .iter()
-            .all(|trashed| listed(trashed).is_subset(&longest));
-        Ok(within && found.iter().all(same) && !found.iter().any(&mut twice))
-    }
-
+    /// Where deleted sessions lie. A link in its place leads to what is not ours.
     fn trash(&self) -> Result<PathBuf> {
-        match &self.state {
-            Some(state) => Ok(state.join("trash")),
-            None => Err(Error::refused(
+        let Some(state) = &self.state else {
+            return Err(Error::refused(
                 "there is no state directory to keep deleted sessions in",
-            )),
+            ));
+        };
+        let trash = state.join("trash");
+        match trash.symlink_metadata() {
+            Ok(metadata) if !metadata.is_dir() => Err(Error::refused(format!(
+                "{} is no directory; deleted sessions are only kept in one of annals' own, not behind a link",
+                trash.display()
+            ))),
+            _ => Ok(trash),
         }
     }
 }
@@ -403,20 +301,38 @@ pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>
     }
 }
 
-fn carry_out(plan: &Trashed, folder: &Path, logs: usize) -> Result<()> {
+/// What was looked at is what is there, as far as its content goes.
+fn unchanged(file: &FoundFile) -> Result<()> {
+    let metadata = fs::symlink_metadata(&file.path);
+    let metadata = metadata.map_err(|error| Error::io("stat", &file.path, error))?;
+    match FileId::from(&metadata) == file.id {
+        true => Ok(()),
+        false => Err(Error::Changed {
+            path: file.path.clone(),
+        }),
+    }
+}
+
+fn carry_out(manifest: &Manifest, folder: &Path, volumes: &[&FoundFile]) -> Result<()> {
+    let plan = &manifest.trashed;
     // The main log is the first of the list. As long as it is there, the session is found.
     for (at, file) in plan.files.iter().enumerate().rev() {
         let to = folder.join("files").join(&file.path);
         let from = plan.root.join(&file.path);
-        if at < logs {
-            jsonl::relocate(&from, &to)?;
-        } else {
-            jsonl::held(&from, || jsonl::relocate(&from, &to))?;
+        let carry = || jsonl::relocate(&from, &to);
+        match volumes.get(at) {
+            None => jsonl::held(&from, carry)?,
+            Some(_) if at < HELD => carry()?,
+            Some(volume) => Log::open(&from, Options::default())?.locked(|_| {
+                unchanged(volume)?;
+                carry()
+            })?,
         }
         if !plan.lone {
             remove_empty(from.parent(), &plan.root);
         }
     }
+    manifest.clear_dirs(folder);
     Ok(())
 }
 
@@ -444,23 +360,6 @@ pub(super) fn strike(files: &SessionFiles) -> Result<()> {
     };
     for file in files.logs() {
         register::strike(&files.root, writer, &file.artifact)?;
-    }
-    Ok(())
-}
-
-/// Puts back what registers said about logs that are there again.
-fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
-    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
-        return Ok(());
-    };
-    for file in &trashed.files {
-        let log = root.layout.classify(&file.path);
-        let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
-            continue;
-        };
-        let mut rows = trashed.rows.iter();
-        let row = rows.find(|row| row.path == file.path);
-        register::relist(root, writer, &log, row.map(|row| row.text.clone()))?;
     }
     Ok(())
 }
@@ -497,15 +396,6 @@ pub(super) fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> R
     nest(logs, Box::new(work))
 }
 
-/// A log that lies directly in its directory.
-fn is_plain_log(path: &Path) -> bool {
-    let mut parts = path.components();
-    matches!(
-        (parts.next(), parts.next()),
-        (Some(Component::Normal(_)), None)
-    ) && path.extension() == Some(OsStr::new("jsonl"))
-}
-
 /// Removes a directory and those above it as long as they are empty, but neither the root nor those
 /// directly in it.
 pub(super) fn remove_empty(dir: Option<&Path>, root: &Path) {
@@ -520,22 +410,5 @@ pub(super) fn remove_empty(dir: Option<&Path>, root: &Path) {
             return;
         }
         dir = path.parent();
-    }
-}
-
-fn remove_tree_of_empty(dir: &Path) {
-    let mut pending = vec![dir.to_owned()];
-    let mut dirs = Vec::new();
-    while let Some(path) = pending.pop() {
-        let below = fs::read_dir(&path).into_iter().flatten().flatten();
-        pending.extend(
-            below
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-        dirs.push(path);
-    }
-    for dir in dirs.into_iter().rev() {
-        let _ = fs::remove_dir(dir);
     }
 }

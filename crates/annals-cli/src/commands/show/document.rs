@@ -159,6 +159,7 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
             About::Name(name)
         } else {
             let row = SessionRow::of(&info, context.clock.now, &pricer.sum(&info.charges));
+            let row = row.pinned(context.pins_or_none().hold(&info));
             About::Row(row.filled(shown.fill()))
         },
         conversation,

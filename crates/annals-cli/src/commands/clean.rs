@@ -1,0 +1,464 @@
+//! `annals clean`
+
+mod purge;
+
+use std::path::Path;
+
+use annals::Error;
+use annals::retain::{Old, Plan, Policy, Rule, Term, Why};
+use annals::store::{SessionInfo, Trashed};
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Outcome;
+use super::filter::one_project;
+use super::row::Short;
+use crate::config::{Config, TERMS};
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+/// Moves old sessions to the trash, or empties it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A session is as old as its newest entry, sub-agents included; the time of a file counts only where no
+entry has one. It goes with everything that belongs to it, and `annals delete --undo` puts it back.
+Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that went on
+since, or that share a file with one that stays.
+
+How long sessions are kept may stand in config.toml; --older-than overrules all of it but \"never\":
+  [clean]
+  older-than = \"90d\"
+  keep-last = 3
+  [clean.layout]
+  chorus = \"1y\"
+  [clean.project]
+  \"/home/me/app\" = \"never\"
+
+Examples:
+  annals clean --older-than 30d                what would be moved
+  annals clean --older-than 30d --apply
+  annals clean --apply                         by the settings
+  annals clean --older-than 1y -p my-app       only sessions of a project
+  annals clean --purge                         what lies in the trash, and its size
+  annals clean --purge --older-than 7d --apply remove for good what was deleted a week ago")]
+pub(crate) struct CleanArgs {
+    /// How long ago a session was last at work, or with --purge deleted: 36h, 30d, 2w, 6mo, 1y
+    #[arg(long, value_name = "AGE")]
+    older_than: Option<String>,
+    /// Only sessions of this project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT")]
+    project: Option<String>,
+    /// Only sessions of this layout
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Keep so many sessions of each project however old they are, the newest
+    #[arg(long, value_name = "N")]
+    keep_last: Option<usize>,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Also sessions that another program is writing to right now
+    #[arg(long)]
+    live: bool,
+    /// Empty the trash: what goes is gone
+    #[arg(long, conflicts_with_all = ["project", "layout", "keep_last", "live"])]
+    purge: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    sessions: Vec<OldRow<'a>>,
+    kept: Vec<KeptRow<'a>>,
+    files: usize,
+    bytes: u64,
+    /// Sessions that could not be moved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct OldRow<'a> {
+    #[serde(flatten)]
+    session: Name<'a>,
+    /// Whence it is known when the session was last at work.
+    by: &'static str,
+    older_than: &'a str,
+    rule: &'static str,
+    files: usize,
+    bytes: u64,
+    /// Its name in the trash, once it is there.
+    trash: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct KeptRow<'a> {
+    #[serde(flatten)]
+    session: Name<'a>,
+    why: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Name<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    project: &'a str,
+    id: &'a str,
+    file: &'a Path,
+    title: Option<&'a str>,
+    updated: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    session: String,
+    error: String,
+}
+
+impl<'a> Name<'a> {
+    fn of(info: &'a SessionInfo) -> Self {
+        Name {
+            layout: info.layout,
+            root: &info.root,
+            project: &info.project.path,
+            id: info.id.as_str(),
+            file: &info.file,
+            title: info.title.as_ref().map(|title| title.text.as_str()),
+            updated: info.updated,
+        }
+    }
+}
+
+/// What became of sessions that go together.
+enum Done {
+    /// They would go.
+    Planned,
+    Moved(Trashed),
+    /// They went on, or someone works on them.
+    Stayed(Error),
+    Failed(Error),
+}
+
+pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
+    let term = args.older_than.as_deref().map(term).transpose()?;
+    if args.purge {
+        return purge::run(term, args.apply, context);
+    }
+    let policy = policy(args, term, context)?;
+    let layout = args.layout.as_deref().map(layout_named).transpose()?;
+    let pins = context.store.pins()?;
+    if args.apply {
+        context.store.finish_cleaning()?;
+    }
+    let inventory = context.inventory_in_place();
+    let rows = context.sessions_in_any_order(&inventory);
+    let project = match &args.project {
+        None => None,
+        Some(project) => {
+            let mut own = rows.clone();
+            one_project(project, &mut own)?;
+            own.pop().map(|session| session.project.path)
+        }
+    };
+    let wanted = |info: &SessionInfo| {
+        layout.is_none_or(|layout| info.layout == layout)
+            && project
+                .as_ref()
+                .is_none_or(|path| info.project.path == *path)
+    };
+    let now = context.clock.now();
+    let plan = Plan::new(&inventory, rows, &policy, &pins, &now, &wanted);
+    let done: Vec<Done> = plan
+        .groups
+        .iter()
+        .map(|group| match args.apply {
+            false => Done::Planned,
+            true => match context.store.clean(group, args.live, now.time) {
+                Ok(trashed) => Done::Moved(trashed),
+                Err(error @ (Error::Changed { .. } | Error::Live { .. })) => Done::Stayed(error),
+                Err(error) => Done::Failed(error),
+            },
+        })
+        .collect();
+    if context.json {
+        context.out.json(&document(args.apply, &plan, &done))?;
+    } else {
+        tell(args.apply, &plan, &done, &policy, context)?;
+    }
+    let all = plan.groups.len();
+    let moved = done
+        .iter()
+        .filter(|done| matches!(done, Done::Moved(_)))
+        .count();
+    let mut failed = done.into_iter().filter_map(|done| match done {
+        Done::Failed(error) => Some(error),
+        _ => None,
+    });
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    for error in failed {
+        context.warn(&error);
+    }
+    let first = anyhow::Error::new(first);
+    Err(match all {
+        1 => first,
+        _ => first.context(format!("{moved} of {all} were moved to the trash")),
+    })
+}
+
+fn term(text: &str) -> Result<Term> {
+    match Term::parse(text) {
+        Some(term @ Term::For { .. }) => Ok(term),
+        _ if text.trim_end_matches('m').parse::<u32>().is_ok() && text.ends_with('m') => {
+            bail!("`{text}` may be minutes or months; say {text}in or {text}o")
+        }
+        _ => bail!("`{text}` is not an age; give one such as {TERMS}"),
+    }
+}
+
+fn layout_named(name: &str) -> Result<&'static str> {
+    match annals::layout::by_name(name) {
+        Some(layout) => Ok(layout.name()),
+        None => Err(Error::NotFound {
+            what: "layout",
+            id: name.to_owned(),
+        }
+        .into()),
+    }
+}
+
+/// What the settings say, with what was said for once.
+fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Policy> {
+    let mut policy = context.config()?.clean;
+    if let Some(keep) = args.keep_last {
+        policy.keep_last = keep;
+    }
+    if let Some(term) = term {
+        policy = policy.with_term(term);
+    }
+    if policy.is_silent() {
+        bail!(
+            "nothing says how long sessions are kept; give --older-than 30d, or write `older-than = \"90d\"` under [clean] in {}",
+            Config::path(&context.config_dir).display()
+        );
+    }
+    Ok(policy)
+}
+
+fn document<'a>(applied: bool, plan: &'a Plan, done: &'a [Done]) -> Document<'a> {
+    let mut document = Document {
+        applied,
+        sessions: Vec::new(),
+        kept: Vec::new(),
+        files: 0,
+        bytes: 0,
+        failed: Vec::new(),
+    };
+    for (group, done) in plan.groups.iter().zip(done) {
+        for old in group {
+            let trash = match done {
+                Done::Planned => None,
+                Done::Moved(trashed) => Some(trashed.id.as_str()),
+                Done::Stayed(error) => {
+                    document.kept.push(KeptRow {
+                        session: Name::of(&old.info),
+                        why: match error {
+                            Error::Live { .. } => "live",
+                            _ => "changed",
+                        },
+                        detail: Some(error.to_string()),
+                    });
+                    continue;
+                }
+                Done::Failed(error) => {
+                    document.failed.push(Failed {
+                        session: old.info.id.to_string(),
+                        error: error.to_string(),
+                    });
+                    continue;
+                }
+            };
+            document.sessions.push(row(old, trash));
+        }
+    }
+    let kept = plan.kept.iter().map(|kept| KeptRow {
+        session: Name::of(&kept.info),
+        why: match kept.why {
+            Why::Pinned => "pinned",
+            Why::Newest => "newest",
+            Why::Shares { .. } => "shared",
+        },
+        detail: match &kept.why {
+            Why::Shares { file, with } => Some(format!("{} is also of {with}", file.display())),
+            _ => None,
+        },
+    });
+    document.kept.extend(kept);
+    document.files = files(applied, plan, done);
+    document.bytes = document.sessions.iter().map(|row| row.bytes).sum();
+    document
+}
+
+fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
+    OldRow {
+        session: Name::of(&old.info),
+        by: match old.by_file {
+            true => "file",
+            false => "entries",
+        },
+        older_than: &old.term,
+        rule: match old.rule {
+            Rule::Default => "all",
+            Rule::Layout => "layout",
+            Rule::Project(_) => "project",
+        },
+        files: old.files,
+        bytes: old.info.bytes,
+        trash,
+    }
+}
+
+/// How many files went, or would go.
+fn files(applied: bool, plan: &Plan, done: &[Done]) -> usize {
+    match applied {
+        false => plan.files(),
+        true => moved(done).map(|trashed| trashed.files.len()).sum(),
+    }
+}
+
+fn moved(done: &[Done]) -> impl Iterator<Item = &Trashed> {
+    done.iter().filter_map(|done| match done {
+        Done::Moved(trashed) => Some(trashed),
+        _ => None,
+    })
+}
+
+fn tell(
+    applied: bool,
+    plan: &Plan,
+    done: &[Done],
+    policy: &Policy,
+    context: &mut Context,
+) -> Result<()> {
+    let groups = plan.groups.iter().zip(done);
+    let gone = groups.filter(|(_, done)| matches!(done, Done::Planned | Done::Moved(_)));
+    let gone: Vec<&Old> = gone.flat_map(|(group, _)| group).collect();
+    if !gone.is_empty() {
+        let table = table(&gone, context);
+        context.out.text(table)?;
+        context.out.blank()?;
+    }
+    tell_kept(plan, done, context)?;
+    let sum = format!(
+        "{}, {}, {}",
+        plural(gone.len() as u64, "session"),
+        plural(files(applied, plan, done) as u64, "file"),
+        size::bytes(gone.iter().map(|old| old.info.bytes).sum())
+    );
+    if gone.is_empty() {
+        let than = match &policy.default {
+            Some(term) if policy.layouts.is_empty() && policy.projects.is_empty() => {
+                format!("Nothing that could go is older than {term}.")
+            }
+            _ => "Nothing that could go is older than the settings say.".to_owned(),
+        };
+        context.out.line(than)?;
+    } else if !applied {
+        let told = paint(BOLD, "Would be moved to the trash:");
+        context.out.line(format_args!("{told} {sum}"))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it.")?;
+    } else {
+        let mark = paint(SUCCESS, "✓");
+        context
+            .out
+            .line(format_args!("{mark} moved to the trash: {sum}"))?;
+        context.out.line(
+            "`annals delete --undo ID` puts one back, `annals clean --purge` empties the trash",
+        )?;
+    }
+    Ok(())
+}
+
+/// Tells which sessions are old and stay, and why.
+fn tell_kept(plan: &Plan, done: &[Done], context: &mut Context) -> Result<()> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for (group, done) in plan.groups.iter().zip(done) {
+        if let Done::Stayed(error) = done {
+            let ids = group.iter().map(|old| old.info.id.to_string());
+            lines.extend(ids.map(|id| (id, error.to_string())));
+        }
+    }
+    let (mut pinned, mut newest) = (0, 0);
+    for kept in &plan.kept {
+        match &kept.why {
+            Why::Pinned => pinned += 1,
+            Why::Newest => newest += 1,
+            Why::Shares { file, with } => {
+                let name = file.display();
+                let why = format!("{name} is also of {with}, which stays");
+                lines.push((kept.info.id.to_string(), why));
+            }
+        }
+    }
+    let mut said = false;
+    for (count, why) in [
+        (pinned, "pinned"),
+        (newest, "among the newest of the project"),
+    ] {
+        if count > 0 {
+            let stay = if count == 1 { "stays" } else { "stay" };
+            let count = plural(count, "old session");
+            context.out.line(format_args!("{count} {stay}: {why}"))?;
+            said = true;
+        }
+    }
+    for (id, why) in lines {
+        let (id, why) = (paint(ID, &id), paint(PLAIN, &why));
+        context.out.line(format_args!("{id} stays: {why}"))?;
+        said = true;
+    }
+    if said {
+        context.out.blank()?;
+    }
+    Ok(())
+}
+
+fn table(gone: &[&Old], context: &Context) -> String {
+    let short = Short::of(gone.iter().map(|old| old.info.id.as_str()));
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID).priority(250),
+        Column::new("LAST ACTIVITY").style(DIM).priority(180),
+        Column::new("PROJECT").min(8).max(24).priority(60),
+        Column::new("TITLE").min(12).priority(200),
+        Column::new("FILES").right().priority(50),
+        Column::new("SIZE").right().priority(150),
+        Column::new("").style(DIM).priority(40),
+    ]);
+    for old in gone {
+        table.row([
+            Cell::new(short.get(old.info.id.as_str())),
+            Cell::new(context.clock.ago(old.last)),
+            Cell::new(old.info.project.name()),
+            match &old.info.title {
+                Some(title) => Cell::new(&title.text),
+                None => Cell::styled("(no title)", DIM),
+            },
+            Cell::new(size::count(old.files as u64)),
+            Cell::new(size::bytes(old.info.bytes)),
+            Cell::new(match old.by_file {
+                true => "by its file's time",
+                false => "",
+            }),
+        ]);
+    }
+    table.render(context.out.width())
+}

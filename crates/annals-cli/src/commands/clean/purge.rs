@@ -1,0 +1,194 @@
+//! `annals clean --purge`: the one thing that removes what is not annals' own.
+
+use annals::Error;
+use annals::retain::Term;
+use annals::store::{Purgeable, Trashed};
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::commands::Outcome;
+use crate::commands::row::Short;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    trashed: Vec<Row<'a>>,
+    files: u64,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    /// Its name in the trash.
+    id: &'a str,
+    sessions: Vec<&'a str>,
+    layout: Option<&'a str>,
+    root: Option<&'a std::path::Path>,
+    deleted: Option<Timestamp>,
+    files: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Failed {
+    id: String,
+    error: String,
+}
+
+impl<'a> Row<'a> {
+    fn of(item: &'a Purgeable) -> Self {
+        let trashed = item.trashed.as_ref();
+        Row {
+            id: &item.name,
+            sessions: trashed.iter().flat_map(|it| it.sessions()).collect(),
+            layout: trashed.map(|trashed| trashed.layout.as_str()),
+            root: trashed.map(|trashed| trashed.root.as_path()),
+            deleted: trashed.map(|trashed| trashed.deleted),
+            files: item.files,
+            bytes: item.bytes,
+        }
+    }
+}
+
+/// Removes what was deleted long enough ago; without a term, everything. Pinned sessions stay in the
+/// trash as they do elsewhere.
+pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Result<Outcome> {
+    let cutoff = match &term {
+        None => None,
+        // So long ago that nothing was deleted before.
+        Some(term) => Some(term.cutoff(&context.clock.now()).unwrap_or(Timestamp::MIN)),
+    };
+    let pins = context.store.pins()?;
+    let look = context.store.trash_look()?;
+    for trouble in &look.troubles {
+        context.warn(trouble);
+    }
+    let old = |item: &Purgeable| cutoff.is_none_or(|cutoff| item.is_older_than(cutoff));
+    let pinned = |item: &Purgeable| {
+        let holds = |trashed: &Trashed| {
+            let mut sessions = trashed.sessions();
+            sessions.any(|session| pins.holds(&trashed.layout, &trashed.root, session))
+        };
+        item.trashed.as_ref().is_some_and(holds)
+    };
+    let (kept, mut items): (Vec<Purgeable>, Vec<Purgeable>) =
+        look.purgeable.into_iter().filter(old).partition(pinned);
+    let mut failed: Vec<(String, Error)> = Vec::new();
+    if apply {
+        items.retain(|item| match context.store.purge(item) {
+            Ok(()) => true,
+            Err(error) => {
+                failed.push((item.name.clone(), error));
+                false
+            }
+        });
+    }
+    let (files, bytes) = (
+        items.iter().map(|item| item.files).sum(),
+        items.iter().map(|item| item.bytes).sum(),
+    );
+    if context.json {
+        let failed = failed.iter().map(|(id, error)| Failed {
+            id: id.clone(),
+            error: error.to_string(),
+        });
+        context.out.json(&Document {
+            applied: apply,
+            trashed: items.iter().map(Row::of).collect(),
+            files,
+            bytes,
+            failed: failed.collect(),
+        })?;
+    } else {
+        tell(apply, &items, &kept, (files, bytes), context)?;
+    }
+    let mut failed = failed.into_iter().map(|(_, error)| error);
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    failed.for_each(|error| context.warn(&error));
+    Err(first.into())
+}
+
+fn tell(
+    applied: bool,
+    items: &[Purgeable],
+    kept: &[Purgeable],
+    (files, bytes): (u64, u64),
+    context: &mut Context,
+) -> Result<()> {
+    if !items.is_empty() {
+        let table = table(items, context);
+        context.out.text(table)?;
+        context.out.blank()?;
+    }
+    if !kept.is_empty() {
+        let count = plural(kept.len() as u64, "deleted session");
+        let stay = if kept.len() == 1 { "stays" } else { "stay" };
+        let told = format!("{count} {stay} in the trash: pinned");
+        context.out.line(told)?;
+        context.out.blank()?;
+    }
+    let sum = format!("{}, {}", plural(files, "file"), size::bytes(bytes));
+    if items.is_empty() {
+        context.out.line("There is nothing to remove.")?;
+    } else if applied {
+        let mark = paint(SUCCESS, "✓");
+        context
+            .out
+            .line(format_args!("{mark} removed for good: {sum}"))?;
+    } else {
+        let told = paint(BOLD, "Would be removed for good:");
+        context.out.line(format_args!("{told} {sum}"))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it. There is no way back from that.")?;
+    }
+    Ok(())
+}
+
+fn table(items: &[Purgeable], context: &Context) -> String {
+    let sessions = items.iter().filter_map(|item| item.trashed.as_ref());
+    let short = Short::of(sessions.flat_map(Trashed::sessions));
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID),
+        Column::new("DELETED").style(DIM),
+        Column::new("FILES").right(),
+        Column::new("SIZE").right(),
+        Column::new("ROOT").min(8).middle().style(PATH),
+    ]);
+    for item in items {
+        let trashed = item.trashed.as_ref();
+        let names: Vec<&str> = trashed
+            .iter()
+            .flat_map(|trashed| trashed.sessions())
+            .map(|session| short.get(session))
+            .collect();
+        table.row([
+            match trashed {
+                Some(_) => Cell::new(names.join(", ")),
+                None => Cell::styled("(left by an earlier purge)", DIM),
+            },
+            Cell::new(
+                trashed
+                    .map(|trashed| context.clock.ago(trashed.deleted))
+                    .unwrap_or_default(),
+            ),
+            Cell::new(size::count(item.files)),
+            Cell::new(size::bytes(item.bytes)),
+            Cell::new(
+                trashed
+                    .map(|trashed| trashed.root.display().to_string())
+                    .unwrap_or_default(),
+            ),
+        ]);
+    }
+    table.render(context.out.width())
+}

@@ -1,0 +1,75 @@
+//! Moves old sessions to the trash.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl::FileId;
+use crate::store::{FoundFile, SessionFiles, Store, Trashed};
+
+use super::Old;
+
+impl Store {
+    /// Moves sessions of a plan that go together to the trash.
+    ///
+    /// Nothing is moved if any of them is not what it was when the plan was made: under the locks of
+    /// the logs it is asked again whether all its files are untouched, whether it has new ones, and
+    /// whether it is pinned. A session that went on meanwhile stays. So does one that another
+    /// program is writing to ([`Error::Live`]), unless `live`.
+    pub fn clean(&self, group: &[Old], live: bool, now: Timestamp) -> Result<Trashed> {
+        let Some((first, others)) = group.split_first() else {
+            return Err(Error::refused("there is no session to clean up"));
+        };
+        if !live {
+            group.iter().try_for_each(|old| self.is_free(&old.found))?;
+        }
+        let others: Vec<&SessionFiles> = others.iter().map(|old| &old.found).collect();
+        self.delete_if(&first.found, &others, now, || {
+            group.iter().try_for_each(|old| self.is_still_old(old))
+        })
+    }
+
+    /// Removes what clean-ups that were cut off left of directories that they had emptied.
+    pub fn finish_cleaning(&self) -> Result<()> {
+        self.finish_deletions()
+    }
+
+    fn is_still_old(&self, old: &Old) -> Result<()> {
+        let files = &old.found;
+        if old.last >= old.cutoff {
+            return Err(Error::refused(format!("{} is not old", files.id)));
+        }
+        // From the same bytes follows the same age, so nothing need be read again.
+        for file in files.files().flat_map(FoundFile::volumes) {
+            let now = file.path.symlink_metadata();
+            let now = now.map_err(|error| Error::io("stat", &file.path, error))?;
+            if !FileId::from(&now).untouched(&file.id) {
+                return Err(changed(&file.path));
+            }
+        }
+        let known: HashSet<&Path> = files.files().map(|file| file.path.as_path()).collect();
+        let below = self.files_below(files);
+        let is_new = |file: &&FoundFile| {
+            let own = file.artifact.session.as_ref() == Some(&files.id);
+            own && !known.contains(file.path.as_path())
+        };
+        if let Some(new) = below.iter().find(is_new) {
+            return Err(changed(&new.path));
+        }
+        match self.pins()?.hold_files(files) {
+            true => Err(Error::refused(format!(
+                "session {} was pinned meanwhile",
+                files.id
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+fn changed(path: &Path) -> Error {
+    Error::Changed {
+        path: path.to_owned(),
+    }
+}

@@ -1,0 +1,256 @@
+//! Plans: which sessions are old, and which old ones are kept all the same.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::model::SessionId;
+use crate::store::{FoundFile, Inventory, SessionFiles, SessionInfo};
+use crate::when::Now;
+
+use super::{Pins, Policy, Rule};
+
+/// What is to be cleaned up.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Old sessions, the oldest first; those that share files stand together, and go together.
+    pub groups: Vec<Vec<Old>>,
+    /// Sessions that are as old and stay.
+    pub kept: Vec<Kept>,
+}
+
+/// A session that nobody has worked on for longer than it is to be kept.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Old {
+    /// What lists say about it.
+    pub info: SessionInfo,
+    /// When it was last at work.
+    pub last: Timestamp,
+    /// No record has a time, so its file's own counts.
+    pub by_file: bool,
+    /// What was last at work before this is old.
+    pub cutoff: Timestamp,
+    /// The term that says so.
+    pub term: String,
+    /// Whose term that is.
+    pub rule: Rule,
+    /// How many files it has, those that it shares with others included.
+    pub files: usize,
+    pub(super) found: SessionFiles,
+}
+
+/// A session that is old and stays.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Kept {
+    /// What lists say about it.
+    pub info: SessionInfo,
+    /// Why it stays.
+    pub why: Why,
+}
+
+/// Why an old session stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is pinned.
+    Pinned,
+    /// It is among the newest of its project.
+    Newest,
+    /// Its log is also that of a session that stays, and logs are never rewritten.
+    Shares {
+        /// The log.
+        file: PathBuf,
+        /// The session that stays.
+        with: SessionId,
+    },
+}
+
+/// What becomes of one session.
+enum Verdict {
+    /// It is too young, kept for ever, or not asked for.
+    Stays,
+    Kept(Why),
+    Old {
+        last: Timestamp,
+        cutoff: Timestamp,
+        term: String,
+        rule: Rule,
+    },
+}
+
+impl Plan {
+    /// Finds out which of the sessions that are `wanted` are old.
+    ///
+    /// `rows` are those of the inventory; a session without one could not be read, and stays.
+    pub fn new(
+        inventory: &Inventory,
+        rows: Vec<SessionInfo>,
+        policy: &Policy,
+        pins: &Pins,
+        now: &Now,
+        wanted: &dyn Fn(&SessionInfo) -> bool,
+    ) -> Self {
+        let newest = newest(&rows, policy.keep_last);
+        let mut judged: HashMap<(PathBuf, SessionId, PathBuf), (SessionInfo, Verdict)> = rows
+            .into_iter()
+            .enumerate()
+            .map(|(at, info)| {
+                let verdict = match wanted(&info) {
+                    false => Verdict::Stays,
+                    true => judge(&info, policy, pins, now, newest.contains(&at)),
+                };
+                let key = (info.root.clone(), info.id.clone(), info.file.clone());
+                (key, (info, verdict))
+            })
+            .collect();
+        let mut plan = Plan::default();
+        for group in groups(&inventory.sessions) {
+            let members = group.into_iter().map(|files| {
+                let key = (
+                    files.root.path.clone(),
+                    files.id.clone(),
+                    files.main_path().to_owned(),
+                );
+                (files, judged.remove(&key))
+            });
+            plan.add(members.collect());
+        }
+        plan.groups.sort_by_key(|group| {
+            let last = group.iter().map(|old| old.last).max();
+            (last, group.first().map(|old| old.info.id.clone()))
+        });
+        plan.kept
+            .sort_by_key(|kept| (kept.info.updated, kept.info.id.clone()));
+        plan
+    }
+
+    /// All sessions that are old and go.
+    pub fn old(&self) -> impl Iterator<Item = &Old> {
+        self.groups.iter().flatten()
+    }
+
+    /// How many files go, each counted once.
+    pub fn files(&self) -> usize {
+        let files = self.old().flat_map(|old| old.found.files());
+        let paths = files.flat_map(FoundFile::volumes).map(|file| &file.path);
+        paths.collect::<HashSet<_>>().len()
+    }
+
+    /// Takes in sessions that can only go together.
+    fn add(&mut self, members: Vec<(&SessionFiles, Option<(SessionInfo, Verdict)>)>) {
+        let goes = |judged: &Option<(SessionInfo, Verdict)>| {
+            matches!(judged, Some((_, Verdict::Old { .. })))
+        };
+        let stays = members.iter().find(|(_, judged)| !goes(judged));
+        let stays = stays.map(|(files, _)| (*files).clone());
+        let mut group = Vec::new();
+        for (files, judged) in members {
+            let Some((info, verdict)) = judged else {
+                continue;
+            };
+            match (verdict, &stays) {
+                (Verdict::Stays, _) => {}
+                (Verdict::Kept(why), _) => self.kept.push(Kept { info, why }),
+                (Verdict::Old { .. }, Some(other)) => {
+                    let why = Why::Shares {
+                        file: shared(files, other).to_owned(),
+                        with: other.id.clone(),
+                    };
+                    self.kept.push(Kept { info, why });
+                }
+                (
+                    Verdict::Old {
+                        last,
+                        cutoff,
+                        term,
+                        rule,
+                    },
+                    None,
+                ) => group.push(Old {
+                    // Only records have times from which one can tell when it began.
+                    by_file: info.started.is_none(),
+                    info,
+                    last,
+                    cutoff,
+                    term,
+                    rule,
+                    files: files.files().flat_map(FoundFile::volumes).count(),
+                    found: files.clone(),
+                }),
+            }
+        }
+        if !group.is_empty() {
+            self.groups.push(group);
+        }
+    }
+}
+
+fn judge(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bool) -> Verdict {
+    let Some((term, rule)) = policy.term(info.layout, &info.project.path) else {
+        return Verdict::Stays;
+    };
+    let Some((last, cutoff)) = info.updated.zip(term.cutoff(now)) else {
+        return Verdict::Stays;
+    };
+    if last >= cutoff {
+        return Verdict::Stays;
+    }
+    if pins.hold(info) {
+        return Verdict::Kept(Why::Pinned);
+    }
+    if newest {
+        return Verdict::Kept(Why::Newest);
+    }
+    Verdict::Old {
+        last,
+        cutoff,
+        term: term.to_string(),
+        rule,
+    }
+}
+
+/// The places of the newest sessions of each project.
+fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
+    if keep == 0 {
+        return HashSet::new();
+    }
+    let mut projects: BTreeMap<(&Path, &str), Vec<(usize, &SessionInfo)>> = BTreeMap::new();
+    for (at, info) in rows.iter().enumerate() {
+        let key = (info.root.as_path(), info.project.path.as_str());
+        projects.entry(key).or_default().push((at, info));
+    }
+    let mut newest = HashSet::new();
+    for mut sessions in projects.into_values() {
+        sessions.sort_by_key(|(_, info)| (Reverse(info.updated), &info.id));
+        newest.extend(sessions.into_iter().take(keep).map(|(at, _)| at));
+    }
+    newest
+}
+
+/// The sessions, those that share files together.
+fn groups(sessions: &[SessionFiles]) -> Vec<Vec<&SessionFiles>> {
+    let shares = |files: &&SessionFiles| {
+        let mut volumes = files.logs().flat_map(FoundFile::volumes);
+        volumes.any(|file| file.share.is_some())
+    };
+    let (sharing, alone): (Vec<_>, Vec<_>) = sessions.iter().partition(shares);
+    let mut groups = SessionFiles::sharing(&sharing);
+    groups.extend(alone.into_iter().map(|files| vec![files]));
+    groups
+}
+
+/// A log in which two sessions lie, or the first one's own where others lie in between.
+fn shared<'a>(one: &'a SessionFiles, other: &SessionFiles) -> &'a Path {
+    let volumes = |files: &'a SessionFiles| files.logs().flat_map(FoundFile::volumes);
+    let theirs: Vec<&Path> = other
+        .logs()
+        .flat_map(FoundFile::volumes)
+        .map(|file| file.path.as_path())
+        .collect();
+    let mut both = volumes(one).filter(|file| theirs.contains(&file.path.as_path()));
+    both.next().map_or(one.main_path(), |file| &file.path)
+}

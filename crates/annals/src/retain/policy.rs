@@ -1,0 +1,129 @@
+//! Which sessions are kept for how long.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Term;
+
+/// Which sessions are kept for how long.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// For sessions of which nothing else is said; `None` keeps them.
+    pub default: Option<Term>,
+    /// For the sessions of a layout.
+    pub layouts: BTreeMap<String, Term>,
+    /// For the sessions of a directory and of those below it.
+    pub projects: BTreeMap<String, Term>,
+    /// So many sessions of each project are kept however old they are, the newest.
+    pub keep_last: usize,
+}
+
+/// Which part of a policy says how long a session is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// What holds for all.
+    Default,
+    /// What holds for its layout.
+    Layout,
+    /// What holds for this directory.
+    Project(String),
+}
+
+impl Policy {
+    /// One term for all sessions.
+    pub fn of(term: Term) -> Self {
+        Policy {
+            default: Some(term),
+            ..Policy::default()
+        }
+    }
+
+    /// It says nothing of any session.
+    pub fn is_silent(&self) -> bool {
+        self.default.is_none() && self.layouts.is_empty() && self.projects.is_empty()
+    }
+
+    /// The same with one term for all sessions that are not kept for ever: to name a term for once
+    /// does not take back what is kept for good.
+    pub fn with_term(mut self, term: Term) -> Self {
+        let never = |_: &String, term: &mut Term| matches!(term, Term::Never);
+        self.layouts.retain(never);
+        self.projects.retain(never);
+        self.default = Some(term);
+        self
+    }
+
+    /// How long a session is kept, and by which rule: the nearest directory's, else its layout's,
+    /// else that of all. `None` keeps it.
+    pub fn term(&self, layout: &str, project: &str) -> Option<(&Term, Rule)> {
+        let project = Path::new(project);
+        let around = self.projects.iter();
+        let around = around.filter(|(dir, _)| project.starts_with(dir));
+        let nearest = around.max_by_key(|(dir, _)| Path::new(dir).components().count());
+        if let Some((dir, term)) = nearest {
+            return Some((term, Rule::Project(dir.clone())));
+        }
+        if let Some(term) = self.layouts.get(layout) {
+            return Some((term, Rule::Layout));
+        }
+        let term = self.default.as_ref()?;
+        Some((term, Rule::Default))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Policy {
+        let term = |text: &str| Term::parse(text).unwrap();
+        Policy {
+            default: Some(term("90d")),
+            layouts: [("chorus".to_owned(), term("1y"))].into(),
+            projects: [
+                ("/home/me/app".to_owned(), term("never")),
+                ("/home/me/app/tmp".to_owned(), term("1d")),
+                ("/home/me/old".to_owned(), term("2d")),
+            ]
+            .into(),
+            keep_last: 0,
+        }
+    }
+
+    fn told(policy: &Policy, layout: &str, project: &str) -> String {
+        let found = policy.term(layout, project);
+        found.map_or("kept".to_owned(), |(term, _)| term.to_string())
+    }
+
+    #[test]
+    fn the_nearest_rule_counts() {
+        let policy = policy();
+        for (layout, project, term) in [
+            ("claude-code", "/srv", "90d"),
+            ("chorus", "/srv", "1y"),
+            ("chorus", "/home/me/app", "never"),
+            ("chorus", "/home/me/app/src", "never"),
+            ("clog", "/home/me/app/tmp/x", "1d"),
+            // A name that begins alike is another directory.
+            ("clog", "/home/me/apple", "90d"),
+        ] {
+            assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
+        }
+        assert!(Policy::default().is_silent());
+        assert_eq!(told(&Policy::default(), "clog", "/x"), "kept");
+    }
+
+    #[test]
+    fn a_term_for_once_leaves_what_is_kept_for_good() {
+        let policy = policy().with_term(Term::parse("30d").unwrap());
+        for (layout, project, term) in [
+            ("chorus", "/srv", "30d"),
+            ("clog", "/home/me/old", "30d"),
+            ("clog", "/home/me/app/src", "never"),
+            // Within what is kept for good, a shorter term was only an exception.
+            ("clog", "/home/me/app/tmp", "never"),
+        ] {
+            assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
+        }
+    }
+}

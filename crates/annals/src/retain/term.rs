@@ -1,0 +1,111 @@
+//! How long a session is kept after it was last at work.
+
+use std::fmt;
+
+use jiff::{Span, Timestamp};
+
+use crate::when::{self, Now};
+
+/// How long a session is kept after it was last at work.
+#[derive(Clone, Debug)]
+pub enum Term {
+    /// So long.
+    For {
+        /// As it was spelled.
+        text: String,
+        /// How long that is.
+        span: Span,
+    },
+    /// For ever.
+    Never,
+}
+
+impl Term {
+    /// Reads `90d`, `36h`, `2w`, `6mo`, `1y` or `never`.
+    ///
+    /// `m` is refused: to some it means minutes, to others months, and what is taken away must not
+    /// depend on that.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text == "never" {
+            return Some(Term::Never);
+        }
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+        if unit.trim_start() == "m" {
+            return None;
+        }
+        Some(Term::For {
+            text: text.to_owned(),
+            span: when::span(text)?,
+        })
+    }
+
+    /// What was last at work before this is too old; `None` if nothing is.
+    pub fn cutoff(&self, now: &Now) -> Option<Timestamp> {
+        match self {
+            Term::For { span, .. } => now.before(*span),
+            Term::Never => None,
+        }
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Term::For { text, .. } => text,
+            Term::Never => "never",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    #[test]
+    fn terms_are_counted_in_calendar_days() {
+        let now = Now {
+            time: "2026-03-30T12:00:00+02:00".parse().unwrap(),
+            zone: TimeZone::get("Europe/Berlin").unwrap(),
+        };
+        for (text, cutoff) in [
+            ("0d", Some("2026-03-30T12:00:00+02:00")),
+            ("90min", Some("2026-03-30T10:30:00+02:00")),
+            // The clocks went forward in between.
+            ("2d", Some("2026-03-28T12:00:00+01:00")),
+            (" 2w ", Some("2026-03-16T12:00:00+01:00")),
+            ("1mo", Some("2026-02-28T12:00:00+01:00")),
+            ("1y", Some("2025-03-30T12:00:00+02:00")),
+            ("never", None),
+            // Before all calendars: nothing is that old.
+            ("19000y", None),
+        ] {
+            let term = Term::parse(text).unwrap_or_else(|| panic!("{text}"));
+            let cutoff = cutoff.map(|time| time.parse().unwrap());
+            assert_eq!(term.cutoff(&now), cutoff, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_misread_is_refused() {
+        for text in [
+            "",
+            "d",
+            "30",
+            "30m",
+            "3 m",
+            "-30d",
+            "+30d",
+            "30x",
+            "1.5d",
+            "always",
+            "2026-01-01",
+            "99999999999999999999d",
+            "٣d",
+            "30d ago",
+        ] {
+            assert!(Term::parse(text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Puts deleted sessions back.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::model::SessionId;
+use crate::store::root::beneath;
+use crate::store::{Root, Store, register};
+
+use super::Trashed;
+use super::manifest::{self, MANIFEST, Manifest};
+
+impl Store {
+    /// What lies in the trash, the newest first. What cannot be read there is told by
+    /// [`Store::trash_look`].
+    pub fn trashed(&self) -> Result<Vec<Trashed>> {
+        let found = self.manifests()?.into_iter();
+        let found = found.filter_map(|(_, manifest)| Some(manifest.ok()??.trashed));
+        Ok(found.collect())
+    }
+
+    /// The folders of the trash with their manifests, the newest first.
+    pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
+        let trash = self.trash()?;
+        let dir = match fs::read_dir(&trash) {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io("read", &trash, error)),
+        };
+        // What is behind a link is not ours.
+        let folders = dir.flatten();
+        let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort_by(|a, b| b.cmp(a));
+        let read = |name: String| {
+            let manifest = Manifest::read(&trash.join(&name));
+            (name, manifest)
+        };
+        Ok(names.into_iter().map(read).collect())
+    }
+
+    /// Puts a deleted session back where it was. A file that is there again stays as it is, and so
+    /// does its copy in the trash.
+    pub fn undelete(&self, id: &str) -> Result<Trashed> {
+        let fits = |trashed: &Trashed| {
+            // Some ids begin with a time, and are called by what follows it.
+            let called = |session: &str| {
+                SessionId::new(session).is_ok_and(|session| session.name().starts_with(id))
+            };
+            let named = |session: &str| session.starts_with(id) || called(session);
+            trashed.id == id || (!id.is_empty() && trashed.sessions().any(named))
+        };
+        let mut found: Vec<Trashed> = self.trashed()?.into_iter().filter(fits).collect();
+        if let Some(exact) = found.iter().position(|trashed| trashed.id == id) {
+            found = vec![found.swap_remove(exact)];
+        }
+        if found.len() > 1 && self.is_one_deletion(&found)? {
+            // It was cut off and run again, so each part lies in a folder of its own.
+            while let [_, rest @ ..] = found.as_slice()
+                && !rest.is_empty()
+                && let Some(part) = found.pop()
+            {
+                self.undelete(&part.id)?;
+            }
+        }
+        if found.len() > 1 {
+            return Err(Error::Ambiguous {
+                what: "deleted session",
+                id: id.to_owned(),
+                candidates: found.into_iter().map(|trashed| trashed.id).collect(),
+            });
+        }
+        let Some(trashed) = found.pop() else {
+            return Err(self.why_missing(id)?);
+        };
+        let folder = self.trash()?.join(&trashed.id);
+        manifest::held(&folder, || self.put_back(&folder))
+    }
+
+    /// Why a deleted session is not found: there may be one that we cannot read.
+    fn why_missing(&self, id: &str) -> Result<Error> {
+        let named = |name: &str| !id.is_empty() && name.contains(id);
+        let unreadable = self.manifests()?.into_iter();
+        let mut unreadable = unreadable.filter_map(|(name, manifest)| {
+            let error = manifest.err()?;
+            named(&name).then_some(error)
+        });
+        Ok(unreadable.next().unwrap_or_else(|| Error::NotFound {
+            what: "deleted session",
+            id: id.to_owned(),
+        }))
+    }
+
+    fn put_back(&self, folder: &Path) -> Result<Trashed> {
+        let gone = || Error::Changed {
+            path: folder.to_owned(),
+        };
+        let manifest = Manifest::read(folder)?.ok_or_else(gone)?;
+        let trashed = &manifest.trashed;
+        let root = Root::new(&trashed.layout, &trashed.root)?;
+        if !trashed.lone {
+            manifest.make_dirs(&root)?;
+        }
+        let mut kept = Vec::new();
+        for file in &trashed.files {
+            // The manifest is ours, but a path in it must still not lead anywhere else.
+            let sound = match trashed.lone {
+                true => is_plain_log(&file.path),
+                false => root.layout.classify(&file.path).is_some(),
+            };
+            let from = folder.join("files").join(&file.path);
+            let to = root.path.join(&file.path);
+            if !sound {
+                kept.push(to);
+                continue;
+            }
+            beneath(folder, &from)?;
+            // Of a deletion that was cut off.
+            jsonl::clear_temp(&from)?;
+            if from.symlink_metadata().is_err() {
+                // An earlier attempt brought it back.
+                continue;
+            }
+            root.guard(&to)?;
+            match jsonl::relocate(&from, &to) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                    kept.push(to);
+                }
+                moved => moved?,
+            }
+        }
+        if let Some(first) = kept.first() {
+            return Err(Error::refused(format!(
+                "{} cannot be brought back: it exists again, or is no place for it; its deleted version stays in {}",
+                first.display(),
+                folder.display()
+            )));
+        }
+        restore_rows(&root, trashed)?;
+        fs::remove_file(folder.join(MANIFEST))
+            .map_err(|error| Error::io("remove", folder, error))?;
+        remove_tree_of_empty(folder);
+        Ok(manifest.trashed)
+    }
+
+    /// Where the files of a deleted session lie, under their paths within the root.
+    pub(in crate::store) fn trashed_files(&self, trashed: &Trashed) -> Result<PathBuf> {
+        Ok(self.trash()?.join(&trashed.id).join("files"))
+    }
+
+    /// Whether what lies in the trash several times is parts of one session: no file is there twice.
+    fn is_one_deletion(&self, found: &[Trashed]) -> Result<bool> {
+        let trash = self.trash()?;
+        let mut seen = HashSet::new();
+        let same = |trashed: &Trashed| {
+            found.first().is_some_and(|first| {
+                first.session == trashed.session
+                    && first.layout == trashed.layout
+                    && first.root == trashed.root
+            })
+        };
+        let mut twice = |trashed: &Trashed| {
+            let folder = trash.join(&trashed.id).join("files");
+            let there = |path: &&PathBuf| folder.join(path).symlink_metadata().is_ok();
+            let mut paths = trashed.files.iter().map(|file| &file.path).filter(there);
+            paths.any(|path| !seen.insert(path.clone()))
+        };
+        // The one that was cut off meant to move all that the later ones did.
+        let listed = |trashed: &Trashed| -> HashSet<PathBuf> {
+            let files = trashed.files.iter().map(|file| file.path.clone());
+            files.collect()
+        };
+        let longest = found.iter().map(listed).max_by_key(HashSet::len);
+        let longest = longest.unwrap_or_default();
+        let within = found
+            .iter()
+            .all(|trashed| listed(trashed).is_subset(&longest));
+        Ok(within && found.iter().all(same) && !found.iter().any(&mut twice))
+    }
+}
+
+/// Puts back what registers said about logs that are there again.
+fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
+    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
+        return Ok(());
+    };
+    for file in &trashed.files {
+        let log = root.layout.classify(&file.path);
+        let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
+            continue;
+        };
+        let mut rows = trashed.rows.iter();
+        let row = rows.find(|row| row.path == file.path);
+        register::relist(root, writer, &log, row.map(|row| row.text.clone()))?;
+    }
+    Ok(())
+}
+
+/// Takes out of registers what they say about logs that are in the trash.
+pub(super) fn strike_rows(trashed: &Trashed) -> Result<()> {
+    let root = Root::new(&trashed.layout, &trashed.root)?;
+    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
+        return Ok(());
+    };
+    for row in &trashed.rows {
+        let gone = root.path.join(&row.path).symlink_metadata().is_err();
+        let Some(log) = root.layout.classify(&row.path).filter(|_| gone) else {
+            continue;
+        };
+        if !register::rows_of(&root, writer, &log)?.is_empty() {
+            register::strike(&root, writer, &log)?;
+        }
+    }
+    Ok(())
+}
+
+/// A log that lies directly in its directory.
+fn is_plain_log(path: &Path) -> bool {
+    let mut parts = path.components();
+    matches!(
+        (parts.next(), parts.next()),
+        (Some(Component::Normal(_)), None)
+    ) && path.extension() == Some(OsStr::new("jsonl"))
+}
+
+pub(super) fn remove_tree_of_empty(dir: &Path) {
+    let mut pending = vec![dir.to_owned()];
+    let mut dirs = Vec::new();
+    while let Some(path) = pending.pop() {
+        let below = fs::read_dir(&path).into_iter().flatten().flatten();
+        pending.extend(
+            below
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path()),
+        );
+        dirs.push(path);
+    }
+    for dir in dirs.into_iter().rev() {
+        let _ = fs::remove_dir(dir);
+    }
+}

@@ -1,0 +1,213 @@
+//! What a folder of the trash says about itself: `manifest.json`.
+//!
+//! Versioned and documented field by field in docs/STATE.md. What stands in it is never trusted as a
+//! path: see `back.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::store::inventory::SessionFiles;
+use crate::store::root::{Root, beneath};
+
+use super::Trashed;
+
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// The version that we write. The first manifests said none, and were the same otherwise.
+const VERSION: u32 = 1;
+
+/// Who makes a directory puts something into it within this time.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// What a folder of the trash says about itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    #[serde(default = "first")]
+    version: u32,
+    #[serde(flatten)]
+    pub(super) trashed: Trashed,
+    /// The directories that its files lay in, the outer ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) dirs: Vec<TrashedDir>,
+}
+
+/// A directory that files of a deleted session lay in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TrashedDir {
+    /// Its path within the root.
+    path: PathBuf,
+    /// Its rights.
+    mode: u32,
+}
+
+fn first() -> u32 {
+    1
+}
+
+impl Manifest {
+    pub(super) fn new(trashed: Trashed, dirs: Vec<TrashedDir>) -> Self {
+        Manifest {
+            version: VERSION,
+            trashed,
+            dirs,
+        }
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let bytes =
+            serde_json::to_vec_pretty(self).map_err(|error| Error::refused(error.to_string()))?;
+        jsonl::create_new(&folder.join(MANIFEST), &bytes)
+    }
+
+    /// Reads the manifest of a folder; `None` if it has none.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Version {
+            #[serde(default = "first")]
+            version: u32,
+        }
+        let path = folder.join(MANIFEST);
+        let refused = |why: String| Error::refused(format!("{} {why}", path.display()));
+        match path.symlink_metadata() {
+            Ok(metadata) if !metadata.is_file() => return Err(refused("is no file".to_owned())),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("read", &path, error)),
+        }
+        let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
+        let damaged = |error| refused(format!("cannot be read: {error}"));
+        // A newer one may have other members altogether.
+        let Version { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+        if version != VERSION {
+            return Err(refused(format!(
+                "has version {version}, and this annals knows version {VERSION} only; use the annals that wrote it"
+            )));
+        }
+        let mut manifest: Manifest = serde_json::from_slice(&bytes).map_err(damaged)?;
+        // The folder's name is what counts: it cannot lead out of the trash.
+        let name = folder.file_name().and_then(|name| name.to_str());
+        manifest.trashed.id = name.unwrap_or_default().to_owned();
+        Ok(Some(manifest))
+    }
+
+    /// Makes the directories again that went with the session, with the rights that they had.
+    pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
+        for dir in &self.dirs {
+            let path = root.path.join(&dir.path);
+            if !is_sound(root, &dir.path) || path.symlink_metadata().is_ok() {
+                continue;
+            }
+            root.guard(&path)?;
+            jsonl::ensure_dir(&path)?;
+            let mode = fs::Permissions::from_mode(dir.mode & 0o777 | 0o700);
+            fs::set_permissions(&path, mode).map_err(|error| Error::io("create", &path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directories that are empty once all the files are in the trash.
+    pub(super) fn clear_dirs(&self, folder: &Path) {
+        self.clear_dirs_if(folder, |_| true);
+    }
+
+    /// The same long after, and only directories that nobody is about to use.
+    pub(super) fn clear_settled_dirs(&self, folder: &Path) {
+        self.clear_dirs_if(folder, is_settled);
+    }
+
+    fn clear_dirs_if(&self, folder: &Path, wanted: impl Fn(&Path) -> bool) {
+        let Trashed { root, files, .. } = &self.trashed;
+        let Ok(root) = Root::new(&self.trashed.layout, root) else {
+            return;
+        };
+        let here = |path: &Path| folder.join("files").join(path).symlink_metadata().is_ok();
+        if !files.iter().all(|file| here(&file.path)) {
+            return;
+        }
+        for dir in self.dirs.iter().rev() {
+            let path = root.path.join(&dir.path);
+            let ours = is_sound(&root, &dir.path) && beneath(&root.path, &path).is_ok();
+            if ours && wanted(&path) {
+                // It fails when something is left, which is the condition.
+                let _ = fs::remove_dir(path);
+            }
+        }
+    }
+}
+
+/// Nobody changed a directory just now.
+pub(super) fn is_settled(dir: &Path) -> bool {
+    let modified = dir.symlink_metadata().and_then(|it| it.modified());
+    let age = modified.ok().and_then(|time| time.elapsed().ok());
+    age.is_some_and(|age| age > SETTLED)
+}
+
+/// A directory of a root that is neither the root nor directly in it.
+fn is_sound(root: &Root, dir: &Path) -> bool {
+    let mut parts = dir.components();
+    let plain = parts.all(|part| matches!(part, Component::Normal(_)));
+    plain && dir.components().count() > 1 && root.layout.enters(dir)
+}
+
+/// The directories that the files of a deletion lie in, and the empty ones beside them that bear a
+/// session's name, the outer ones first.
+pub(super) fn directories<'a>(
+    plan: &Trashed,
+    sessions: impl Iterator<Item = &'a SessionFiles>,
+) -> Vec<TrashedDir> {
+    let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
+    for file in &plan.files {
+        let above = file.path.ancestors().skip(1);
+        dirs.extend(
+            above
+                .filter(|dir| dir.components().count() > 1)
+                .map(Path::to_owned),
+        );
+    }
+    for own in sessions.flat_map(SessionFiles::own_dirs) {
+        let own = plan.root.join(own);
+        let ours = beneath(&plan.root, &own).is_ok();
+        let mut pending: Vec<PathBuf> = ours.then_some(own).into_iter().collect();
+        while let Some(dir) = pending.pop() {
+            let Ok(entries) = fs::read_dir(&dir) else {
+                continue;
+            };
+            let below = entries.flatten();
+            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            pending.extend(below.map(|entry| entry.path()));
+            let relative = dir.strip_prefix(&plan.root);
+            dirs.extend(relative.map(Path::to_owned));
+        }
+    }
+    let mode = |path: PathBuf| {
+        let metadata = fs::symlink_metadata(plan.root.join(&path)).ok()?;
+        let mode = metadata.is_dir().then(|| metadata.mode() & 0o777)?;
+        Some(TrashedDir { path, mode })
+    };
+    // In the order of their paths the outer ones come first.
+    dirs.into_iter().filter_map(mode).collect()
+}
+
+/// Runs `work` while no other annals process changes a folder of the trash, if it is still there.
+pub(super) fn held<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let manifest = folder.join(MANIFEST);
+    let gone = || Error::Changed {
+        path: folder.to_owned(),
+    };
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
+    if !is_dir(folder) {
+        return Err(gone());
+    }
+    jsonl::held(&manifest, || {
+        // Whoever had the lock before may have brought everything back, or removed it.
+        manifest.symlink_metadata().map_err(|_| gone())?;
+        work()
+    })
+}

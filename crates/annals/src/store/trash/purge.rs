@@ -1,0 +1,190 @@
+//! Empties the trash: the only thing in annals that removes what it did not make.
+//!
+//! A folder first gets a name that says that it is condemned, durably; from then on nothing finds a
+//! session in it. A purge that is cut off leaves either the whole folder under its old name, or a
+//! condemned one that the next purge removes whatever else it was asked for.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::store::Store;
+
+use super::{Trashed, back, manifest};
+
+/// What the names of condemned folders begin with.
+const CONDEMNED: &str = ".purging-";
+
+/// Something that can be removed from the trash.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Purgeable {
+    /// The name of its folder in the trash.
+    pub name: String,
+    /// The deleted session; `None` for what a purge that was cut off left.
+    pub trashed: Option<Trashed>,
+    /// How many files there are.
+    pub files: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+}
+
+impl Purgeable {
+    /// Whether it was deleted before a moment. What a purge left goes in any case.
+    pub fn is_older_than(&self, cutoff: Timestamp) -> bool {
+        let trashed = self.trashed.as_ref();
+        trashed.is_none_or(|trashed| trashed.deleted < cutoff)
+    }
+}
+
+/// What lies in the trash, and what of it cannot be read.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct TrashLook {
+    /// What can be removed, the newest first.
+    pub purgeable: Vec<Purgeable>,
+    /// What is left alone, and why.
+    pub troubles: Vec<Error>,
+}
+
+impl Store {
+    /// Looks at everything in the trash.
+    pub fn trash_look(&self) -> Result<TrashLook> {
+        let trash = self.trash()?;
+        let mut look = TrashLook::default();
+        for (name, manifest) in self.manifests()? {
+            let folder = trash.join(&name);
+            match manifest {
+                Ok(Some(manifest)) => {
+                    look.purgeable
+                        .push(measured(&folder, name, Some(manifest.trashed)));
+                }
+                // A deletion that was cut off before it began leaves a folder without files.
+                Ok(None) if folder.join("files").symlink_metadata().is_err() => {}
+                Ok(None) => look.troubles.push(Error::refused(format!(
+                    "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
+                    folder.display()
+                ))),
+                Err(error) => look.troubles.push(error),
+            }
+        }
+        for name in condemned(&trash)? {
+            look.purgeable
+                .push(measured(&trash.join(&name), name, None));
+        }
+        Ok(look)
+    }
+
+    /// Removes something from the trash for good, if it is still what was looked at.
+    pub fn purge(&self, item: &Purgeable) -> Result<()> {
+        let trash = self.trash()?;
+        let folder = trash.join(&item.name);
+        let Some(looked) = &item.trashed else {
+            if !item.name.starts_with(CONDEMNED) || Path::new(&item.name).components().count() != 1
+            {
+                return Err(Error::refused(format!(
+                    "{} was not condemned by a purge",
+                    folder.display()
+                )));
+            }
+            return remove(&folder);
+        };
+        let changed = || Error::Changed {
+            path: folder.clone(),
+        };
+        let condemned = manifest::held(&folder, || {
+            let now = manifest::Manifest::read(&folder)?.ok_or_else(changed)?;
+            let same = now.trashed.deleted == looked.deleted
+                && now.trashed.id == looked.id
+                && now.trashed.session == looked.session;
+            if !same {
+                return Err(changed());
+            }
+            let mut condemned = trash.join(format!("{CONDEMNED}{}", item.name));
+            let mut copy = 1;
+            while condemned.symlink_metadata().is_ok() {
+                copy += 1;
+                condemned = trash.join(format!("{CONDEMNED}{}-{copy}", item.name));
+            }
+            jsonl::rename_dir(&folder, &condemned)?;
+            Ok(condemned)
+        })?;
+        remove(&condemned)
+    }
+
+    /// Finishes deletions that were cut off after their last file had gone: the directories that they
+    /// emptied go, and what registers still say of their logs.
+    pub(crate) fn finish_deletions(&self) -> Result<()> {
+        let trash = self.trash()?;
+        for (name, manifest) in self.manifests()? {
+            if let Ok(Some(manifest)) = manifest {
+                let folder = trash.join(&name);
+                manifest.clear_settled_dirs(&folder);
+                if !manifest.trashed.rows.is_empty() {
+                    // A register that cannot be changed now says too much, which does no harm.
+                    let _ = manifest::held(&folder, || back::strike_rows(&manifest.trashed));
+                }
+            } else if matches!(manifest, Ok(None)) && manifest::is_settled(&trash.join(&name)) {
+                let folder = trash.join(name);
+                let _ = jsonl::clear_temp(&folder.join(manifest::MANIFEST));
+                back::remove_tree_of_empty(&folder);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a directory and all that is in it. Links are removed, not followed.
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", folder, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn condemned(trash: &Path) -> Result<Vec<String>> {
+    let dir = match fs::read_dir(trash) {
+        Ok(dir) => dir,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", trash, error)),
+    };
+    let folders = dir.flatten();
+    let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(CONDEMNED)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Counts what lies in a folder, behind no link.
+fn measured(folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable {
+    let (mut files, mut bytes) = (0, 0);
+    let mut pending = vec![match trashed {
+        Some(_) => folder.join("files"),
+        None => folder.to_owned(),
+    }];
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => pending.push(entry.path()),
+                Ok(metadata) => {
+                    files += 1;
+                    bytes += metadata.len();
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    Purgeable {
+        name,
+        trashed,
+        files,
+        bytes,
+    }
+}

@@ -1,0 +1,719 @@
+//! What is old, what stays all the same, and what a clean-up leaves behind.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use annals::Error;
+use annals::layout::{LAYOUTS, NewSession, Spawn};
+use annals::model::{AgentId, Draft, SessionId, Todo};
+use annals::retain::{Plan, Policy, Term, Why};
+use annals::store::{Root, SessionFiles, SessionInfo, SessionWriter, State, Store, WriteOptions};
+use annals::when::Now;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+use tempfile::TempDir;
+
+use crate::support::{QUICK, case, cases, picture};
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn at(text: &str) -> WriteOptions {
+    WriteOptions {
+        now: Some(time(text)),
+        ..QUICK
+    }
+}
+
+/// A root of a layout and a state directory beside it.
+struct Place {
+    dir: TempDir,
+    root: Root,
+    store: Store,
+}
+
+impl Place {
+    fn of(layout: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout, dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root.clone()])
+            .with_state(dir.path().join("state"))
+            .with_zone(TimeZone::UTC);
+        Place { dir, root, store }
+    }
+
+    /// A session that said something at some time, under the number of an id.
+    fn session(&self, number: u32, cwd: &str, when: &str) -> SessionWriter {
+        let id = format!("{number:08x}-0000-4000-8000-000000000000");
+        let new = NewSession::new(SessionId::new(&id).unwrap(), cwd);
+        let writer = self.store.create(&self.root, &new, at(when)).unwrap();
+        writer
+            .append(Draft::user(format!("session {number}")))
+            .unwrap();
+        writer
+    }
+
+    fn plan_by(&self, policy: &Policy, now: &str) -> Plan {
+        let inventory = self.store.inventory();
+        let rows = self.store.sessions(&inventory, &|_, _| ());
+        let rows: Vec<SessionInfo> = rows.into_iter().map(Result::unwrap).collect();
+        let pins = self.store.pins().unwrap();
+        let now = Now {
+            time: time(now),
+            zone: TimeZone::UTC,
+        };
+        Plan::new(&inventory, rows, policy, &pins, &now, &|_| true)
+    }
+
+    fn plan(&self, term: &str, now: &str) -> Plan {
+        self.plan_by(&policy(term), now)
+    }
+
+    fn info(&self) -> SessionInfo {
+        let inventory = self.store.inventory();
+        let mut rows = self.store.sessions(&inventory, &|_, _| ());
+        assert_eq!(rows.len(), 1);
+        rows.remove(0).unwrap()
+    }
+}
+
+fn policy(term: &str) -> Policy {
+    Policy::of(Term::parse(term).unwrap())
+}
+
+fn numbers(plan: &Plan) -> Vec<u32> {
+    plan.old().map(|old| number(&old.info)).collect()
+}
+
+fn number(info: &SessionInfo) -> u32 {
+    u32::from_str_radix(&info.id.as_str()[..8], 16).unwrap()
+}
+
+fn touch(path: &Path, when: &str) {
+    let since = Duration::from_secs(time(when).as_second() as u64);
+    let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + since);
+    let file = File::options().append(true).open(path).unwrap();
+    file.set_times(times).unwrap();
+}
+
+#[test]
+fn a_session_is_as_old_as_its_newest_entry() {
+    let place = Place::of("claude-code");
+    let old = place.session(1, "/w", "2026-01-01T10:00:00Z");
+    // Its sub-agent went on a month later.
+    let alive = place.session(2, "/w", "2026-01-01T10:00:00Z");
+    let spawn = Spawn::new(AgentId::new("a1").unwrap(), "k", "d");
+    let begun = alive.spawn(&spawn).unwrap();
+    begun.append(Draft::user("begin")).unwrap();
+    let files = place.store.inventory().sessions.remove(1);
+    let agent = place
+        .store
+        .write_agent(&files, "a1", at("2026-02-20T10:00:00Z"));
+    agent.unwrap().append(Draft::user("more")).unwrap();
+    let young = place.session(3, "/w", "2026-02-25T10:00:00Z");
+    // What the files say is the other way round: one was copied, the other put back by a backup.
+    touch(&old.path(), "2026-02-28T00:00:00Z");
+    touch(&alive.path(), "2020-01-01T00:00:00Z");
+    touch(&young.path(), "2020-01-01T00:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!(numbers(&plan), [1]);
+    let old = plan.old().next().unwrap();
+    let last = old.last;
+    // Writers put a millisecond between two records.
+    assert_eq!(last.as_second(), time("2026-01-01T10:00:00Z").as_second());
+    assert!(!old.by_file);
+    // The moment itself is not yet too old.
+    let edge = last + SignedDuration::from_hours(30 * 24);
+    let old_at = |now: Timestamp| numbers(&place.plan("30d", &now.to_string()));
+    assert!(old_at(edge).is_empty());
+    assert_eq!(old_at(edge + 1.nanosecond()), [1]);
+}
+
+#[test]
+fn where_no_entry_has_a_time_that_of_the_file_counts() {
+    let place = Place::of("claude-code");
+    let folder = place.root.path.join("projects/-w");
+    fs::create_dir_all(&folder).unwrap();
+    let log = folder.join("00000001-0000-4000-8000-000000000000.jsonl");
+    fs::write(
+        &log,
+        "{\"type\":\"user\",\"message\":{\"content\":\"hi\"}}\n",
+    )
+    .unwrap();
+    touch(&log, "2026-01-01T00:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!(numbers(&plan), [1]);
+    assert!(plan.old().next().unwrap().by_file);
+    touch(&log, "2026-02-28T00:00:00Z");
+    // It was touched after the plan was made.
+    let error = place
+        .store
+        .clean(&plan.groups[0], false, Timestamp::UNIX_EPOCH);
+    assert!(matches!(error, Err(Error::Changed { .. })), "{error:?}");
+    assert!(numbers(&place.plan("30d", "2026-03-01T00:00:00Z")).is_empty());
+}
+
+#[test]
+fn entries_from_the_future_keep_a_session() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2031-01-01T10:00:00Z");
+    assert!(numbers(&place.plan("0d", "2026-03-01T00:00:00Z")).is_empty());
+}
+
+#[test]
+fn pinned_sessions_and_the_newest_of_each_project_stay() {
+    let place = Place::of("claude-code");
+    for (number, cwd, month) in [
+        (1, "/a", 1),
+        (2, "/a", 2),
+        (3, "/a", 3),
+        (4, "/b", 1),
+        (5, "/b", 2),
+    ] {
+        place.session(number, cwd, &format!("2026-0{month}-01T00:00:00Z"));
+    }
+    let now = "2026-09-01T00:00:00Z";
+    assert_eq!(numbers(&place.plan("30d", now)), [1, 4, 2, 5, 3]);
+    let inventory = place.store.inventory();
+    let pinned = place
+        .store
+        .pin(&[&inventory.sessions[0]], time(now))
+        .unwrap();
+    assert_eq!(pinned.len(), 1);
+    assert!(
+        place
+            .store
+            .pin(&[&inventory.sessions[0]], time(now))
+            .unwrap()
+            .is_empty()
+    );
+    let policy = Policy {
+        keep_last: 1,
+        ..policy("30d")
+    };
+    let plan = place.plan_by(&policy, now);
+    assert_eq!(numbers(&plan), [4, 2]);
+    let kept: BTreeSet<(u32, bool)> = plan
+        .kept
+        .iter()
+        .map(|kept| (number(&kept.info), kept.why == Why::Pinned))
+        .collect();
+    assert_eq!(kept, [(1, true), (3, false), (5, false)].into());
+    // The pin holds under another name of the root.
+    let linked = place.dir.path().join("linked");
+    std::os::unix::fs::symlink(&place.root.path, &linked).unwrap();
+    let pins = place.store.pins().unwrap();
+    assert!(pins.holds("claude-code", &linked, inventory.sessions[0].id.as_str()));
+    assert!(!pins.holds("clog", &linked, inventory.sessions[0].id.as_str()));
+    assert_eq!(place.store.unpin(&pinned).unwrap(), pinned);
+    assert_eq!(numbers(&place.plan("30d", now)).len(), 5);
+}
+
+#[test]
+fn a_session_that_was_pinned_or_went_on_after_the_plan_stays() {
+    let place = Place::of("claude-code");
+    let writers: Vec<SessionWriter> = (1..=5)
+        .map(|number| place.session(number, "/w", "2026-01-01T00:00:00Z"))
+        .collect();
+    writers[3].set_todos(&[Todo::pending("x")]).unwrap();
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!(numbers(&plan), [1, 2, 3, 4, 5]);
+    let inventory = place.store.inventory();
+    place
+        .store
+        .pin(&[&inventory.sessions[0]], Timestamp::UNIX_EPOCH)
+        .unwrap();
+    writers[1].append(Draft::user("more")).unwrap();
+    // A sub-agent began, of which the log itself says nothing yet.
+    let agents = writers[2].path().with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("agent-a1.jsonl"), "{}\n").unwrap();
+    writers[3].set_todos(&[Todo::pending("y")]).unwrap();
+    let before = picture(&place.root.path);
+    for group in &plan.groups[..4] {
+        let done = place.store.clean(group, true, Timestamp::UNIX_EPOCH);
+        assert!(done.is_err(), "{}", group[0].info.id);
+        assert_eq!(picture(&place.root.path), before);
+    }
+    assert!(place.store.trashed().unwrap().is_empty());
+    place
+        .store
+        .clean(&plan.groups[4], true, Timestamp::UNIX_EPOCH)
+        .unwrap();
+    assert!(!writers[4].path().exists());
+}
+
+/// Every directory with its rights.
+fn modes(dir: &Path) -> Vec<(PathBuf, u32)> {
+    let below = picture(dir).into_keys().map(|path| dir.join(path));
+    let dirs = below.filter(|path| path.is_dir());
+    dirs.map(|path| {
+        let mode = path.metadata().unwrap().permissions().mode();
+        (path, mode & 0o777)
+    })
+    .collect()
+}
+
+/// Everything goes with its session, and comes back with it: in every fixture that has anything
+/// beside the log of a session, or several sessions, and in every layout.
+#[test]
+fn whatever_belongs_to_a_session_goes_and_comes_back() {
+    for case in cases() {
+        let sessions = case.sessions();
+        let plain = |files: &SessionFiles| files.agents.is_empty() && files.beside.is_empty();
+        if sessions.len() < 2 && sessions.iter().all(plain) {
+            continue;
+        }
+        let copy = case.copy();
+        for (dir, _) in modes(&copy.root.path) {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).unwrap();
+        }
+        let store = copy.store();
+        let inventory = store.inventory();
+        let rows = store.sessions(&inventory, &|_, _| ()).into_iter().flatten();
+        let now = Now {
+            time: time("2100-01-01T00:00:00Z"),
+            zone: TimeZone::UTC,
+        };
+        let pins = store.pins().unwrap();
+        let plan = Plan::new(
+            &inventory,
+            rows.collect(),
+            &policy("30d"),
+            &pins,
+            &now,
+            &|_| true,
+        );
+        let before = (picture(&copy.root.path), modes(&copy.root.path));
+        let mut gone = Vec::new();
+        for group in &plan.groups {
+            match store.clean(group, true, now.time) {
+                Ok(trashed) => gone.push(trashed),
+                // What several copies share was counted with a copy that went first.
+                Err(error) => assert!(
+                    matches!(error, Error::Changed { .. }),
+                    "{}: {error}",
+                    case.name
+                ),
+            }
+        }
+        let left = store.inventory();
+        assert_eq!(
+            left.sessions.len() + plan.old().count(),
+            inventory.sessions.len(),
+            "{}",
+            case.name
+        );
+        for trashed in gone.iter().rev() {
+            store.undelete(&trashed.id).unwrap();
+        }
+        let after = (picture(&copy.root.path), modes(&copy.root.path));
+        // Registers are spelled anew; what they say is compared elsewhere.
+        let plain = case.layout.name() != "chorus";
+        assert!(
+            !plain || after == before,
+            "{}: {after:#?} {before:#?}",
+            case.name
+        );
+        assert_eq!(after.1, before.1, "{}", case.name);
+        assert!(store.trashed().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn empty_folders_of_projects_go_and_others_stay() {
+    let place = Place::of("claude-code");
+    let writer = place.session(1, "/gone", "2026-01-01T00:00:00Z");
+    let own = writer.path().with_extension("");
+    fs::create_dir_all(own.join("tool-results")).unwrap();
+    place.session(2, "/kept", "2026-01-01T00:00:00Z");
+    fs::create_dir_all(place.root.path.join("projects/-kept/memory")).unwrap();
+    fs::write(place.root.path.join("projects/-kept/memory/MEMORY.md"), "x").unwrap();
+    let before = picture(&place.root.path);
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    let gone: Vec<String> = plan
+        .groups
+        .iter()
+        .map(|group| {
+            place
+                .store
+                .clean(group, true, Timestamp::UNIX_EPOCH)
+                .unwrap()
+                .id
+        })
+        .collect();
+    assert!(!place.root.path.join("projects/-gone").exists());
+    assert!(
+        place
+            .root
+            .path
+            .join("projects/-kept/memory/MEMORY.md")
+            .exists()
+    );
+    assert!(place.root.path.join("projects").exists());
+    for id in &gone {
+        place.store.undelete(id).unwrap();
+    }
+    assert_eq!(picture(&place.root.path), before);
+}
+
+/// As if it had been killed after the last file was moved.
+#[test]
+fn a_directory_that_a_cut_off_clean_up_emptied_goes_with_the_next() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2026-01-01T00:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    place
+        .store
+        .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
+        .unwrap();
+    let folder = place.root.path.join("projects/-w");
+    fs::create_dir(&folder).unwrap();
+    place.store.finish_cleaning().unwrap();
+    assert!(
+        folder.exists(),
+        "someone may be about to begin a session in it"
+    );
+    let long_ago = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+    File::open(&folder).unwrap().set_times(long_ago).unwrap();
+    place.store.finish_cleaning().unwrap();
+    assert!(!folder.exists() && place.root.path.join("projects").exists());
+}
+
+#[test]
+fn sessions_of_one_day_go_together_or_not_at_all() {
+    let place = Place::of("orchestrator");
+    let begin = |id: &str, when: &str| {
+        let new = NewSession::new(SessionId::new(id).unwrap(), "/w");
+        let writer = place.store.create(&place.root, &new, at(when)).unwrap();
+        writer.append(Draft::user("said")).unwrap();
+        writer
+    };
+    begin("one", "2026-01-01T10:00:00Z");
+    begin("two", "2026-01-01T11:00:00Z");
+    let three = begin("three", "2026-01-02T10:00:00Z");
+    let ids = |plan: &Plan| -> Vec<Vec<String>> {
+        let ids = |group: &Vec<annals::retain::Old>| {
+            group.iter().map(|old| old.info.id.to_string()).collect()
+        };
+        plan.groups.iter().map(ids).collect()
+    };
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    let groups = ids(&plan);
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    assert_eq!(groups[0], ["one", "two"]);
+    let before = picture(&place.root.path);
+    let gone = place
+        .store
+        .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
+        .unwrap();
+    assert_eq!(gone.sessions().collect::<Vec<_>>(), ["one", "two"]);
+    place.store.undelete(&gone.id).unwrap();
+    assert_eq!(picture(&place.root.path), before);
+    // One of them goes on in the file of the next day, and with it that of the day before stays.
+    drop(three);
+    let files = place.store.inventory().sessions;
+    let two = files
+        .iter()
+        .find(|files| files.id.as_str() == "two")
+        .unwrap();
+    let writer = place.store.write(two, at("2026-02-27T10:00:00Z")).unwrap();
+    writer.append(Draft::user("more")).unwrap();
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!(ids(&plan), [["three"]]);
+    let kept: Vec<(&str, &Why)> = plan
+        .kept
+        .iter()
+        .map(|kept| (kept.info.id.as_str(), &kept.why))
+        .collect();
+    assert!(
+        matches!(kept.as_slice(), [("one", Why::Shares { with, .. })] if with.as_str() == "two"),
+        "{kept:?}"
+    );
+}
+
+/// From nothing said to the trash and back, in every layout.
+#[test]
+fn every_layout_has_all_states() {
+    for layout in LAYOUTS {
+        let place = Place::of(layout.name());
+        let id = SessionId::new("0000000a-0000-4000-8000-000000000000").unwrap();
+        let new = NewSession::new(id, "/home/dev/w");
+        let writer = place
+            .store
+            .create(&place.root, &new, at("2026-03-01T10:00:00Z"))
+            .unwrap();
+        let now = time("2026-03-01T10:01:00Z");
+        let state = |now: Timestamp| place.info().state_at(now);
+        let name = layout.name();
+        assert_eq!(state(now), State::Created, "{name}");
+        writer.append(Draft::user("a question")).unwrap();
+        assert_eq!(state(now), State::Active, "{name}");
+        drop(writer);
+        let files = place.store.inventory().sessions.remove(0);
+        let later = place
+            .store
+            .write(&files, at("2026-03-01T18:00:00Z"))
+            .unwrap();
+        later.append(Draft::user("another")).unwrap();
+        drop(later);
+        assert_eq!(state(now), State::Resumed, "{name}");
+        let info = place.info();
+        match layout.keep_days() {
+            Some(days) => {
+                let expires = info.expires.unwrap();
+                assert_eq!(info.state_at(expires), State::Resumed, "{name}");
+                assert_eq!(
+                    info.state_at(expires + 1.second()),
+                    State::Expired,
+                    "{name}"
+                );
+                let since = match layout.expires_by_file() {
+                    false => info.updated.unwrap(),
+                    true => {
+                        let modified = fs::metadata(&info.file).unwrap().modified().unwrap();
+                        modified.try_into().unwrap()
+                    }
+                };
+                assert_eq!(
+                    expires.duration_since(since).as_hours(),
+                    days as i64 * 24,
+                    "{name}"
+                );
+            }
+            None => assert_eq!(info.expires, None, "{name}"),
+        }
+        let files = place.store.inventory().sessions.remove(0);
+        let gone = place.store.delete(&files, now).unwrap();
+        assert!(place.store.inventory().sessions.is_empty(), "{name}");
+        let deleted = place.store.deleted().unwrap();
+        assert_eq!(deleted.len(), 1, "{name}");
+        assert_eq!(deleted[0].state_at(now), State::Deleted, "{name}");
+        assert_eq!(deleted[0].messages, 2, "{name}");
+        place.store.undelete(&gone.id).unwrap();
+        assert_eq!(state(now), State::Resumed, "{name}");
+    }
+}
+
+#[test]
+fn more_sub_agents_than_a_process_may_have_files_go_too() {
+    let place = Place::of("claude-code");
+    let writer = place.session(1, "/w", "2026-01-01T00:00:00Z");
+    let agents = writer.path().with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    for number in 0..300 {
+        let line = format!(
+            "{{\"type\":\"user\",\"sessionId\":\"{}\",\"agentId\":\"a{number}\",\"isSidechain\":true}}\n",
+            writer.session()
+        );
+        fs::write(agents.join(format!("agent-a{number}.jsonl")), line).unwrap();
+    }
+    drop(writer);
+    let before = picture(&place.root.path);
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    // In a process of its own, because tests share theirs: see the program's test of the same name.
+    let gone = place
+        .store
+        .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
+        .unwrap();
+    assert_eq!(gone.files.len(), 301);
+    place.store.undelete(&gone.id).unwrap();
+    assert_eq!(picture(&place.root.path), before);
+    // One that changes under the last moves keeps all of them.
+    let files = place.store.inventory().sessions.remove(0);
+    let last = &files.agents[200].path;
+    fs::write(last, "{\"type\":\"user\"}\n").unwrap();
+    let before = picture(&place.root.path);
+    assert!(place.store.delete(&files, Timestamp::UNIX_EPOCH).is_err());
+    assert_eq!(picture(&place.root.path), before);
+}
+
+#[test]
+fn a_purge_removes_what_was_deleted_and_nothing_else() {
+    let place = Place::of("claude-code");
+    for number in 1..=3 {
+        place.session(number, "/w", "2026-01-01T00:00:00Z");
+    }
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    for (group, when) in plan
+        .groups
+        .iter()
+        .zip(["2026-03-01T00:00:00Z", "2026-03-09T00:00:00Z"])
+    {
+        place.store.clean(group, true, time(when)).unwrap();
+    }
+    let root = picture(&place.root.path);
+    let look = place.store.trash_look().unwrap();
+    assert!(look.troubles.is_empty());
+    let cutoff = time("2026-03-05T00:00:00Z");
+    let old: Vec<_> = look
+        .purgeable
+        .iter()
+        .filter(|item| item.is_older_than(cutoff))
+        .collect();
+    assert_eq!(old.len(), 1);
+    assert_eq!(old[0].files, 1);
+    place.store.purge(old[0]).unwrap();
+    assert!(place.store.purge(old[0]).is_err(), "it is gone");
+    assert_eq!(place.store.trashed().unwrap().len(), 1);
+    assert_eq!(picture(&place.root.path), root);
+    // What came back and was deleted again is not what was looked at.
+    let look = place.store.trash_look().unwrap();
+    let again = place.store.undelete(&look.purgeable[0].name).unwrap();
+    assert!(matches!(
+        place.store.purge(&look.purgeable[0]),
+        Err(Error::Changed { .. })
+    ));
+    assert_eq!(again.files.len(), 1);
+    assert_eq!(place.store.inventory().sessions.len(), 2);
+}
+
+#[test]
+fn a_purge_that_was_cut_off_is_finished_by_the_next() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2026-01-01T00:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    let gone = place
+        .store
+        .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
+        .unwrap();
+    let trash = place.dir.path().join("state/trash");
+    let condemned = trash.join(format!(".purging-{}", gone.id));
+    fs::rename(trash.join(&gone.id), &condemned).unwrap();
+    fs::remove_file(condemned.join("manifest.json")).unwrap();
+    assert!(
+        place.store.trashed().unwrap().is_empty(),
+        "it cannot come back in part"
+    );
+    assert!(place.store.deleted().unwrap().is_empty());
+    let look = place.store.trash_look().unwrap();
+    assert_eq!(look.purgeable.len(), 1);
+    assert!(look.purgeable[0].is_older_than(Timestamp::MIN));
+    place.store.purge(&look.purgeable[0]).unwrap();
+    assert!(picture(&trash).is_empty());
+}
+
+#[test]
+fn what_a_newer_annals_deleted_is_left_to_it() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2026-01-01T00:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    let gone = place
+        .store
+        .clean(&plan.groups[0], true, time("2026-03-01T00:00:00Z"))
+        .unwrap();
+    let trash = place.dir.path().join("state/trash");
+    let manifest = trash.join(&gone.id).join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    let before = picture(&trash);
+    let error = place.store.undelete(&gone.session).unwrap_err().to_string();
+    assert!(
+        error.contains("manifest.json has version 2") && error.contains("version 1"),
+        "{error}"
+    );
+    let look = place.store.trash_look().unwrap();
+    assert_eq!((look.purgeable.len(), look.troubles.len()), (0, 1));
+    // Nor is what says nothing at all.
+    fs::write(&manifest, "").unwrap();
+    assert_eq!(place.store.trash_look().unwrap().troubles.len(), 1);
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(place.store.trash_look().unwrap().troubles.len(), 1);
+    // The first manifests had no version.
+    fs::write(&manifest, text.replace("\"version\": 1,", "")).unwrap();
+    assert_eq!(picture(&trash).len(), before.len());
+    place.store.undelete(&gone.session).unwrap();
+}
+
+#[test]
+fn pins_of_a_newer_version_are_neither_used_nor_overwritten() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2026-01-01T00:00:00Z");
+    let files = place.store.inventory().sessions.remove(0);
+    let path = place.dir.path().join("state/pins.json");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    for text in [
+        "{\"version\": 2, \"pins\": {}}",
+        "{\"pins\": []}",
+        "",
+        "{\"version\": 1}",
+    ] {
+        fs::write(&path, text).unwrap();
+        let error = place.store.pins().unwrap_err().to_string();
+        assert!(error.contains("pins.json"), "{error}");
+        assert!(place.store.pin(&[&files], Timestamp::UNIX_EPOCH).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+    let plan = || {
+        fs::remove_file(&path).unwrap();
+        let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+        fs::write(&path, "{\"version\": 2}").unwrap();
+        plan
+    };
+    // Who cannot know what is pinned moves nothing.
+    let plan = plan();
+    assert!(
+        place
+            .store
+            .clean(&plan.groups[0], true, Timestamp::UNIX_EPOCH)
+            .is_err()
+    );
+    assert_eq!(place.store.inventory().sessions.len(), 1);
+}
+
+#[test]
+fn pins_that_are_made_at_once_are_all_kept() {
+    let place = Place::of("claude-code");
+    for number in 1..=8 {
+        place.session(number, "/w", "2026-01-01T00:00:00Z");
+    }
+    let sessions = place.store.inventory().sessions;
+    std::thread::scope(|scope| {
+        for files in &sessions {
+            let store = &place.store;
+            scope.spawn(move || store.pin(&[files], Timestamp::UNIX_EPOCH).unwrap());
+        }
+    });
+    assert_eq!(place.store.pins().unwrap().iter().count(), 8);
+}
+
+/// A deletion in two goes has two manifests with directories; they still come back as they were.
+#[test]
+fn a_clean_up_that_was_cut_off_is_finished_by_the_next() {
+    let copy = case("2.1.325-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let place = Place {
+        root: copy.root.clone(),
+        store: copy.store(),
+        dir: copy.dir,
+    };
+    let plan = place.plan("30d", "2100-01-01T00:00:00Z");
+    let first = place
+        .store
+        .clean(&plan.groups[0], true, time("2026-03-01T10:00:00Z"))
+        .unwrap();
+    let main = &first.files[0].path;
+    let from = place
+        .dir
+        .path()
+        .join("state/trash")
+        .join(&first.id)
+        .join("files")
+        .join(main);
+    let to = place.root.path.join(main);
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::rename(from, &to).unwrap();
+    let plan = place.plan("30d", "2100-01-01T00:00:00Z");
+    assert_eq!(plan.groups.len(), 1);
+    place
+        .store
+        .clean(&plan.groups[0], true, time("2026-03-01T10:00:05Z"))
+        .unwrap();
+    assert!(place.store.inventory().sessions.is_empty());
+    place.store.undelete(&first.session).unwrap();
+    assert_eq!(picture(&place.root.path), before);
+}
