@@ -24,6 +24,7 @@ mod tail;
 pub use append::{Appended, Durability, Log, Options};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
+pub(crate) use open::is_remote;
 pub use relocate::relocate;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};

@@ -56,7 +56,9 @@ pub use life::State;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, Upto, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
-pub(crate) use log::{document_of, each_record, scope, strip, tailed, uncounted, with_scanner};
+pub(crate) use log::{
+    document_of, each_record, outline_noting, scope, strip, tailed, uncounted, with_scanner,
+};
 pub use neighbour::Neighbours;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;

@@ -1,5 +1,6 @@
 //! The library from outside: conformance, crashes, concurrency.
 
+mod check;
 mod chorus;
 mod clog;
 mod cost;
