@@ -30,7 +30,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
     /// Show notes too, which are only counted otherwise
-    #[arg(long, short)]
+    #[arg(long)]
     all: bool,
     /// Exit with 1 for warnings too
     #[arg(long)]

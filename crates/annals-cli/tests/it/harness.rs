@@ -173,6 +173,11 @@ impl Stage {
         if self.root.exists() {
             fs::set_permissions(&self.root, fs::Permissions::from_mode(0o700)).unwrap();
         }
+        self.settle_times();
+    }
+
+    /// Gives every file one time.
+    pub(crate) fn settle_times(&self) {
         let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SETTLED);
         for path in self.tree().into_keys() {
             File::options()

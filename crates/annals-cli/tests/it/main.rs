@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod beside;
+mod check;
 mod chorus;
 mod clog;
 mod convert;

@@ -219,7 +219,7 @@ impl<'a> Lines<'a> {
 
     fn finish(mut self) -> Found {
         for (volume, (lines, span)) in self.endings {
-            let detail = format!("{} from here on end in CR LF", count(lines, "line"));
+            let detail = format!("CR LF ends {}", count(lines, "line"));
             let place = Place { span, volume };
             self.found.flaws.push(place.flaw(FlawKind::Crlf, detail));
         }

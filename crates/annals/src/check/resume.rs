@@ -47,15 +47,17 @@ pub(super) fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) ->
     let start = path.iter().position(|&one| one == reached)?;
     let (before, after) = path.split_at_checked(start)?;
     let kept = after.iter().filter(says).count();
-    let lost = match before.iter().filter(says).count() {
-        // The lost parent was all that tied it to what stands before it.
-        0 => earlier(outlines, &path, reached),
-        lost => lost,
-    };
+    let mut lost = before.iter().filter(says).count();
+    // A lost parent was all that tied the beginning of the path to what stands before it.
+    let begins = path.first().and_then(|&at| Some((at, outlines.get(at)?)));
+    if let Some((at, first)) = begins
+        && matches!(first.link, Link::Parent(_))
+    {
+        lost += earlier(outlines, &path, at);
+    }
     let detail = format!(
-        "a client that resumes here reads {} and may leave out {} before: what it hangs from is lost",
+        "a client that resumes here reads {} and may leave out {lost} before: it cannot read what this hangs from",
         count(kept, "message"),
-        lost
     );
     (lost > 0).then(|| tell(goes_on, detail))
 }

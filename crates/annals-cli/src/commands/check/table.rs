@@ -115,7 +115,7 @@ fn print_sum(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
         0 => {}
         damage => parts.push(format!(
             "{} in {}",
-            plural(damage, "damage"),
+            plural(damage, "damaged place"),
             plural(damaged, "file")
         )),
     }
