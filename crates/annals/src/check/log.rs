@@ -7,8 +7,9 @@ use jiff::SignedDuration;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::model::{Fact, Flaw, FlawKind, Key, Link, Outline};
-use crate::store::{FoundFile, LogScan, scope, strip};
+use crate::layout::{Record, Sink};
+use crate::model::{Body, Fact, Flaw, FlawKind, Key, Link, Outline, Span};
+use crate::store::{FoundFile, LogScan, Root, scope, strip};
 use crate::tree::Tree;
 
 use super::read::{Place, Traces, half};
@@ -32,13 +33,13 @@ pub(super) fn check(scan: &LogScan, flaws: &mut Vec<Flaw>, traces: &mut Traces<'
     flaws.extend(out_of_order(outlines, &parents));
     flaws.extend(beginnings(outlines, &tree));
     flaws.extend(foreign(file, outlines));
-    flaws.extend(links(file, outlines, tree.flaws)?);
+    flaws.extend(links(traces, outlines, tree.flaws)?);
     leave(outlines, traces);
     Ok(())
 }
 
 /// What the tree says of links and ids, told apart by what it means.
-fn links(file: &FoundFile, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
+fn links(traces: &Traces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
     let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = told
         .into_iter()
         .partition(|flaw| flaw.kind == FlawKind::DuplicateId);
@@ -51,7 +52,7 @@ fn links(file: &FoundFile, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<
             flaw.detail = "a compaction goes on from an entry that is not in this file".into();
         }
     }
-    flaws.extend(same_ids(file, outlines, &twins)?);
+    flaws.extend(same_ids(traces, outlines, &twins)?);
     Ok(flaws)
 }
 
@@ -62,48 +63,81 @@ fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
     found.ok().and_then(|found| outlines.get(found))
 }
 
-/// Tells copies from entries that say something else under one id, by their bytes.
-fn same_ids(file: &FoundFile, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
+/// Tells copies from entries that say something else under one id.
+///
+/// The newest of an id counts. Only where the agent's own program goes by ids does that hide what the
+/// others say; elsewhere a later record is a later state of the same.
+fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
     let key = |flaw: &Flaw| at(outlines, flaw)?.key;
     let wanted: HashSet<Key> = twins.iter().filter_map(key).collect();
-    if wanted.is_empty() {
-        return Ok(Vec::new());
+    let mut by_key: BTreeMap<[u64; 2], Vec<&Outline>> = BTreeMap::new();
+    for outline in outlines.iter().filter(|_| !wanted.is_empty()) {
+        if let Some(key) = outline.key.filter(|key| wanted.contains(key)) {
+            by_key.entry(key.halves()).or_default().push(outline);
+        }
     }
-    let mut records = Records::of(file);
-    let mut last: HashMap<Key, &Outline> = HashMap::new();
+    let mut records = Records::of(traces);
     let mut flaws = Vec::new();
-    for outline in outlines {
-        let Some(key) = outline.key.filter(|key| wanted.contains(key)) else {
-            continue;
-        };
-        let Some(earlier) = last.insert(key, outline) else {
-            continue;
-        };
-        let line = earlier.span.line;
-        let (kind, detail) = match records.bytes(earlier)? == records.bytes(outline)? {
-            true => (FlawKind::DuplicateId, format!("a copy of line {line}")),
-            false => (
-                FlawKind::CollidingId,
-                format!("line {line} has the same id and says something else; it is hidden"),
-            ),
-        };
-        flaws.push(Place::of(outline).flaw(kind, detail));
+    for (newest, earlier) in by_key.values().filter_map(|same| same.split_last()) {
+        for one in earlier {
+            let line = one.span.line;
+            let (kind, detail) = if !traces.root.layout.resumes_by_links() {
+                let detail = format!("line {line} has the same id; the later one counts");
+                (FlawKind::DuplicateId, detail)
+            } else if records.say_the_same(one, newest)? {
+                (FlawKind::DuplicateId, format!("a copy of line {line}"))
+            } else {
+                let detail =
+                    format!("line {line} has the same id and says something else; it is hidden");
+                (FlawKind::CollidingId, detail)
+            };
+            flaws.push(Place::of(newest).flaw(kind, detail));
+        }
     }
     Ok(flaws)
 }
 
 /// Reads single records of a log again.
 struct Records<'a> {
+    root: &'a Root,
     file: &'a FoundFile,
     open: BTreeMap<u16, File>,
 }
 
 impl<'a> Records<'a> {
-    fn of(file: &'a FoundFile) -> Self {
+    fn of(traces: &Traces<'a>) -> Self {
         Records {
-            file,
+            root: traces.root,
+            file: traces.file,
             open: BTreeMap::new(),
         }
+    }
+
+    /// Whether two records are copies, or differ only in what surrounds what they say.
+    fn say_the_same(&mut self, one: &Outline, other: &Outline) -> Result<bool> {
+        let (one, other) = (self.bytes(one)?, self.bytes(other)?);
+        if one == other {
+            return Ok(true);
+        }
+        Ok(match (self.body(&one), self.body(&other)) {
+            (Some(Body::Message(one)), Some(Body::Message(other))) => {
+                one.role == other.role && one.blocks == other.blocks
+            }
+            (one, other) => one == other,
+        })
+    }
+
+    fn body(&self, bytes: &[u8]) -> Option<Body> {
+        let record = Record {
+            span: Span::default(),
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        let mut decoder = self.root.layout.decoder(&self.file.artifact);
+        decoder.decode(&record, &mut sink);
+        sink.found.into_iter().next().map(|entry| entry.body)
     }
 
     fn bytes(&mut self, outline: &Outline) -> Result<Vec<u8>> {

@@ -2,8 +2,9 @@
 //!
 //! It goes from the last message to its parent and so on, and ends where a parent is not there or
 //! stands in a line that it cannot read: everything before is silently lost. Newer versions bridge a
-//! gap if the record before is at most five seconds older, older ones never do (FORMATS.md,
-//! tools/resume-oracle). A log in which no record has a time it does not find at all.
+//! gap if the record before is at most five seconds older, older ones never do. They end at types that
+//! they do not know as well; those may be a newer client's, so that is no damage. A log in which no
+//! record has a time they do not find at all. (All found by experiment: tools/resume-oracle.)
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,11 +18,10 @@ use super::read::Place;
 /// What would be left out of a log, if anything.
 pub(super) fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
     let outlines = &scan.outlines;
-    let tell = |at: &Outline, detail: String| Place::of(at).flaw(FlawKind::Dropped, detail);
     let first = outlines.iter().find(|outline| outline.kind.is_message())?;
     if outlines.iter().all(|outline| outline.time.is_none()) {
         let detail = "no record has a time, so that the client finds no conversation";
-        return Some(tell(first, detail.to_owned()));
+        return Some(Place::of(first).flaw(FlawKind::Unresumable, detail));
     }
     let reader = Reader::of(scan, tree)?;
     let conversation = tree.conversations.get(tree.resume?)?;
@@ -29,19 +29,20 @@ pub(super) fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) ->
     // From the end to where the client gets no further.
     let mut at = conversation.tip;
     let mut reached = None;
-    let broken = loop {
+    let kind = loop {
         let outline = outlines.get(at)?;
-        if reader.reads(outline) {
-            reached = Some(at);
-        } else if reached.is_some() {
-            break true;
+        match reader.stops_at(outline) {
+            None => reached = Some(at),
+            Some(kind) if reached.is_some() => break kind,
+            Some(_) => {}
         }
         match parents.get(at).copied().flatten() {
             Some(parent) => at = parent,
-            None => break matches!(outline.link, Link::Parent(_)),
+            None if matches!(outline.link, Link::Parent(_)) => break FlawKind::Dropped,
+            None => return None,
         }
     };
-    let reached = reached.filter(|_| broken)?;
+    let reached = reached?;
     let goes_on = outlines.get(reached)?;
     let says = |at: &&usize| outlines.get(**at).is_some_and(|one| one.kind.is_message());
     let start = path.iter().position(|&one| one == reached)?;
@@ -59,7 +60,7 @@ pub(super) fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) ->
         "a client that resumes here reads {} and may leave out {lost} before: it cannot read what this hangs from",
         count(kept, "message"),
     );
-    (lost > 0).then(|| tell(goes_on, detail))
+    (lost > 0).then(|| Place::of(goes_on).flaw(kind, detail))
 }
 
 /// The messages of the main agent that stand before an entry and are not on its path.
@@ -93,8 +94,12 @@ impl Reader {
         (orphans || !damaged.is_empty() || strange()).then_some(Reader { damaged })
     }
 
-    fn reads(&self, outline: &Outline) -> bool {
-        let whole = !self.damaged.contains(&(outline.volume, outline.span.line));
-        whole && !outline.facts.contains(&Fact::Stranger)
+    /// What keeps the client from reading an entry, if anything does.
+    fn stops_at(&self, outline: &Outline) -> Option<FlawKind> {
+        if self.damaged.contains(&(outline.volume, outline.span.line)) {
+            return Some(FlawKind::Dropped);
+        }
+        let strange = outline.facts.contains(&Fact::Stranger);
+        strange.then_some(FlawKind::Unresumable)
     }
 }

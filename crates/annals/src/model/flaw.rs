@@ -113,9 +113,9 @@ kinds! {
     /// Entries are each other's ancestors.
     Cycle "cycle" Damage fixable
         "`annals repair` cuts it; until then do not resume the session, some clients hang";
-    /// Two entries have one id; the later one counts. In what a check finds, both say the same.
+    /// Two entries have one id; the later one counts. In what a check finds, nothing is hidden by that.
     DuplicateId "duplicate-id" Note kept
-        "nothing: the copies are the same";
+        "nothing: the later one says what the earlier one said, or takes its place";
     /// A token count is negative, absurd or not a number.
     BadUsage "bad-usage" Warning kept
         "nothing: the count is left out of what `annals cost` adds up";
@@ -141,8 +141,8 @@ kinds! {
     Crlf "crlf" Note kept
         "nothing: all readers take it; an editor or a transfer made it so";
     /// Two entries with different content have one id; the earlier one is hidden.
-    CollidingId "colliding-id" Damage kept
-        "`annals show` finds only the later one; read the earlier one in the file";
+    CollidingId "colliding-id" Damage fixable
+        "`annals repair` gives the earlier one an id of its own";
     /// A compaction goes on from an entry that is not in the file.
     CutHistory "cut-history" Note kept
         "nothing: what was compacted stands in another log, or was left out";
@@ -167,6 +167,9 @@ kinds! {
     /// The agent's own program would leave out messages if it resumed the session.
     Dropped "dropped" Damage fixable
         "`annals repair` relinks them, so that the client reads the whole history again";
+    /// The agent's own program cannot resume all of the session, for what no repair changes.
+    Unresumable "unresumable" Warning kept
+        "nothing is lost: `annals show` reads it all, and a newer client may too";
     /// Files of a session whose log is not there.
     Stray "stray" Warning kept
         "restore the log from a backup, or remove the files if you do not miss it";

@@ -95,7 +95,7 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         F::CollidingId,
         "claude-code/duplicate-uuid",
         1,
-        "claude-code/same-session-two-projects",
+        "chorus/chorus-ids-twice",
     ),
     (
         F::CutHistory,
@@ -144,6 +144,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "claude-code/orphan",
         1,
         "claude-code/glued-asides",
+    ),
+    (
+        F::Unresumable,
+        "claude-code/unknown-type-parent",
+        1,
+        "claude-code/unknown-types",
     ),
     (
         F::Stray,
@@ -221,6 +227,12 @@ fn copies_are_no_collisions() {
         kinds(&Made::of(&copied).root()),
         [(F::DuplicateId, 1)].into()
     );
+    let later = reply(2, Some(1)).replace(":02:00.000Z", ":02:01.000Z");
+    let touched = [user(1, None), reply(2, Some(1)), later];
+    assert_eq!(
+        kinds(&Made::of(&touched).root()),
+        [(F::DuplicateId, 1)].into()
+    );
     let other = reply(2, Some(1)).replace("answer", "something else than answer");
     let collides = [user(1, None), reply(2, Some(1)), other];
     assert_eq!(
@@ -267,8 +279,10 @@ fn what_a_client_would_leave_out_is_counted() {
     let detail = |lines: &[String]| {
         let made = Made::of(lines);
         let flaws = reports(&made.root()).remove(0).flaws.into_iter();
-        let mut dropped = flaws.filter(|flaw| flaw.kind == F::Dropped);
-        let found = dropped.next().map(|flaw| (flaw.span.line, flaw.detail));
+        let mut dropped = flaws.filter(|flaw| matches!(flaw.kind, F::Dropped | F::Unresumable));
+        let found = dropped
+            .next()
+            .map(|flaw| (flaw.kind, flaw.span.line, flaw.detail));
         assert!(dropped.next().is_none(), "told once");
         found
     };
@@ -282,8 +296,8 @@ fn what_a_client_would_leave_out_is_counted() {
     // The second line is damaged, so that the third hangs from nothing.
     let mut damaged = whole.clone();
     damaged[1] = damaged[1].replace("uuid", "uu\u{1}id");
-    let (line, said) = detail(&damaged).unwrap();
-    assert_eq!(line, 3);
+    let (kind, line, said) = detail(&damaged).unwrap();
+    assert_eq!((kind, line), (F::Dropped, 3));
     assert!(
         said.contains("reads 2 messages and may leave out 1 before"),
         "{said}"
@@ -295,8 +309,8 @@ fn what_a_client_would_leave_out_is_counted() {
     // The program does not follow links through types that it does not know.
     let mut strange = whole.clone();
     strange[1] = strange[1].replacen("\"type\":\"assistant\"", "\"type\":\"new\"", 1);
-    let (line, said) = detail(&strange).unwrap();
-    assert_eq!(line, 3);
+    let (kind, line, said) = detail(&strange).unwrap();
+    assert_eq!((kind, line), (F::Unresumable, 3));
     assert!(
         said.contains("reads 2 messages and may leave out 1 before"),
         "{said}"
@@ -309,7 +323,7 @@ fn what_a_client_would_leave_out_is_counted() {
     assert!(
         detail(&timeless)
             .unwrap()
-            .1
+            .2
             .contains("no record has a time")
     );
     let mut once = timeless;
