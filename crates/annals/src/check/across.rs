@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{ArtifactKind, Body, FlawKind, SessionId, Subject};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, document_of};
 
-use super::read::{Traces, half};
+use super::read::{Place, Traces, half};
 use super::{FileReport, count, whole_file};
 
 /// Every check across files.
@@ -20,7 +20,7 @@ pub(super) fn check(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileRep
     found
 }
 
-/// Files that records name and that are not there.
+/// Files that records name and that are not there; told once for each log and kind.
 ///
 /// A record may have come from another session with its name unchanged, so a file that any session
 /// of the root has is there.
@@ -40,15 +40,21 @@ pub(super) fn missing(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileR
         .collect();
     let mut found = Vec::new();
     for traces in traces {
-        for ((kind, name), place) in &traces.named {
-            if there.contains(&(traces.root.path.as_path(), *kind, name.as_str())) {
-                continue;
-            }
-            let what = match kind {
-                ArtifactKind::FileVersion => "a saved version of a file",
-                _ => "the output of a tool",
+        let root = traces.root.path.as_path();
+        let gone = traces.named.iter();
+        let gone = gone.filter(|((kind, name), _)| !there.contains(&(root, *kind, name.as_str())));
+        let mut by_kind: BTreeMap<ArtifactKind, Vec<(&str, Place)>> = BTreeMap::new();
+        for ((kind, name), place) in gone {
+            by_kind.entry(*kind).or_default().push((name, *place));
+        }
+        for (kind, gone) in by_kind {
+            let first = gone.iter();
+            let first = first.min_by_key(|(_, place)| (place.volume, place.span.offset));
+            let Some((name, place)) = first else { continue };
+            let detail = match gone.len() {
+                1 => format!("{} is not there: {name}", noun(kind)),
+                many => format!("{} are not there, such as {name}", count(many, noun(kind))),
             };
-            let detail = format!("{what} is not there: {name}");
             let path = &traces.file.volume(place.volume).path;
             let flaw = place.flaw(FlawKind::MissingFile, detail);
             found.push(FileReport::about(path, flaw));
