@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) json: bool,
     /// The time was given from outside.
     fixed: bool,
-    verbose: bool,
+    pub(crate) verbose: bool,
     /// The user named the roots.
     pub(crate) named_roots: bool,
     /// The user named a list of prices.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -166,8 +167,17 @@ impl Stage {
         found.unwrap_or_else(|| panic!("no log of {session}"))
     }
 
-    /// Gives every file one time, so that nothing depends on when a test runs.
+    /// Gives every file one time, so that nothing depends on when a test runs, and closes the root to
+    /// others, so that nothing depends on who runs it.
     pub(crate) fn settle(&self) {
+        if self.root.exists() {
+            fs::set_permissions(&self.root, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        self.settle_times();
+    }
+
+    /// Gives every file one time.
+    pub(crate) fn settle_times(&self) {
         let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SETTLED);
         for path in self.tree().into_keys() {
             File::options()

@@ -3,6 +3,7 @@
 mod archive;
 mod bad_input;
 mod beside;
+mod check;
 mod chorus;
 mod clean;
 mod clog;

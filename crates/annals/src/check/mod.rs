@@ -1,27 +1,41 @@
 //! Checks: what is wrong with which file.
 //!
-//! Looks at single files: lines that cannot be read, links that lead nowhere, documents that are
-//! not what they should be. Reports; changes nothing.
+//! Four depths, one file each: single lines and documents (`read`), how the entries of one log hang
+//! together (`log`, and `resume` for what the agent's own program would leave out), what files say of
+//! each other (`across`), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
+//!
+//! Logs are read in parallel and each once. What is kept of a log for the checks across files is
+//! small: eight bytes for each id, and the names of files and directories that it speaks of.
+
+mod across;
+mod log;
+mod machine;
+mod read;
+mod resume;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::model::{ArtifactKind, Flaw, Span};
-use crate::store::{FoundFile, Inventory, LogScan, Root, StaleRegister, scope};
-use crate::tree::Tree;
+use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
+use crate::store::{FoundFile, Inventory, Root, SessionFiles, StaleRegister};
+
+pub use machine::machine;
+use read::Traces;
 
 /// What a check found in one file.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FileReport {
-    /// The file.
+    /// The file, or the directory that the findings are about.
     pub path: PathBuf,
+    /// Its content was read. If not, it is a directory or was only looked at from outside.
+    pub read: bool,
     /// Lines that are not blank; 1 for a document.
     pub lines: u64,
     /// Those of them that could be read.
@@ -32,53 +46,39 @@ pub struct FileReport {
     pub flaws: Vec<Flaw>,
 }
 
+impl FileReport {
+    /// Something to say about a path without having read it.
+    fn about(path: &Path, flaw: Flaw) -> Self {
+        FileReport {
+            path: path.to_owned(),
+            read: false,
+            lines: 0,
+            valid: 0,
+            bytes: 0,
+            flaws: vec![flaw],
+        }
+    }
+
+    /// How bad the worst of it is.
+    pub fn worst(&self) -> Option<Severity> {
+        self.flaws.iter().map(|flaw| flaw.kind.severity()).min()
+    }
+}
+
 /// Checks one file, or the volumes of one log.
 pub fn file(root: &Root, file: &FoundFile) -> Result<Vec<FileReport>> {
-    let scan = if file.artifact.kind.is_log() {
-        LogScan::read(root, file)?
-    } else {
-        LogScan::read_document(root, file)?
-    };
-    let mut flaws = scan.flaws;
-    if file.artifact.kind.is_conversation() {
-        flaws.extend(Tree::build(&scan.outlines, scope(&file.artifact)).flaws);
-    }
-    flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset));
-    let volumes = file.volumes().zip(&scan.volumes).enumerate();
-    Ok(volumes
-        .map(|(number, (volume, counted))| FileReport {
-            path: volume.path.clone(),
-            lines: counted.lines,
-            valid: counted.valid,
-            bytes: counted.bytes,
-            flaws: flaws
-                .iter()
-                .filter(|flaw| usize::from(flaw.volume) == number)
-                .cloned()
-                .collect(),
-        })
-        .collect())
+    read::examine(root, file).map(|(reports, _)| reports)
 }
 
-/// What a check says of an index that is behind its logs. Of what the index itself holds, only its
-/// length is told.
-pub fn stale(register: &StaleRegister) -> FileReport {
-    let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
-    FileReport {
-        path: register.path.clone(),
-        lines: 0,
-        valid: 0,
-        bytes: length.unwrap_or(0),
-        flaws: vec![Flaw {
-            kind: register.kind(),
-            span: Span::default(),
-            volume: 0,
-            detail: format!("{}; `annals repair` mends it", register.detail),
-        }],
-    }
+/// Checks the files of one session, and whether those that its records name are there.
+pub fn session(inventory: &Inventory, files: &SessionFiles) -> Vec<Result<FileReport>> {
+    let checked = files.files().filter(|file| has_schema(file.artifact.kind));
+    let read: Vec<Read<'_>> = checked.map(|file| examine(&files.root, file)).collect();
+    gather(read, |traces| across::missing(inventory, traces))
 }
 
-/// Checks every file that has a schema; `progress` hears of bytes done and bytes in all.
+/// Checks every file that has a schema, and what files say of each other; `progress` hears of bytes
+/// done and bytes in all.
 pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<Result<FileReport>> {
     let of_sessions = inventory
         .sessions
@@ -92,25 +92,47 @@ pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<R
     let total = files.iter().map(|(_, file)| file.bytes()).sum();
     let done = AtomicU64::new(0);
     files.sort_by_key(|(_, file)| std::cmp::Reverse(file.bytes()));
-    let reports: Vec<(PathBuf, Result<Vec<FileReport>>)> = files
+    let read: Vec<Read<'_>> = files
         .into_par_iter()
         .with_max_len(1)
         .map(|(root, found)| {
-            let report = file(root, found);
+            let read = examine(root, found);
             let so_far = done.fetch_add(found.bytes(), Ordering::Relaxed) + found.bytes();
             progress(so_far, total);
-            (found.path.clone(), report)
+            read
         })
         .collect();
+    gather(read, |traces| across::check(inventory, traces))
+}
+
+/// A file that was read, or could not be.
+type Read<'a> = (&'a FoundFile, Result<(Vec<FileReport>, Traces<'a>)>);
+
+fn examine<'a>(root: &'a Root, file: &'a FoundFile) -> Read<'a> {
+    (file, read::examine(root, file))
+}
+
+/// Puts together what the files gave, and adds what can be told of all of them.
+fn gather(
+    read: Vec<Read<'_>>,
+    across: impl FnOnce(&[Traces<'_>]) -> Vec<FileReport>,
+) -> Vec<Result<FileReport>> {
     let mut whole: BTreeMap<PathBuf, FileReport> = BTreeMap::new();
     let mut failed: Vec<(PathBuf, Error)> = Vec::new();
-    for (path, result) in reports {
+    let mut all_traces = Vec::new();
+    for (file, result) in read {
         match result {
-            Err(error) => failed.push((path, error)),
-            Ok(reports) => reports
-                .into_iter()
-                .for_each(|report| merge(&mut whole, report)),
+            Err(error) => failed.push((file.path.clone(), error)),
+            Ok((reports, traces)) => {
+                all_traces.push(traces);
+                for report in reports {
+                    merge(&mut whole, report);
+                }
+            }
         }
+    }
+    for report in across(&all_traces) {
+        merge(&mut whole, report);
     }
     failed.sort_by(|(a, _), (b, _)| a.cmp(b));
     let failed = failed.into_iter().map(|(_, error)| Err(error));
@@ -125,12 +147,34 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
         }
         Entry::Occupied(mut slot) => {
             let sum = slot.get_mut();
+            sum.read |= report.read;
             sum.lines += report.lines;
             sum.valid += report.valid;
             sum.bytes += report.bytes;
             sum.flaws.extend(report.flaws);
-            sum.flaws.sort_by_key(|flaw| flaw.span.offset);
+            sum.flaws.sort_by_key(|flaw| (flaw.span.offset, flaw.kind));
         }
+    }
+}
+
+/// What a check says of an index that is behind its logs. Of what the index itself holds, only its
+/// length is told.
+pub fn stale(register: &StaleRegister) -> FileReport {
+    let length = std::fs::metadata(&register.path).map(|metadata| metadata.len());
+    let detail = format!("{}; `annals repair` mends it", register.detail);
+    FileReport {
+        bytes: length.unwrap_or(0),
+        ..FileReport::about(&register.path, whole_file(register.kind(), detail))
+    }
+}
+
+/// A flaw of a file as a whole, or of a directory.
+fn whole_file(kind: FlawKind, detail: impl Into<String>) -> Flaw {
+    Flaw {
+        kind,
+        span: Span::default(),
+        volume: 0,
+        detail: detail.into(),
     }
 }
 
@@ -146,4 +190,10 @@ pub fn has_schema(kind: ArtifactKind) -> bool {
                 | ArtifactKind::TitleFile
                 | ArtifactKind::Register
         )
+}
+
+/// `1 line`, `2 lines`.
+fn count(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }

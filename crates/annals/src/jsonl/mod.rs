@@ -26,6 +26,7 @@ pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
+pub(crate) use open::is_remote;
 pub(crate) use place::unwritten;
 pub use relocate::relocate;
 pub(crate) use relocate::rename_dir;

@@ -72,8 +72,9 @@ fn refused(path: &Path, why: &str) -> Error {
     Error::refused(format!("{} {why}", path.display()))
 }
 
+/// Whether a file, or a directory, lies on a network file system.
 #[cfg(target_os = "linux")]
-fn is_remote(file: &File) -> io::Result<bool> {
+pub(crate) fn is_remote(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
     // The magic numbers are 32 bits wide in a field whose width depends on the platform.
     let kind = kind as u32;
@@ -91,6 +92,6 @@ fn is_remote(file: &File) -> io::Result<bool> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_remote(_: &File) -> io::Result<bool> {
+pub(crate) fn is_remote(_: &File) -> io::Result<bool> {
     Ok(false)
 }

@@ -109,6 +109,12 @@ pub trait Layout: Sync {
         true
     }
 
+    /// Whether its own program finds a conversation by following links from its end, so that it loses
+    /// all that stands before a link that is broken.
+    fn resumes_by_links(&self) -> bool {
+        false
+    }
+
     /// Finds what a record of a log has in it that spent anything, so that others need not be looked
     /// at; `None` where every record must be.
     fn spending_mark(&self) -> Option<Mark> {

@@ -19,65 +19,190 @@ pub struct Flaw {
     pub detail: String,
 }
 
-/// The kinds of damage.
+/// How bad a flaw is. The worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum FlawKind {
+pub enum Severity {
+    /// Something is lost, or hidden from who reads the log.
+    Damage,
+    /// Odd, but everything can be read; or something will be lost if nobody acts.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    /// All of them, the worst first.
+    pub const ALL: &'static [Severity] = &[Severity::Damage, Severity::Warning, Severity::Note];
+
+    /// The severity as JSON output spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Damage => "damage",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        }
+    }
+}
+
+/// One table of all kinds, so that none is without a name, a severity and advice.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $severity:ident $fixable:ident $advice:literal;)*) => {
+        /// The kinds of damage. docs/CHECKS.md explains each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum FlawKind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
+        }
+
+        impl FlawKind {
+            /// All of them.
+            pub const ALL: &'static [FlawKind] = &[$(FlawKind::$kind),*];
+
+            /// The kind as JSON output and filters spell it.
+            pub fn as_str(self) -> &'static str {
+                match self { $(FlawKind::$kind => $name,)* }
+            }
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(FlawKind::$kind => Severity::$severity,)* }
+            }
+
+            /// Whether `annals repair` mends it.
+            pub fn fixable(self) -> bool {
+                match self { $(FlawKind::$kind => kinds!(@$fixable),)* }
+            }
+
+            /// What to do about it, in one line.
+            pub fn advice(self) -> &'static str {
+                match self { $(FlawKind::$kind => $advice,)* }
+            }
+        }
+    };
+    (@fixable) => { true };
+    (@kept) => { false };
+}
+
+kinds! {
     /// The last line has no line ending and is not whole: its writer was cut off, or is still writing.
-    TornTail,
+    TornTail "torn-tail" Warning kept
+        "nothing: it is pending while its agent works, and annals seals it before it appends";
     /// A line is not JSON.
-    BadJson,
+    BadJson "bad-json" Damage fixable
+        "`annals repair` sets the line aside and relinks what hung from it";
     /// A line is JSON but not an object.
-    NotAnObject,
+    NotAnObject "not-an-object" Damage fixable
+        "`annals repair` sets the line aside";
     /// Two records stand on one line.
-    Glued,
+    Glued "glued" Damage fixable
+        "`annals repair` puts each record on a line of its own";
     /// NUL bytes stand where a record should be.
-    NulRun,
+    NulRun "nul-run" Damage fixable
+        "`annals repair` takes the NULs out and keeps what stands beside them";
     /// A line is not UTF-8.
-    BadUtf8,
+    BadUtf8 "bad-utf8" Damage kept
+        "nothing can be done: the characters are lost, all else is read";
     /// A line is longer than the reader's cap and was not decoded.
-    Oversize,
+    Oversize "oversize" Warning kept
+        "nothing: the line is kept as it is, but annals does not look into it";
     /// An entry names a parent that is not there.
-    Orphan,
+    Orphan "orphan" Damage fixable
+        "`annals repair` hangs it from the message before";
     /// Entries are each other's ancestors.
-    Cycle,
-    /// Two entries have one id; the later one counts.
-    DuplicateId,
+    Cycle "cycle" Damage fixable
+        "`annals repair` cuts it; until then do not resume the session, some clients hang";
+    /// Two entries have one id; the later one counts. In what a check finds, nothing is hidden by that.
+    DuplicateId "duplicate-id" Note kept
+        "nothing: the later one says what the earlier one said, or takes its place";
     /// A token count is negative, absurd or not a number.
-    BadUsage,
+    BadUsage "bad-usage" Warning kept
+        "nothing: the count is left out of what `annals cost` adds up";
     /// A file could not be read.
-    Unreadable,
+    Unreadable "unreadable" Damage kept
+        "see to it that you may read the file, then check again";
     /// A document that should hold a list or an object holds something else.
-    BadDocument,
+    BadDocument "bad-document" Damage kept
+        "restore the file from a backup, or remove it: its program makes a new one";
     /// A derived document tells something else than the logs it was made from.
-    StaleIndex,
+    StaleIndex "stale-index" Damage fixable
+        "`annals repair` makes it from the logs again";
     /// The first line does not say what the log is.
-    BadHeader,
+    BadHeader "bad-header" Damage fixable
+        "`annals repair` writes the header that the log's name and records tell";
+    /// A record does not say of what type it is.
+    NoType "no-type" Warning kept
+        "nothing: the record is kept, but no reader knows what it is";
+    /// The file begins with a byte order mark.
+    Bom "bom" Note kept
+        "nothing: all readers skip it; an editor put it there";
+    /// Lines end in CR LF.
+    Crlf "crlf" Note kept
+        "nothing: all readers take it; an editor or a transfer made it so";
+    /// Two entries with different content have one id; the earlier one is hidden.
+    CollidingId "colliding-id" Damage fixable
+        "`annals repair` gives the earlier one an id of its own";
+    /// A compaction goes on from an entry that is not in the file.
+    CutHistory "cut-history" Note kept
+        "nothing: what was compacted stands in another log, or was left out";
+    /// A tool was called, the conversation went on, and no result is there.
+    DanglingCall "dangling-call" Warning kept
+        "nothing: clients bypass the call, or write an error in the result's place";
+    /// A result answers a tool call that is not there.
+    LoneResult "lone-result" Warning kept
+        "nothing, unless a damaged line beside it held the call: then `annals repair`";
+    /// Records name another session than the file does.
+    ForeignLines "foreign-lines" Note kept
+        "nothing: forks and resumed sessions have them; the file's name is the session";
+    /// The file is there and holds nothing.
+    EmptyFile "empty-file" Note kept
+        "nothing: some clients make one at every start; if it held more, look for a backup";
+    /// An entry is older than what it hangs from.
+    OutOfOrder "out-of-order" Warning kept
+        "nothing: annals goes by links; the clock was set, or lines were merged";
+    /// Several conversations without a common beginning stand in one log.
+    SeveralRoots "several-roots" Note kept
+        "nothing: `annals tree` shows all; a client resumes only one of them";
+    /// The agent's own program would leave out messages if it resumed the session.
+    Dropped "dropped" Damage fixable
+        "`annals repair` relinks them, so that the client reads the whole history again";
+    /// The agent's own program cannot resume all of the session, for what no repair changes.
+    Unresumable "unresumable" Warning kept
+        "nothing is lost: `annals show` reads it all, and a newer client may too";
+    /// Files of a session whose log is not there.
+    Stray "stray" Warning kept
+        "restore the log from a backup, or remove the files if you do not miss it";
+    /// A record names a file of its session that is not there.
+    MissingFile "missing-file" Warning kept
+        "restore the file from a backup; the record itself is whole";
+    /// A register lists a session that has no log.
+    RowWithoutLog "row-without-log" Warning kept
+        "restore the log from a backup, or remove the conversation in its program";
+    /// A list that nobody relies on names other sessions than there are.
+    IndexDrift "index-drift" Note kept
+        "nothing: its program makes it anew, and annals never trusts it";
+    /// A summary names a leaf that no log has.
+    LostLeaf "lost-leaf" Note kept
+        "nothing: what it sums up was deleted, most likely by its own program";
+    /// Several files claim to be the log of one session.
+    SharedId "shared-id" Warning kept
+        "name the log by its path where an id is asked for; remove the copy that you do not want";
+    /// Several directories have the same folder name, so that their sessions lie side by side.
+    SharedFolder "shared-folder" Note kept
+        "nothing: annals tells them apart by what their records say";
+    /// Other users of the machine can read or change the logs.
+    OpenMode "open-mode" Warning kept
+        "close it to others: chmod -R go-rwx on the path";
+    /// The root lies on a network file system, where appends can be lost.
+    Network "network" Warning kept
+        "move the root to a local disk; annals appends there only with a flag";
+    /// The agent's own program will soon delete sessions.
+    Expiring "expiring" Warning kept
+        "`annals archive` keeps them; or raise the days in the program's settings";
 }
 
 impl FlawKind {
-    /// The kind as JSON output and filters spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FlawKind::TornTail => "torn-tail",
-            FlawKind::BadJson => "bad-json",
-            FlawKind::NotAnObject => "not-an-object",
-            FlawKind::Glued => "glued",
-            FlawKind::NulRun => "nul-run",
-            FlawKind::BadUtf8 => "bad-utf8",
-            FlawKind::Oversize => "oversize",
-            FlawKind::Orphan => "orphan",
-            FlawKind::Cycle => "cycle",
-            FlawKind::DuplicateId => "duplicate-id",
-            FlawKind::BadUsage => "bad-usage",
-            FlawKind::Unreadable => "unreadable",
-            FlawKind::BadDocument => "bad-document",
-            FlawKind::StaleIndex => "stale-index",
-            FlawKind::BadHeader => "bad-header",
-        }
-    }
-
     /// The line itself cannot be read as a record.
     pub fn hides_record(self) -> bool {
         matches!(

@@ -21,7 +21,7 @@ pub use body::{
 };
 pub use draft::Draft;
 pub use entry::{Entry, Place, Span};
-pub use flaw::{Flaw, FlawKind};
+pub use flaw::{Flaw, FlawKind, Severity};
 pub(crate) use id::ResponseNames;
 pub use id::{AgentId, EntryId, Key, ResponseKey, SessionId};
 pub use money::Money;

@@ -154,6 +154,12 @@ pub enum Fact {
     Word(Box<str>, Box<str>),
     /// Versions of files were saved.
     Files,
+    /// Output too long for the log lies in a file of this name among the session's own.
+    Stored(Box<str>),
+    /// The record does not say of what type it is.
+    Untyped,
+    /// It has an id, but is of a type that the agent's own program does not follow links through.
+    Stranger,
     /// A person's remark.
     Note(Box<str>),
     /// The session was opened again, and this is the first that was written since.

@@ -56,12 +56,22 @@ pub struct VolumeScan {
 
 /// Outlines a whole log, all its volumes.
 pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
+    outline_noting(root, file, &mut |_, _, _| {})
+}
+
+/// The same; `note` hears of each record that is not blank: its volume, its bytes, its outlines.
+pub(crate) fn outline_noting(
+    root: &Root,
+    file: &FoundFile,
+    note: &mut dyn FnMut(u16, &Record<'_>, &[Outline]),
+) -> Result<LogScan> {
     let mut scan = LogScan {
         whole: true,
         ..LogScan::default()
     };
     let mut sink = Sink::default();
     for (number, volume) in file.volumes().enumerate() {
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
         let mut decoder = root.layout.decoder(&volume.artifact);
         let (found, flaws) = (sink.found.len(), sink.flaws.len());
         let mut counted = VolumeScan::default();
@@ -69,7 +79,9 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
             counted.bytes += record.span.len;
             if !record.is_blank() {
                 counted.lines += 1;
+                let before = sink.found.len();
                 counted.valid += u64::from(outline_one(decoder.as_mut(), record, &mut sink));
+                note(number, record, sink.found.get(before..).unwrap_or_default());
             }
             Ok(true)
         })?;
@@ -77,7 +89,6 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
         scan.valid += counted.valid;
         scan.bytes += counted.bytes;
         scan.volumes.push(counted);
-        let number = u16::try_from(number).unwrap_or(u16::MAX);
         if number > 0 {
             let fresh = sink.found.iter_mut().skip(found);
             fresh.for_each(|outline| outline.volume = number);

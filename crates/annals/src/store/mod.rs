@@ -59,7 +59,9 @@ pub use life::State;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
-pub(crate) use log::{document_of, each_record, scope, strip, tailed, uncounted, with_scanner};
+pub(crate) use log::{
+    document_of, each_record, outline_noting, scope, strip, tailed, uncounted, with_scanner,
+};
 pub use neighbour::Neighbours;
 use owners::Owners;
 pub use query::{Counted, MessageFilter, Stats};

@@ -13,6 +13,8 @@ mod link;
 mod title;
 mod turn;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::model::{AgentId, Fact, Flaw, Key, Kind, Outline};
@@ -79,6 +81,14 @@ pub struct Strand {
 impl Tree {
     /// Builds the tree of one log.
     pub fn build(outlines: &[Outline], scope: Scope) -> Self {
+        Tree::build_with_parents(outlines, scope).0
+    }
+
+    /// The same, with the parent of each entry of the main tree.
+    pub(crate) fn build_with_parents(
+        outlines: &[Outline],
+        scope: Scope,
+    ) -> (Self, Vec<Option<usize>>) {
         let mut flaws = Vec::new();
         let links = link::resolve(outlines, scope, &mut flaws);
         let turns = turn::group(outlines, &links);
@@ -91,13 +101,31 @@ impl Tree {
                 .position(|conversation| conversation.turn == turn)
         });
         let strands = strands(outlines, &links);
-        Tree {
+        let parents = (0..outlines.len()).map(|at| links.parent(at)).collect();
+        let tree = Tree {
             conversations,
             strands,
             resume,
             flaws,
             turns,
-        }
+        };
+        (tree, parents)
+    }
+
+    /// Whether the conversation went on after the turn that holds `entry`.
+    pub(crate) fn goes_on_after(&self, entry: usize) -> bool {
+        let turn = self.turns.of(entry);
+        turn.is_some_and(|turn| self.turns.goes_on(turn))
+    }
+
+    /// The first entries of all conversations, in file order.
+    pub(crate) fn beginnings(&self) -> BTreeSet<usize> {
+        let firsts: Vec<Option<usize>> = self.turns.inherit(|entries, above| match above {
+            Some(Some(first)) => Some(*first),
+            _ => entries.first().copied(),
+        });
+        let first = |one: &Conversation| firsts.get(one.turn).copied().flatten();
+        self.conversations.iter().filter_map(first).collect()
     }
 
     /// The entries of a conversation, from its root to its leaf.

@@ -128,6 +128,11 @@ impl Turns {
         self.turns.iter().enumerate().filter(leaf).map(|(at, _)| at)
     }
 
+    /// Whether other turns follow a turn.
+    pub(super) fn goes_on(&self, turn: usize) -> bool {
+        self.turns.get(turn).is_some_and(|turn| turn.children > 0)
+    }
+
     /// The last entry of a turn in file order.
     pub(super) fn tip(&self, turn: usize) -> Option<usize> {
         self.turns.get(turn)?.tip

@@ -1,6 +1,7 @@
 //! The library from outside: conformance, crashes, concurrency.
 
 mod archive;
+mod check;
 mod chorus;
 mod clog;
 mod cost;

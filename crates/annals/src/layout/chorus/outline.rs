@@ -43,6 +43,8 @@ impl Lines {
         outline.sidechain = self.owner.is_some();
         let sort = line.sort();
         if sort == Sort::Unknown {
+            let untyped = line.kind.filled().is_none();
+            outline.facts.extend(untyped.then_some(Fact::Untyped));
             return (outline, None);
         }
         annex::name(&mut outline, &line.id(span));

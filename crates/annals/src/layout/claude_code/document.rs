@@ -2,7 +2,9 @@
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::{Decoder, Record, Sink};
-use crate::model::{ArtifactKind, Body, Entry, Fact, Outline, TitleSource};
+use crate::model::{
+    About, ArtifactKind, Body, Entry, Fact, Outline, SessionId, Subject, TitleSource,
+};
 
 use crate::layout::content::opening;
 use crate::layout::field::timestamp;
@@ -26,6 +28,15 @@ object! {
         "description" => description: Text<'a>,
         "toolUseId" => call: Text<'a>,
         "finished" => finished: Flag,
+    }
+}
+object! {
+    struct Index<'a> { "entries" => entries: Raw<'a>, }
+}
+object! {
+    struct Listed<'a> {
+        "sessionId" => session: Text<'a>,
+        "messageCount" => messages: Raw<'a>,
     }
 }
 object! {
@@ -105,6 +116,11 @@ impl Decoder for Document {
                     source: TitleSource::Custom,
                 })
             }),
+            ArtifactKind::Index => record.object(out, |text| {
+                let index: Index<'_> = serde_json::from_str(text)?;
+                let rows = index.entries.list().into_iter();
+                Ok(Body::Register(rows.filter_map(listed).collect()))
+            }),
             ArtifactKind::Plan => {
                 let text = String::from_utf8_lossy(record.bytes).into_owned();
                 Some(Body::Note { author: None, text })
@@ -117,4 +133,14 @@ impl Decoder for Document {
         entry.time = time;
         out.found.push(entry);
     }
+}
+
+/// What a row of the client's own list of sessions tells that a check wants to know.
+fn listed(row: Raw<'_>) -> Option<About> {
+    let row: Listed<'_> = row.read();
+    let session = SessionId::new(row.session.filled()?).ok()?;
+    Some(About {
+        messages: row.messages.count().ok().flatten(),
+        ..About::new(Subject::Session(session))
+    })
 }

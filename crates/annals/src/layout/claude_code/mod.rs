@@ -98,6 +98,10 @@ impl Layout for ClaudeCode {
         Some(30)
     }
 
+    fn resumes_by_links(&self) -> bool {
+        true
+    }
+
     fn spending_mark(&self) -> Option<Mark> {
         Some(bill::MARK)
     }

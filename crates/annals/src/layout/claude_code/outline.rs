@@ -82,7 +82,9 @@ impl Lines {
             "user" => {
                 outline.kind = Kind::User;
                 outline.results.clone_from(&line.message.content.answers);
-                outline.facts.extend(line.spawned().map(Fact::Spawned));
+                let (spawned, stored) = line.worked();
+                outline.facts.extend(spawned.map(Fact::Spawned));
+                outline.facts.extend(stored.map(Fact::Stored));
                 // Only a sub-agent's first message is looked for by its text.
                 let first = line.sidechain.0 && outline.link == Link::None;
                 let asked = line.message.content.asked.as_deref().filter(|_| first);
@@ -118,7 +120,15 @@ impl Lines {
             }
             "system" if line.is_compaction() => outline.kind = Kind::Compaction,
             "system" if line.is_instructions() => outline.kind = Kind::System,
-            _ => outline.facts.extend(line.aside()),
+            kind => {
+                let linked = matches!(kind, "system" | "attachment" | "progress" | "");
+                let stranger = outline.key.is_some() && !linked;
+                outline
+                    .facts
+                    .extend(kind.is_empty().then_some(Fact::Untyped));
+                outline.facts.extend(stranger.then_some(Fact::Stranger));
+                outline.facts.extend(line.aside());
+            }
         }
         (outline, bad_usage)
     }
@@ -135,7 +145,19 @@ impl Line<'_> {
 
     /// The sub-agent that a tool result speaks of.
     pub(super) fn spawned(&self) -> Option<AgentId> {
-        AgentId::new(self.outcome().agent.filled()?).ok()
+        self.worked().0
+    }
+
+    /// The same, and the file that holds what was too long for the log. That file's path may be
+    /// another machine's, so its name is what counts.
+    fn worked(&self) -> (Option<AgentId>, Option<Box<str>>) {
+        let outcome = self.outcome();
+        let agent = outcome.agent.filled().and_then(|id| AgentId::new(id).ok());
+        let path = outcome.stored.filled().and_then(|path| {
+            let (above, name) = path.rsplit_once(['/', '\\'])?;
+            above.ends_with("tool-results").then_some(name)
+        });
+        (agent, path.map(Into::into))
     }
 
     /// What a line beside the tree says.

@@ -122,6 +122,7 @@ impl Lines {
                 let title = title.map(|title| Fact::Title(title, TitleSource::Custom));
                 outline.facts.extend(title);
             }
+            "" => outline.facts.push(Fact::Untyped),
             _ => {}
         }
         outline

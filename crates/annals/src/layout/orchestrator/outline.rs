@@ -49,7 +49,11 @@ impl Lines {
         facts.extend(branch.map(|branch| Fact::GitBranch(branch.into())));
         facts.extend(said.resumed.0.then_some(Fact::Resumed));
         match line.shape() {
-            Shape::Unknown => return (outline, None),
+            Shape::Unknown => {
+                let untyped = line.kind.filled().or(line.role.filled()).is_none();
+                outline.facts.extend(untyped.then_some(Fact::Untyped));
+                return (outline, None);
+            }
             Shape::System => outline.kind = Kind::System,
             Shape::User => {
                 outline.kind = Kind::User;

@@ -1,0 +1,92 @@
+//! What a check says as JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use annals::check::FileReport;
+use annals::model::{Flaw, Severity};
+use serde::Serialize;
+
+use super::Found;
+use crate::commands::entry::FlawRow;
+
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    ok: bool,
+    files: Vec<FileRow<'a>>,
+    flaws: usize,
+    /// How many of each severity, and of each kind.
+    severities: BTreeMap<&'static str, usize>,
+    kinds: BTreeMap<&'static str, usize>,
+    total_lines: u64,
+    valid_lines: u64,
+    corrupt_lines: u64,
+    pending_lines: u64,
+    unreadable: &'a [String],
+}
+
+#[derive(Serialize)]
+struct FileRow<'a> {
+    path: &'a Path,
+    lines: u64,
+    valid: u64,
+    bytes: u64,
+    flaws: Vec<FoundRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct FoundRow<'a> {
+    #[serde(flatten)]
+    flaw: FlawRow<'a>,
+    severity: &'static str,
+    fixable: bool,
+    advice: &'static str,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(found: &'a Found, ok: bool) -> Self {
+        let lines = found.lines();
+        let mut kinds = BTreeMap::new();
+        for flaw in found.flaws() {
+            *kinds.entry(flaw.kind.as_str()).or_default() += 1;
+        }
+        let severities = Severity::ALL.iter();
+        Document {
+            ok,
+            files: found.reports.iter().map(FileRow::of).collect(),
+            flaws: found.flaws().count(),
+            severities: severities
+                .map(|severity| (severity.as_str(), found.of(*severity)))
+                .collect(),
+            kinds,
+            total_lines: lines.total,
+            valid_lines: lines.valid,
+            corrupt_lines: lines.corrupt,
+            pending_lines: lines.pending,
+            unreadable: &found.unreadable,
+        }
+    }
+}
+
+impl<'a> FileRow<'a> {
+    fn of(report: &'a FileReport) -> Self {
+        FileRow {
+            path: &report.path,
+            lines: report.lines,
+            valid: report.valid,
+            bytes: report.bytes,
+            flaws: report.flaws.iter().map(FoundRow::of).collect(),
+        }
+    }
+}
+
+impl<'a> FoundRow<'a> {
+    fn of(flaw: &'a Flaw) -> Self {
+        FoundRow {
+            flaw: FlawRow::of(flaw),
+            severity: flaw.kind.severity().as_str(),
+            fixable: flaw.kind.fixable(),
+            advice: flaw.kind.advice(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a check says to people: each finding in one line, then what to do about each kind.
+
+use std::collections::BTreeMap;
+
+use annals::check::FileReport;
+use annals::model::{Flaw, FlawKind, Severity};
+use anstyle::Style;
+use anyhow::Result;
+
+use super::Found;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{DIM, FAILED, PATH, SUCCESS, WARNING, paint};
+use crate::render::table::{Cell, Column, Table};
+
+pub(super) fn print(found: &Found, limit: usize, notes: bool, context: &mut Context) -> Result<()> {
+    let shown = |flaw: &&Flaw| notes || flaw.kind.severity() != Severity::Note;
+    for report in &found.reports {
+        let flaws: Vec<&Flaw> = report.flaws.iter().filter(shown).collect();
+        if !flaws.is_empty() {
+            print_file(report, &flaws, limit, context)?;
+        }
+    }
+    print_kinds(found, notes, context)?;
+    print_sum(found, notes, context)
+}
+
+fn print_file(
+    report: &FileReport,
+    flaws: &[&Flaw],
+    limit: usize,
+    context: &mut Context,
+) -> Result<()> {
+    let path = report.path.display().to_string();
+    context.out.line(paint(PATH, &path))?;
+    let mut table = Table::new([
+        Column::new("LINE").right(),
+        Column::new("OFFSET").right().style(DIM),
+        Column::new("SEVERITY"),
+        Column::new("FLAW"),
+        Column::new("WHAT").min(20),
+    ]);
+    for flaw in flaws.iter().take(limit) {
+        let severity = flaw.kind.severity();
+        // What is wrong with a file as a whole has no place in it.
+        let place = |number: u64| match flaw.span.line {
+            0 => Cell::new(""),
+            _ => Cell::new(number.to_string()),
+        };
+        table.row([
+            place(flaw.span.line),
+            place(flaw.span.offset),
+            Cell::styled(severity.as_str(), style(severity)),
+            Cell::new(flaw.kind.as_str()),
+            Cell::new(&flaw.detail),
+        ]);
+    }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    if flaws.len() > limit {
+        let more = flaws.len() - limit;
+        let text = format!("… {more} more: --limit {}", flaws.len());
+        context.out.line(paint(DIM, &text))?;
+    }
+    context.out.blank()?;
+    Ok(())
+}
+
+/// One line for each kind that was shown, the worst first.
+fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
+    let mut kinds: BTreeMap<(Severity, FlawKind), u64> = BTreeMap::new();
+    for flaw in found.flaws() {
+        *kinds.entry((flaw.kind.severity(), flaw.kind)).or_default() += 1;
+    }
+    kinds.retain(|(severity, _), _| notes || *severity != Severity::Note);
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        Column::new("SEVERITY"),
+        Column::new("FLAW"),
+        Column::new("COUNT").right(),
+        Column::new("WHAT TO DO").min(20),
+    ]);
+    for ((severity, kind), count) in kinds {
+        table.row([
+            Cell::styled(severity.as_str(), style(severity)),
+            Cell::new(kind.as_str()),
+            Cell::new(size::count(count)),
+            Cell::new(kind.advice()),
+        ]);
+    }
+    let table = table.render(context.out.width());
+    context.out.text(table)?;
+    context.out.blank()?;
+    Ok(())
+}
+
+fn print_sum(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
+    let lines = found.lines();
+    let files = found.reports.iter().filter(|report| report.read).count();
+    let bytes: u64 = found.reports.iter().map(|report| report.bytes).sum();
+    let looked = format!(
+        "{}, {}, {}",
+        plural(files as u64, "file"),
+        plural(lines.total, "line"),
+        size::bytes(bytes)
+    );
+    let many = |severity| found.of(severity) as u64;
+    let hurt = |report: &&FileReport| report.worst() == Some(Severity::Damage);
+    let damaged = found.reports.iter().filter(hurt).count() as u64;
+    let mut parts = Vec::new();
+    match many(Severity::Damage) {
+        0 if found.complete => parts.push("no damage found".to_owned()),
+        0 => {}
+        damage => parts.push(format!(
+            "{} in {}",
+            plural(damage, "damaged place"),
+            plural(damaged, "file")
+        )),
+    }
+    if many(Severity::Warning) > 0 {
+        parts.push(plural(many(Severity::Warning), "warning"));
+    }
+    if many(Severity::Note) > 0 {
+        let hint = if notes { "" } else { " (--all shows them)" };
+        parts.push(format!("{}{hint}", plural(many(Severity::Note), "note")));
+    }
+    if lines.corrupt > 0 {
+        parts.push(format!("{} cannot be read", plural(lines.corrupt, "line")));
+    }
+    if !found.unreadable.is_empty() {
+        let files = plural(found.unreadable.len() as u64, "file");
+        parts.push(format!("{files} could not be opened"));
+    }
+    let text = parts.join("; ");
+    let fine = many(Severity::Damage) == 0 && found.complete;
+    if fine {
+        let mark = paint(SUCCESS, "✓");
+        context.out.line(format_args!("{mark} {looked}: {text}"))?;
+    } else {
+        let text = format!("! {looked}: {text}");
+        context.out.line(paint(WARNING, &text))?;
+    }
+    Ok(())
+}
+
+fn style(severity: Severity) -> Style {
+    match severity {
+        Severity::Damage => FAILED,
+        Severity::Warning => WARNING,
+        _ => DIM,
+    }
+}

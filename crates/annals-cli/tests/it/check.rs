@@ -1,0 +1,131 @@
+//! `annals check`: what people see, what scripts rely on, exit codes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::harness::Stage;
+
+const SESSION: &str = "11111111-2222-4333-8444-555555555555";
+const GONE: &str = "22222222-2222-4333-8444-555555555555";
+
+/// A root with damage, oddities and leftovers.
+fn damaged() -> Stage {
+    let stage = Stage::empty();
+    let line = |number: u32, parent: Option<u32>, rest: &str| {
+        let id = |number: u32| format!("\"00000000-0000-4000-8000-{number:012}\"");
+        let parent = parent.map_or("null".to_owned(), id);
+        let own = id(number);
+        format!(
+            r#"{{"parentUuid":{parent},"sessionId":"{SESSION}","uuid":{own},"timestamp":"2026-11-13T09:{number:02}:00.000Z",{rest}}}"#
+        )
+    };
+    let said =
+        |text: &str| format!(r#""type":"user","message":{{"role":"user","content":"{text}"}}"#);
+    let called = r#""type":"assistant","message":{"role":"assistant","id":"m","content":[{"type":"tool_use","id":"a","name":"Bash","input":{}}]}"#;
+    let lines = [
+        line(1, None, &said("first")) + "\r",
+        line(2, Some(1), called),
+        line(3, Some(2), &said("second"))[..120].to_owned(),
+        line(4, Some(3), &said("third")) + &line(5, Some(4), &said("fourth")),
+        line(6, Some(5), &said("fifth")),
+        line(6, Some(5), &said("another fifth")),
+        line(7, Some(6), r#""type":7"#),
+        format!(r#"{{"type":"summary","summary":"elsewhere","leafUuid":"{GONE}"}}"#),
+        line(8, Some(6), &said("torn"))[..100].to_owned(),
+    ];
+    let folder = stage.root.join("projects/-w");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(format!("{SESSION}.jsonl")), lines.join("\n")).unwrap();
+    fs::create_dir_all(stage.root.join("todos")).unwrap();
+    let todos = format!("todos/{GONE}-agent-{GONE}.json");
+    fs::write(
+        stage.root.join(todos),
+        r#"[{"content":"x","status":"pending"}]"#,
+    )
+    .unwrap();
+    stage.settle();
+    stage
+}
+
+#[test]
+fn a_damaged_tree() {
+    let stage = damaged();
+    assert_snapshot!("check_damaged", stage.annals(&["check"]));
+    assert_snapshot!(
+        "check_damaged_all",
+        stage.annals(&["check", "--all", "--limit", "2"])
+    );
+    assert_snapshot!("check_damaged_json", stage.annals(&["check", "--json"]));
+    assert_eq!(
+        stage.annals(&["check", "-v"]).out,
+        stage.annals(&["check", "--all"]).out
+    );
+}
+
+#[test]
+fn one_session_and_one_file_are_checked_alone() {
+    let stage = damaged();
+    let one = stage.annals(&["check", SESSION]);
+    assert_eq!(one.code, 1, "{one}");
+    assert!(!one.out.contains("stray"), "{one}");
+    let path = stage.log_path(SESSION);
+    let file = stage.annals(&["check", path.to_str().unwrap(), "--json"]);
+    assert_eq!(file.code, 1, "{file}");
+    let report: Value = serde_json::from_str(&file.out).unwrap();
+    assert_eq!(report["files"].as_array().unwrap().len(), 1);
+}
+
+/// Damage alone makes the exit code 1, unless warnings are to count.
+#[test]
+fn exit_codes_follow_the_severity() {
+    for (fixture, plain, strict) in [
+        ("2.1.325-s02-tools", 0, 0),
+        ("bom", 0, 0),
+        ("torn-tail", 0, 1),
+        ("result-without-call", 0, 1),
+        ("orphan", 1, 1),
+    ] {
+        let stage = Stage::of(fixture);
+        let run = stage.annals(&["check"]);
+        assert_eq!(run.code, plain, "{fixture}: {run}");
+        let run = stage.annals(&["check", "--strict"]);
+        assert_eq!(run.code, strict, "{fixture}: {run}");
+    }
+}
+
+#[test]
+fn the_machine_is_looked_at_with_everything_and_not_with_one_file() {
+    let stage = Stage::of("2.1.325-s02-tools");
+    let log = fs::read_dir(stage.root.join("projects"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let log = fs::read_dir(log.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let log = log
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
+    let log = log.unwrap();
+    let mode = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(stage.root.as_path(), 0o755);
+    mode(log.as_path(), 0o644);
+    // The sessions were last written to on 14 November and are kept for four days.
+    fs::write(
+        stage.root.join("settings.json"),
+        r#"{"cleanupPeriodDays":4}"#,
+    )
+    .unwrap();
+    stage.settle_times();
+    assert_snapshot!("check_machine", stage.annals(&["check"]));
+    let one = stage.annals(&["check", log.to_str().unwrap()]);
+    assert_eq!(
+        (one.code, one.out.contains("open-mode")),
+        (0, false),
+        "{one}"
+    );
+}

@@ -1,0 +1,293 @@
+//! What files say of each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use crate::model::{ArtifactKind, Body, FlawKind, SessionId, Subject};
+use crate::store::{FoundFile, Inventory, Root, SessionFiles, document_of};
+
+use super::read::{Place, Traces, half};
+use super::{FileReport, count, whole_file};
+
+/// Every check across files.
+pub(super) fn check(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
+    let mut found = missing(inventory, traces);
+    found.extend(lost_leaves(traces));
+    found.extend(shared_folders(traces));
+    found.extend(shared_ids(inventory));
+    found.extend(strays(inventory));
+    found.extend(lists(inventory));
+    found
+}
+
+/// Files that records name and that are not there; told once for each log and kind.
+///
+/// A record may have come from another session with its name unchanged, so a file that any session
+/// of the root has is there.
+pub(super) fn missing(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
+    if traces.iter().all(|traces| traces.named.is_empty()) {
+        return Vec::new();
+    }
+    let of_sessions = inventory.sessions.iter().flat_map(|files| {
+        let beside = files.beside.iter();
+        beside.map(|file| (files.root.path.as_path(), file))
+    });
+    let others = inventory.others.iter();
+    let others = others.map(|(root, file)| (root.path.as_path(), file));
+    let there: HashSet<(&Path, ArtifactKind, &str)> = of_sessions
+        .chain(others)
+        .filter_map(|(root, file)| Some((root, file.artifact.kind, file.artifact.name.as_deref()?)))
+        .collect();
+    let mut found = Vec::new();
+    for traces in traces {
+        let root = traces.root.path.as_path();
+        let gone = traces.named.iter();
+        let gone = gone.filter(|((kind, name), _)| !there.contains(&(root, *kind, name.as_str())));
+        let mut by_kind: BTreeMap<ArtifactKind, Vec<(&str, Place)>> = BTreeMap::new();
+        for ((kind, name), place) in gone {
+            by_kind.entry(*kind).or_default().push((name, *place));
+        }
+        for (kind, gone) in by_kind {
+            let first = gone.iter();
+            let first = first.min_by_key(|(_, place)| (place.volume, place.span.offset));
+            let Some((name, place)) = first else { continue };
+            let detail = match gone.len() {
+                1 => format!("{} is not there: {name}", noun(kind)),
+                many => format!("{} are not there, such as {name}", count(many, noun(kind))),
+            };
+            let path = &traces.file.volume(place.volume).path;
+            let flaw = place.flaw(FlawKind::MissingFile, detail);
+            found.push(FileReport::about(path, flaw));
+        }
+    }
+    found
+}
+
+/// Summaries of conversations that no log holds; told once for each log.
+fn lost_leaves(traces: &[Traces<'_>]) -> Vec<FileReport> {
+    let leaves = traces.iter().flat_map(|traces| &traces.leaves);
+    let mut lost: HashSet<u64> = leaves.map(|(leaf, _)| half(*leaf)).collect();
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    for id in traces.iter().flat_map(|traces| &traces.ids) {
+        lost.remove(id);
+    }
+    let mut found = Vec::new();
+    for traces in traces {
+        let mut gone = traces.leaves.iter();
+        let mut gone = gone
+            .by_ref()
+            .filter(|(leaf, _)| lost.contains(&half(*leaf)));
+        let Some((_, place)) = gone.next() else {
+            continue;
+        };
+        let detail = match gone.count() {
+            0 => "the conversation that this summary is of is in no log".to_owned(),
+            more => {
+                format!("the conversations that this summary and {more} more are of are in no log")
+            }
+        };
+        let path = &traces.file.volume(place.volume).path;
+        found.push(FileReport::about(
+            path,
+            place.flaw(FlawKind::LostLeaf, detail),
+        ));
+    }
+    found
+}
+
+/// Folders in which sessions of several directories lie.
+fn shared_folders(traces: &[Traces<'_>]) -> Vec<FileReport> {
+    let mut folders: BTreeMap<PathBuf, BTreeSet<&str>> = BTreeMap::new();
+    for traces in traces
+        .iter()
+        .filter(|traces| !traces.directories.is_empty())
+    {
+        let dir = traces.file.path.parent().unwrap_or(&traces.root.path);
+        let directories = traces.directories.iter().map(String::as_str);
+        // Sub-agents' logs may lie deeper than their session's.
+        let is_main = traces.file.artifact.kind == ArtifactKind::SessionLog;
+        if is_main {
+            let known = folders.entry(dir.to_owned()).or_default();
+            known.extend(directories);
+        }
+    }
+    let several = folders.into_iter().filter(|(_, known)| known.len() > 1);
+    let report = |(dir, known): (PathBuf, BTreeSet<&str>)| {
+        let names: Vec<&str> = known.iter().copied().take(3).collect();
+        let more = match known.len() - names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let detail = format!("sessions of {}{more} lie here", names.join(", "));
+        FileReport::about(&dir, whole_file(FlawKind::SharedFolder, detail))
+    };
+    several.map(report).collect()
+}
+
+/// Logs of one name in several places.
+fn shared_ids(inventory: &Inventory) -> Vec<FileReport> {
+    let mut logs: HashMap<&SessionId, Vec<(&Root, &Path)>> = HashMap::new();
+    for files in &inventory.sessions {
+        let own = |log: &&FoundFile| log.artifact.kind == ArtifactKind::SessionLog;
+        if let Some(log) = files.log.as_ref().filter(own) {
+            let known = logs.entry(&files.id).or_default();
+            known.push((&files.root, &log.path));
+        }
+    }
+    let several = logs.into_values().filter(|paths| paths.len() > 1);
+    let report = |paths: Vec<(&Root, &Path)>| {
+        let ((root, first), rest) = paths.split_first()?;
+        let (_, other) = rest.first()?;
+        let other = other.strip_prefix(&root.path).unwrap_or(other).display();
+        let detail = match rest.len() {
+            1 => format!("another log of the same session: {other}"),
+            many => format!("{many} more logs of the same session, such as {other}"),
+        };
+        Some(FileReport::about(
+            first,
+            whole_file(FlawKind::SharedId, detail),
+        ))
+    };
+    several.filter_map(report).collect()
+}
+
+/// Files of sessions that have no log; told once for each session.
+fn strays(inventory: &Inventory) -> Vec<FileReport> {
+    let mut left: BTreeMap<(&Path, Option<&SessionId>), Vec<&FoundFile>> = BTreeMap::new();
+    for (root, file) in inventory.others.iter().filter(|(_, file)| is_stray(file)) {
+        let session = file.artifact.session.as_ref();
+        let key = (root.path.as_path(), session);
+        left.entry(key).or_default().push(file);
+    }
+    for files in inventory
+        .sessions
+        .iter()
+        .filter(|files| files.log.is_none())
+    {
+        let key = (files.root.path.as_path(), Some(&files.id));
+        left.entry(key).or_default().extend(files.files());
+    }
+    let report = |((_, session), files): ((&Path, Option<&SessionId>), Vec<&FoundFile>)| {
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for file in &files {
+            *kinds.entry(noun(file.artifact.kind)).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds
+            .iter()
+            .map(|(noun, many)| count(*many, noun))
+            .collect();
+        let kinds = kinds.join(", ");
+        let detail = match session {
+            Some(session) => format!("{kinds} of session {session}, which has no log"),
+            None => format!("{kinds} of a session that nothing names"),
+        };
+        let path = &files.first()?.path;
+        Some(FileReport::about(path, whole_file(FlawKind::Stray, detail)))
+    };
+    left.into_iter().filter_map(report).collect()
+}
+
+/// A session's file without a session, with anything in it that could be missed.
+fn is_stray(file: &FoundFile) -> bool {
+    use ArtifactKind as K;
+    match file.artifact.kind {
+        K::AgentLog => true,
+        // Programs write `[]` for every session.
+        K::Todos => file.artifact.session.is_some() && file.id.len > 2,
+        K::Task | K::FileVersion | K::ToolResult | K::AgentMeta | K::TitleFile | K::Notes => {
+            file.artifact.session.is_some()
+        }
+        _ => false,
+    }
+}
+
+fn noun(kind: ArtifactKind) -> &'static str {
+    match kind {
+        ArtifactKind::AgentLog | ArtifactKind::SharedLog => "sub-agent log",
+        ArtifactKind::AgentMeta => "sub-agent description",
+        ArtifactKind::Todos => "todo list",
+        ArtifactKind::Task => "task",
+        ArtifactKind::FileVersion => "saved file",
+        ArtifactKind::ToolResult => "tool output",
+        ArtifactKind::TitleFile => "title",
+        ArtifactKind::Notes => "log of notes",
+        _ => "other file",
+    }
+}
+
+/// Registers and indexes that list what is not there.
+fn lists(inventory: &Inventory) -> Vec<FileReport> {
+    let mut logs: HashSet<(&Path, Option<&str>, &SessionId)> = HashSet::new();
+    let listed = |file: &FoundFile| {
+        matches!(
+            file.artifact.kind,
+            ArtifactKind::Register | ArtifactKind::Index
+        )
+    };
+    if !inventory.others.iter().any(|(_, file)| listed(file)) {
+        return Vec::new();
+    }
+    for files in &inventory.sessions {
+        logs.insert((&files.root.path, files.folder(), &files.id));
+    }
+    let mut found = Vec::new();
+    for (root, file) in inventory.others.iter().filter(|(_, file)| listed(file)) {
+        let folder = file.artifact.folder.as_deref();
+        let rows = rows(root, file);
+        let is_there = |id: &SessionId| logs.contains(&(root.path.as_path(), folder, id));
+        // One that lists all folders tells no more than theirs do.
+        if file.artifact.kind == ArtifactKind::Index && folder.is_none() {
+            continue;
+        }
+        let gone: Vec<&(SessionId, Option<u64>)> =
+            rows.iter().filter(|(id, _)| !is_there(id)).collect();
+        if file.artifact.kind == ArtifactKind::Index {
+            let known: HashSet<&SessionId> = rows.iter().map(|(id, _)| id).collect();
+            let here = |files: &&SessionFiles| {
+                files.root.path == root.path && files.folder() == folder && files.log.is_some()
+            };
+            let sessions = inventory.sessions.iter().filter(here);
+            let unlisted = sessions.filter(|files| !known.contains(&files.id)).count();
+            if (gone.len() + unlisted) > 0 && !rows.is_empty() {
+                let detail = format!(
+                    "lists {} without a log, lacks {unlisted}",
+                    count(gone.len(), "session")
+                );
+                let flaw = whole_file(FlawKind::IndexDrift, detail);
+                found.push(FileReport::about(&file.path, flaw));
+            }
+            continue;
+        }
+        // A conversation in which nothing was said yet has no log.
+        for (id, messages) in gone
+            .into_iter()
+            .filter(|(_, many)| many.is_some_and(|n| n > 0))
+        {
+            let detail = format!(
+                "lists {id} with {}, and there is no log of it",
+                count(messages.unwrap_or_default() as usize, "message")
+            );
+            let flaw = whole_file(FlawKind::RowWithoutLog, detail);
+            found.push(FileReport::about(&file.path, flaw));
+        }
+    }
+    found
+}
+
+/// The sessions that a document lists, with how many messages it says they have.
+fn rows(root: &Root, file: &FoundFile) -> Vec<(SessionId, Option<u64>)> {
+    // One that cannot be read is told as that.
+    let bytes = std::fs::read(&file.path).unwrap_or_default();
+    let entries = document_of(root, &file.artifact, &bytes).found;
+    let registers = entries.into_iter().filter_map(|entry| match entry.body {
+        Body::Register(rows) => Some(rows),
+        _ => None,
+    });
+    let session = |about: crate::model::About| match about.subject {
+        Subject::Session(id) => Some((id, about.messages)),
+        Subject::Folder(_) => None,
+    };
+    registers.flatten().filter_map(session).collect()
+}

@@ -1,0 +1,280 @@
+//! How the entries of one log hang together.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::File;
+
+use jiff::SignedDuration;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{Record, Sink};
+use crate::model::{Body, Fact, Flaw, FlawKind, Key, Link, Outline, Span};
+use crate::store::{FoundFile, LogScan, Root, scope, strip};
+use crate::tree::Tree;
+
+use super::read::{Place, Traces, half};
+use super::{count, resume};
+
+/// Programs write lines a little out of order; clocks are set by more than this.
+const SLACK: SignedDuration = SignedDuration::from_mins(1);
+
+/// Checks a log of a conversation, and notes what the checks across files want to know of it.
+pub(super) fn check(scan: &LogScan, flaws: &mut Vec<Flaw>, traces: &mut Traces<'_>) -> Result<()> {
+    let file = traces.file;
+    if !file.artifact.kind.is_conversation() {
+        return Ok(());
+    }
+    let outlines = &scan.outlines;
+    let (tree, parents) = Tree::build_with_parents(outlines, scope(&file.artifact));
+    if traces.root.layout.resumes_by_links() && !file.artifact.is_agent_log() {
+        flaws.extend(resume::dropped(scan, &tree, &parents));
+    }
+    flaws.extend(unanswered(outlines, &tree));
+    flaws.extend(out_of_order(outlines, &parents));
+    flaws.extend(beginnings(outlines, &tree));
+    flaws.extend(foreign(file, outlines));
+    flaws.extend(links(traces, outlines, tree.flaws)?);
+    leave(outlines, traces);
+    Ok(())
+}
+
+/// What the tree says of links and ids, told apart by what it means.
+fn links(traces: &Traces<'_>, outlines: &[Outline], told: Vec<Flaw>) -> Result<Vec<Flaw>> {
+    let (twins, mut flaws): (Vec<Flaw>, Vec<Flaw>) = told
+        .into_iter()
+        .partition(|flaw| flaw.kind == FlawKind::DuplicateId);
+    for flaw in flaws
+        .iter_mut()
+        .filter(|flaw| flaw.kind == FlawKind::Orphan)
+    {
+        if let Some(Link::Continues(_)) = at(outlines, flaw).map(|outline| outline.link) {
+            flaw.kind = FlawKind::CutHistory;
+            flaw.detail = "a compaction goes on from an entry that is not in this file".into();
+        }
+    }
+    flaws.extend(same_ids(traces, outlines, &twins)?);
+    Ok(flaws)
+}
+
+/// The outline that a flaw is about.
+fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
+    let place = |outline: &Outline| (outline.volume, outline.span.offset);
+    let found = outlines.binary_search_by_key(&(flaw.volume, flaw.span.offset), place);
+    found.ok().and_then(|found| outlines.get(found))
+}
+
+/// Tells copies from entries that say something else under one id.
+///
+/// The newest of an id counts. Only where the agent's own program goes by ids does that hide what the
+/// others say; elsewhere a later record is a later state of the same.
+fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
+    let key = |flaw: &Flaw| at(outlines, flaw)?.key;
+    let wanted: HashSet<Key> = twins.iter().filter_map(key).collect();
+    let mut by_key: BTreeMap<[u64; 2], Vec<&Outline>> = BTreeMap::new();
+    for outline in outlines.iter().filter(|_| !wanted.is_empty()) {
+        if let Some(key) = outline.key.filter(|key| wanted.contains(key)) {
+            by_key.entry(key.halves()).or_default().push(outline);
+        }
+    }
+    let mut records = Records::of(traces);
+    let mut flaws = Vec::new();
+    for (newest, earlier) in by_key.values().filter_map(|same| same.split_last()) {
+        for one in earlier {
+            let line = one.span.line;
+            let (kind, detail) = if !traces.root.layout.resumes_by_links() {
+                let detail = format!("line {line} has the same id; the later one counts");
+                (FlawKind::DuplicateId, detail)
+            } else if records.say_the_same(one, newest)? {
+                (FlawKind::DuplicateId, format!("a copy of line {line}"))
+            } else {
+                let detail =
+                    format!("line {line} has the same id and says something else; it is hidden");
+                (FlawKind::CollidingId, detail)
+            };
+            flaws.push(Place::of(newest).flaw(kind, detail));
+        }
+    }
+    Ok(flaws)
+}
+
+/// Reads single records of a log again.
+struct Records<'a> {
+    root: &'a Root,
+    file: &'a FoundFile,
+    open: BTreeMap<u16, File>,
+}
+
+impl<'a> Records<'a> {
+    fn of(traces: &Traces<'a>) -> Self {
+        Records {
+            root: traces.root,
+            file: traces.file,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Whether two records are copies, or differ only in what surrounds what they say.
+    fn say_the_same(&mut self, one: &Outline, other: &Outline) -> Result<bool> {
+        let (one, other) = (self.bytes(one)?, self.bytes(other)?);
+        if one == other {
+            return Ok(true);
+        }
+        Ok(match (self.body(&one), self.body(&other)) {
+            (Some(Body::Message(one)), Some(Body::Message(other))) => {
+                one.role == other.role && one.blocks == other.blocks
+            }
+            (one, other) => one == other,
+        })
+    }
+
+    fn body(&self, bytes: &[u8]) -> Option<Body> {
+        let record = Record {
+            span: Span::default(),
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        let mut decoder = self.root.layout.decoder(&self.file.artifact);
+        decoder.decode(&record, &mut sink);
+        sink.found.into_iter().next().map(|entry| entry.body)
+    }
+
+    fn bytes(&mut self, outline: &Outline) -> Result<Vec<u8>> {
+        let path = &self.file.volume(outline.volume).path;
+        let failed = |error| Error::io("read", path, error);
+        let handle = match self.open.remove(&outline.volume) {
+            Some(handle) => handle,
+            None => File::open(path).map_err(failed)?,
+        };
+        let span = outline.span;
+        let bytes = jsonl::read_span(&handle, span.offset, span.len).map_err(failed)?;
+        self.open.insert(outline.volume, handle);
+        Ok(strip(bytes, span))
+    }
+}
+
+/// Calls without results after which the conversation went on, and results without calls.
+fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
+    let mut open: HashMap<Key, usize> = HashMap::new();
+    let mut lone: Vec<(Key, &Outline)> = Vec::new();
+    for (at, outline) in outlines.iter().enumerate() {
+        open.extend(outline.calls().iter().map(|call| (*call, at)));
+        for call in &outline.results {
+            if open.remove(call).is_none() {
+                lone.push((*call, outline));
+            }
+        }
+    }
+    let mut flaws = Vec::new();
+    // Lines are not in causal order, and either side may stand there twice.
+    if !lone.is_empty() {
+        let calls = outlines.iter().flat_map(Outline::calls);
+        let calls: HashSet<Key> = calls.copied().collect();
+        for (call, outline) in lone.into_iter().filter(|(call, _)| !calls.contains(call)) {
+            let detail = "it answers a tool call that is not in this file";
+            flaws.push(Place::of(outline).flaw(FlawKind::LoneResult, detail));
+            open.remove(&call);
+        }
+    }
+    open.retain(|_, at| tree.goes_on_after(*at));
+    if !open.is_empty() {
+        for call in outlines.iter().flat_map(|outline| &outline.results) {
+            open.remove(call);
+        }
+    }
+    let dangling: BTreeSet<usize> = open.into_values().collect();
+    for outline in dangling.into_iter().filter_map(|at| outlines.get(at)) {
+        let detail = "a tool call without a result, and yet the conversation went on";
+        flaws.push(Place::of(outline).flaw(FlawKind::DanglingCall, detail));
+    }
+    flaws
+}
+
+/// Entries that are older than what they hang from; told once, at the first.
+fn out_of_order(outlines: &[Outline], parents: &[Option<usize>]) -> Option<Flaw> {
+    let early = |(outline, parent): (&'_ Outline, &Option<usize>)| {
+        let before = outlines.get((*parent)?)?.time?;
+        let by = before.duration_since(outline.time?);
+        (by > SLACK).then_some(by)
+    };
+    let pairs = outlines.iter().zip(parents);
+    let mut found = pairs.filter_map(|pair| Some((pair.0, early(pair)?)));
+    let (first, by) = found.next()?;
+    let detail = match found.count() {
+        0 => format!("{by:#} older than what it hangs from"),
+        more => format!("{by:#} older than what it hangs from, and {more} more like it"),
+    };
+    Some(Place::of(first).flaw(FlawKind::OutOfOrder, detail))
+}
+
+/// Conversations that begin anew within the log; told once, at the second beginning.
+fn beginnings(outlines: &[Outline], tree: &Tree) -> Option<Flaw> {
+    if tree.conversations.len() < 2 {
+        return None;
+    }
+    // What hangs from nothing because its parent is lost is told as that.
+    let of_itself = |at: usize| outlines.get(at).filter(|one| one.link == Link::None);
+    let firsts: Vec<&Outline> = tree
+        .beginnings()
+        .into_iter()
+        .filter_map(of_itself)
+        .collect();
+    let second = firsts.get(1)?;
+    let detail = format!("{} begin in this log", count(firsts.len(), "conversation"));
+    Some(Place::of(second).flaw(FlawKind::SeveralRoots, detail))
+}
+
+/// Records that name another session than the file does; told once, at the first.
+fn foreign(file: &FoundFile, outlines: &[Outline]) -> Option<Flaw> {
+    // Where sessions share a log, that is how they are told apart.
+    let own = file
+        .artifact
+        .session
+        .as_ref()
+        .filter(|_| file.share.is_none())?;
+    let mut first = None;
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for outline in outlines {
+        for fact in &outline.facts {
+            if let Fact::Session(name) = fact
+                && **name != *own.as_str()
+            {
+                first.get_or_insert((outline, &**name));
+                names.insert(name);
+            }
+        }
+    }
+    let (first, name) = first?;
+    let detail = match names.len() {
+        1 => format!("records of session {name}"),
+        many => format!("records of session {name}, and of {} more", many - 1),
+    };
+    Some(Place::of(first).flaw(FlawKind::ForeignLines, detail))
+}
+
+/// Notes what the checks across files want to know.
+fn leave(outlines: &[Outline], traces: &mut Traces<'_>) {
+    let layout = traces.root.layout;
+    let folder = traces.file.artifact.folder.as_deref();
+    traces.ids = outlines
+        .iter()
+        .filter_map(|one| one.key)
+        .map(half)
+        .collect();
+    for outline in outlines {
+        for fact in &outline.facts {
+            match fact {
+                Fact::Summary(_, Some(leaf)) => traces.leaves.push((*leaf, Place::of(outline))),
+                Fact::Cwd(path)
+                    if folder.is_some()
+                        && !traces.directories.contains(&**path)
+                        && layout.folder(path).as_deref() == folder =>
+                {
+                    traces.directories.insert(path.to_string());
+                }
+                _ => {}
+            }
+        }
+    }
+}

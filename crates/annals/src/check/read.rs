@@ -1,0 +1,235 @@
+//! Single lines and documents, and what the checks across files want to know of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::Result;
+use crate::layout::{Decoder, Record, Sink};
+use crate::model::{ArtifactKind, Body, Fact, Flaw, FlawKind, Key, Outline, Span};
+use crate::store::{FoundFile, LogScan, Root, VolumeScan, outline_noting};
+
+use super::{FileReport, count, log, whole_file};
+
+/// What one log leaves for the checks across files.
+#[derive(Debug)]
+pub(super) struct Traces<'a> {
+    pub(super) root: &'a Root,
+    pub(super) file: &'a FoundFile,
+    /// The ids in it, each folded to half its length: a wrong match hides no more than a note.
+    pub(super) ids: Vec<u64>,
+    /// Leaves that its summaries name.
+    pub(super) leaves: Vec<(Key, Place)>,
+    /// Files of its session that it names, and where first.
+    pub(super) named: BTreeMap<(ArtifactKind, String), Place>,
+    /// Directories whose folder it lies in.
+    pub(super) directories: BTreeSet<String>,
+}
+
+/// Where in a log something stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) span: Span,
+    pub(super) volume: u16,
+}
+
+impl Place {
+    pub(super) fn of(outline: &Outline) -> Self {
+        Place {
+            span: outline.span,
+            volume: outline.volume,
+        }
+    }
+
+    pub(super) fn flaw(self, kind: FlawKind, detail: impl Into<String>) -> Flaw {
+        Flaw {
+            kind,
+            span: self.span,
+            volume: self.volume,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl<'a> Traces<'a> {
+    fn new(root: &'a Root, file: &'a FoundFile) -> Self {
+        Traces {
+            root,
+            file,
+            ids: Vec::new(),
+            leaves: Vec::new(),
+            named: BTreeMap::new(),
+            directories: BTreeSet::new(),
+        }
+    }
+}
+
+/// Half of an id.
+pub(super) fn half(key: Key) -> u64 {
+    let [high, low] = key.halves();
+    // Ids made in a row may differ in one half only.
+    high.rotate_left(32) ^ low
+}
+
+/// Reads and checks one file, or the volumes of one log.
+pub(super) fn examine<'a>(
+    root: &'a Root,
+    file: &'a FoundFile,
+) -> Result<(Vec<FileReport>, Traces<'a>)> {
+    let mut traces = Traces::new(root, file);
+    let (mut flaws, volumes) = if file.artifact.kind.is_log() {
+        let mut lines = Lines::new(root, file);
+        let scan = outline_noting(root, file, &mut |volume, record, outlines| {
+            lines.take(volume, record, outlines);
+        })?;
+        let found = lines.finish();
+        traces.named = found.named;
+        let mut flaws = found.flaws;
+        log::check(&scan, &mut flaws, &mut traces)?;
+        flaws.extend(scan.flaws);
+        flaws.extend(empty(file, &scan.volumes));
+        (flaws, scan.volumes)
+    } else {
+        let scan = LogScan::read_document(root, file)?;
+        let mut flaws = scan.flaws;
+        flaws.extend(empty(file, &scan.volumes));
+        (flaws, scan.volumes)
+    };
+    flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset, flaw.kind));
+    let volumes = file.volumes().zip(volumes).enumerate();
+    let reports = volumes.map(|(number, (volume, counted))| FileReport {
+        path: volume.path.clone(),
+        read: true,
+        lines: counted.lines,
+        valid: counted.valid,
+        bytes: counted.bytes,
+        flaws: flaws
+            .iter()
+            .filter(|flaw| usize::from(flaw.volume) == number)
+            .cloned()
+            .collect(),
+    });
+    Ok((reports.collect(), traces))
+}
+
+/// Files without content. A log that several sessions share begins as one, and so does one for
+/// remarks.
+fn empty(file: &FoundFile, volumes: &[VolumeScan]) -> Option<Flaw> {
+    let begins_so = matches!(
+        file.artifact.kind,
+        ArtifactKind::SharedLog
+            | ArtifactKind::Notes
+            | ArtifactKind::History
+            | ArtifactKind::Origin
+    );
+    let nothing = volumes.iter().all(|volume| volume.lines == 0);
+    let detail = match file.id.len {
+        0 => "no bytes".to_owned(),
+        bytes => format!("{bytes} bytes of blank lines"),
+    };
+    (nothing && !begins_so).then(|| whole_file(FlawKind::EmptyFile, detail))
+}
+
+/// Looks at the records of a log while they are read.
+struct Lines<'a> {
+    root: &'a Root,
+    file: &'a FoundFile,
+    decoder: Option<Box<dyn Decoder>>,
+    /// For each volume: how many lines end in CR LF, and the first that does.
+    endings: BTreeMap<u16, (usize, Span)>,
+    found: Found,
+}
+
+#[derive(Default)]
+struct Found {
+    flaws: Vec<Flaw>,
+    named: BTreeMap<(ArtifactKind, String), Place>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(root: &'a Root, file: &'a FoundFile) -> Self {
+        Lines {
+            root,
+            file,
+            decoder: None,
+            endings: BTreeMap::new(),
+            found: Found::default(),
+        }
+    }
+
+    fn take(&mut self, volume: u16, record: &Record<'_>, outlines: &[Outline]) {
+        self.look_at_bytes(volume, record);
+        for outline in outlines {
+            let place = Place {
+                span: outline.span,
+                volume,
+            };
+            for fact in &outline.facts {
+                match fact {
+                    Fact::Untyped => {
+                        let detail = "no member `type` that is a text";
+                        self.found.flaws.push(place.flaw(FlawKind::NoType, detail));
+                    }
+                    Fact::Stored(name) => self.found.name(ArtifactKind::ToolResult, name, place),
+                    Fact::Files => self.look_for_files(record, place),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn look_at_bytes(&mut self, volume: u16, record: &Record<'_>) {
+        if record.oversize {
+            return;
+        }
+        // The line ending and the byte order mark are in the span but not in the bytes.
+        let mut beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
+        if record.span.offset == 0 && beyond >= 3 {
+            beyond -= 3;
+            let place = Place {
+                span: record.span,
+                volume,
+            };
+            let detail = "the file begins with a byte order mark";
+            self.found.flaws.push(place.flaw(FlawKind::Bom, detail));
+        }
+        if beyond == 2 {
+            let (lines, _) = self.endings.entry(volume).or_insert((0, record.span));
+            *lines += 1;
+        }
+    }
+
+    /// Notes the copies of files that a record speaks of. Few records do, so they are decoded.
+    fn look_for_files(&mut self, record: &Record<'_>, place: Place) {
+        let decoder = self
+            .decoder
+            .get_or_insert_with(|| self.root.layout.decoder(&self.file.artifact));
+        let mut sink = Sink::default();
+        decoder.decode(record, &mut sink);
+        for entry in sink.found {
+            if let Body::Files(change) = entry.body {
+                for name in change
+                    .backups
+                    .into_iter()
+                    .filter_map(|backup| backup.stored)
+                {
+                    self.found.name(ArtifactKind::FileVersion, &name, place);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Found {
+        for (volume, (lines, span)) in self.endings {
+            let detail = format!("CR LF ends {}", count(lines, "line"));
+            let place = Place { span, volume };
+            self.found.flaws.push(place.flaw(FlawKind::Crlf, detail));
+        }
+        self.found
+    }
+}
+
+impl Found {
+    fn name(&mut self, kind: ArtifactKind, name: &str, place: Place) {
+        let key = (kind, name.to_owned());
+        self.named.entry(key).or_insert(place);
+    }
+}

@@ -1,0 +1,164 @@
+//! Every kind of flaw: a tree that shows it, and one that comes close and does not.
+
+mod kinds;
+mod machine;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use annals::check::{self, FileReport};
+use annals::model::{FlawKind, Severity};
+use annals::store::{Inventory, Root, Store};
+
+use crate::support::{cases, fixtures};
+
+/// Everything that a check of a root finds, the machine left out.
+fn reports(root: &Root) -> Vec<FileReport> {
+    let store = Store::new(vec![root.clone()]);
+    let inventory = store.inventory();
+    let mut reports: Vec<FileReport> = check::all(&inventory, &|_, _| {})
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let stale = store.stale_registers(&inventory);
+    reports.extend(stale.into_iter().map(|found| check::stale(&found.unwrap())));
+    reports
+}
+
+/// How often each kind was found.
+fn kinds(root: &Root) -> BTreeMap<FlawKind, usize> {
+    let mut kinds = BTreeMap::new();
+    for flaw in reports(root).into_iter().flat_map(|report| report.flaws) {
+        *kinds.entry(flaw.kind).or_default() += 1;
+    }
+    kinds
+}
+
+/// Logs that real clients wrote, undisturbed, have no damage; all that there is to warn of is known.
+#[test]
+fn what_real_clients_wrote_is_not_damaged() {
+    let mut looked = 0;
+    for case in cases() {
+        let by_client = case.name.starts_with(|first: char| first.is_ascii_digit());
+        if case.layout.name() != "claude-code" || !by_client {
+            continue;
+        }
+        looked += 1;
+        let mut found = kinds(&case.root());
+        found.retain(|kind, _| kind.severity() != Severity::Note);
+        assert_eq!(found, BTreeMap::new(), "{}", case.name);
+    }
+    assert!(looked > 10);
+}
+
+/// The page explains every kind, in the words of the program.
+#[test]
+fn the_page_of_checks_has_every_kind() {
+    let page = fs::read_to_string(fixtures().join("../docs/CHECKS.md")).unwrap();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let told: Vec<(&str, &str, &str, &str)> = rows
+        .iter()
+        .map(|row| (row[0].trim_matches('`'), row[1], row[2], row[4]))
+        .collect();
+    let mut wanted: Vec<(&str, &str, &str, &str)> = FlawKind::ALL
+        .iter()
+        .map(|kind| {
+            let fixable = if kind.fixable() { "yes" } else { "no" };
+            let severity = kind.severity().as_str();
+            (kind.as_str(), severity, fixable, kind.advice())
+        })
+        .collect();
+    wanted.sort_by_key(|(name, ..)| told.iter().position(|row| row.0 == *name));
+    assert_eq!(told, wanted);
+    assert!(
+        rows.iter().all(|row| row[3].len() > 20),
+        "a meaning is missing"
+    );
+}
+
+/// One session is checked as it is among all.
+#[test]
+fn a_session_by_itself_is_told_what_it_lacks() {
+    for (fixture, lacks) in [("tool-results", 1), ("file-history", 1), ("todos", 0)] {
+        let case = crate::support::case(fixture);
+        let inventory = case.inventory();
+        let files = &inventory.sessions[0];
+        let reports = check::session(&inventory, files);
+        let flaws = reports
+            .iter()
+            .flat_map(|report| &report.as_ref().unwrap().flaws);
+        let missing = flaws.filter(|flaw| flaw.kind == FlawKind::MissingFile);
+        assert_eq!(missing.count(), lacks, "{fixture}");
+    }
+}
+
+/// A tree of one session with these lines, for what no fixture has.
+struct Made {
+    dir: tempfile::TempDir,
+}
+
+const SESSION: &str = "11111111-2222-4333-8444-555555555555";
+
+impl Made {
+    fn of(lines: &[String]) -> Self {
+        let made = Made {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        made.put(&format!("projects/-w/{SESSION}.jsonl"), text.as_bytes());
+        made
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn root(&self) -> Root {
+        Root::claude_code(self.path())
+    }
+
+    fn inventory(&self) -> Inventory {
+        Store::new(vec![self.root()]).inventory()
+    }
+}
+
+/// A message of the made session; its minute is its number.
+fn line(role: &str, number: u32, parent: Option<u32>, content: &str) -> String {
+    let id = |number: u32| format!("\"00000000-0000-4000-8000-{number:012}\"");
+    let parent = parent.map_or("null".to_owned(), id);
+    let minute = number % 60;
+    format!(
+        r#"{{"parentUuid":{parent},"sessionId":"{SESSION}","type":"{role}","message":{{"role":"{role}","id":"m{number}","content":{content}}},"uuid":{},"timestamp":"2026-03-02T09:{minute:02}:00.000Z"}}"#,
+        id(number)
+    )
+}
+
+fn user(number: u32, parent: Option<u32>) -> String {
+    line("user", number, parent, &format!("\"question {number}\""))
+}
+
+fn reply(number: u32, parent: Option<u32>) -> String {
+    let content = format!(r#"[{{"type":"text","text":"answer {number}"}}]"#);
+    line("assistant", number, parent, &content)
+}
+
+fn call(number: u32, parent: Option<u32>, id: &str) -> String {
+    let content = format!(r#"[{{"type":"tool_use","id":"{id}","name":"Bash","input":{{}}}}]"#);
+    line("assistant", number, parent, &content)
+}
+
+fn result(number: u32, parent: Option<u32>, id: &str) -> String {
+    let content = format!(r#"[{{"type":"tool_result","tool_use_id":"{id}","content":"ok"}}]"#);
+    line("user", number, parent, &content)
+}

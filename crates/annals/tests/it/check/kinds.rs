@@ -1,0 +1,423 @@
+//! Kinds by example.
+
+use std::fs::{self, File};
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+use annals::model::FlawKind as F;
+use annals::store::{Session, SessionFiles};
+
+use super::{Made, SESSION, call, kinds, reply, reports, result, user};
+use crate::support::{case, cases};
+
+/// A kind, a fixture that shows it so often, and one that comes close without it.
+const FIXTURES: &[(F, &str, usize, &str)] = &[
+    (
+        F::TornTail,
+        "claude-code/torn-tail",
+        1,
+        "claude-code/final-newline-missing",
+    ),
+    (
+        F::BadJson,
+        "claude-code/only-noise",
+        3,
+        "claude-code/lone-surrogates",
+    ),
+    (
+        F::NotAnObject,
+        "claude-code/not-objects",
+        5,
+        "claude-code/blank-lines",
+    ),
+    (
+        F::Glued,
+        "claude-code/glued-records",
+        1,
+        "claude-code/deep-nesting",
+    ),
+    (
+        F::NulRun,
+        "claude-code/nul-runs",
+        2,
+        "claude-code/hostile-text",
+    ),
+    (
+        F::BadUtf8,
+        "claude-code/invalid-utf8",
+        1,
+        "claude-code/lone-surrogates",
+    ),
+    (
+        F::Orphan,
+        "claude-code/orphan",
+        1,
+        "claude-code/compaction-logical-parent-missing",
+    ),
+    (
+        F::Cycle,
+        "claude-code/cycle-of-three",
+        1,
+        "claude-code/parallel-tools-dag",
+    ),
+    (
+        F::BadUsage,
+        "claude-code/usage-absurd",
+        7,
+        "claude-code/usage-growing",
+    ),
+    (
+        F::BadDocument,
+        "claude-code/todos",
+        2,
+        "claude-code/2.1.325-s03-todos",
+    ),
+    (
+        F::StaleIndex,
+        "chorus/chorus-index-behind",
+        1,
+        "chorus/chorus-plain",
+    ),
+    (
+        F::BadHeader,
+        "clog/header-missing",
+        2,
+        "clog/every-role-and-channel",
+    ),
+    (
+        F::NoType,
+        "claude-code/unknown-types",
+        2,
+        "orchestrator/role-for-type",
+    ),
+    (F::Bom, "claude-code/bom", 1, "claude-code/crlf"),
+    (F::Crlf, "claude-code/crlf", 1, "claude-code/bom"),
+    (
+        F::CollidingId,
+        "claude-code/duplicate-uuid",
+        1,
+        "chorus/chorus-ids-twice",
+    ),
+    (
+        F::CutHistory,
+        "claude-code/compaction-logical-parent-missing",
+        1,
+        "claude-code/compaction",
+    ),
+    (
+        F::DanglingCall,
+        "chorus/chorus-every-type",
+        2,
+        "claude-code/dangling-tool-use",
+    ),
+    (
+        F::LoneResult,
+        "claude-code/result-without-call",
+        1,
+        "claude-code/parallel-tools-dag-swapped",
+    ),
+    (
+        F::ForeignLines,
+        "claude-code/foreign-lines",
+        1,
+        "orchestrator/two-sessions-one-log",
+    ),
+    (
+        F::EmptyFile,
+        "claude-code/empty-file",
+        1,
+        "orchestrator/empty-file",
+    ),
+    (
+        F::OutOfOrder,
+        "clog/times-out-of-order",
+        1,
+        "claude-code/out-of-order",
+    ),
+    (
+        F::SeveralRoots,
+        "claude-code/two-roots",
+        1,
+        "claude-code/branch-edited-prompt",
+    ),
+    (
+        F::Dropped,
+        "claude-code/orphan",
+        1,
+        "claude-code/glued-asides",
+    ),
+    (
+        F::Unresumable,
+        "claude-code/unknown-type-parent",
+        1,
+        "claude-code/unknown-types",
+    ),
+    (
+        F::Stray,
+        "claude-code/subagents-without-session",
+        1,
+        "claude-code/subagents-every-placement",
+    ),
+    (
+        F::MissingFile,
+        "claude-code/file-history",
+        1,
+        "claude-code/2.1.325-s07-big",
+    ),
+    (
+        F::IndexDrift,
+        "claude-code/sessions-index-stale",
+        1,
+        "chorus/chorus-index-behind",
+    ),
+    (
+        F::LostLeaf,
+        "claude-code/title-summary-same-file",
+        1,
+        "claude-code/title-summary-other-file",
+    ),
+    (
+        F::SharedId,
+        "claude-code/same-session-two-projects",
+        1,
+        "claude-code/moved-project",
+    ),
+    (
+        F::SharedFolder,
+        "claude-code/two-projects-one-folder",
+        1,
+        "claude-code/moved-project",
+    ),
+];
+
+/// Kinds that are shown by tests of their own, here and in `machine`.
+const MADE: &[F] = &[
+    F::Oversize,
+    F::DuplicateId,
+    F::Unreadable,
+    F::RowWithoutLog,
+    F::OpenMode,
+    F::Network,
+    F::Expiring,
+];
+
+#[test]
+fn each_kind_has_a_tree_that_shows_it_and_one_that_does_not() {
+    let find = |name: &str| {
+        let mut all = cases().into_iter();
+        all.find(|case| format!("{}/{}", case.layout.name(), case.name) == name)
+            .unwrap_or_else(|| panic!("no fixture {name}"))
+    };
+    for (kind, shows, times, comes_close) in FIXTURES {
+        let found = kinds(&find(shows).root());
+        assert_eq!(found.get(kind), Some(times), "{shows}: {found:?}");
+        let found = kinds(&find(comes_close).root());
+        assert_eq!(found.get(kind), None, "{comes_close}: {found:?}");
+    }
+    let shown = |kind: &F| FIXTURES.iter().any(|row| row.0 == *kind) || MADE.contains(kind);
+    let untested: Vec<&F> = F::ALL.iter().filter(|kind| !shown(kind)).collect();
+    assert!(untested.is_empty(), "{untested:?}");
+}
+
+#[test]
+fn copies_are_no_collisions() {
+    let healthy = [user(1, None), reply(2, Some(1))];
+    assert_eq!(kinds(&Made::of(&healthy).root()), [].into());
+    let copied = [user(1, None), reply(2, Some(1)), reply(2, Some(1))];
+    assert_eq!(
+        kinds(&Made::of(&copied).root()),
+        [(F::DuplicateId, 1)].into()
+    );
+    let later = reply(2, Some(1)).replace(":02:00.000Z", ":02:01.000Z");
+    let touched = [user(1, None), reply(2, Some(1)), later];
+    assert_eq!(
+        kinds(&Made::of(&touched).root()),
+        [(F::DuplicateId, 1)].into()
+    );
+    let other = reply(2, Some(1)).replace("answer", "something else than answer");
+    let collides = [user(1, None), reply(2, Some(1)), other];
+    assert_eq!(
+        kinds(&Made::of(&collides).root()),
+        [(F::CollidingId, 1)].into()
+    );
+}
+
+#[test]
+fn calls_dangle_only_if_the_conversation_went_on() {
+    let begins = [user(1, None), call(2, Some(1), "a")];
+    let with = |more: &[String]| kinds(&Made::of(&[&begins, more].concat()).root());
+    assert_eq!(with(&[]), [].into(), "it may still be running");
+    assert_eq!(with(&[user(3, Some(2))]), [(F::DanglingCall, 1)].into());
+    let answered = [result(3, Some(2), "a"), user(4, Some(3))];
+    assert_eq!(with(&answered), [].into());
+    let twice = [
+        result(3, Some(2), "a"),
+        call(2, Some(1), "a"),
+        result(4, Some(3), "a"),
+    ];
+    assert_eq!(with(&twice), [(F::DuplicateId, 1)].into());
+    // The prompt was edited while the tool ran: the call ends a branch of its own.
+    assert_eq!(with(&[user(3, Some(1)), reply(4, Some(3))]), [].into());
+    assert_eq!(
+        with(&[result(3, Some(2), "b")]),
+        [(F::LoneResult, 1)].into()
+    );
+}
+
+#[test]
+fn results_may_stand_before_their_calls() {
+    let lines = [
+        user(1, None),
+        result(3, Some(2), "a"),
+        call(2, Some(1), "a"),
+        reply(4, Some(3)),
+    ];
+    assert_eq!(kinds(&Made::of(&lines).root()), [].into());
+}
+
+#[test]
+fn what_a_client_would_leave_out_is_counted() {
+    let detail = |lines: &[String]| {
+        let made = Made::of(lines);
+        let flaws = reports(&made.root()).remove(0).flaws.into_iter();
+        let mut dropped = flaws.filter(|flaw| matches!(flaw.kind, F::Dropped | F::Unresumable));
+        let found = dropped
+            .next()
+            .map(|flaw| (flaw.kind, flaw.span.line, flaw.detail));
+        assert!(dropped.next().is_none(), "told once");
+        found
+    };
+    let whole = [
+        user(1, None),
+        reply(2, Some(1)),
+        user(3, Some(2)),
+        reply(4, Some(3)),
+    ];
+    assert_eq!(detail(&whole), None);
+    // The second line is damaged, so that the third hangs from nothing.
+    let mut damaged = whole.clone();
+    damaged[1] = damaged[1].replace("uuid", "uu\u{1}id");
+    let (kind, line, said) = detail(&damaged).unwrap();
+    assert_eq!((kind, line), (F::Dropped, 3));
+    assert!(
+        said.contains("reads 2 messages and may leave out 1 before"),
+        "{said}"
+    );
+    // Damage that nothing hangs from hides itself and nothing else.
+    let mut last = whole.clone();
+    last[3] = last[3].replace("uuid", "uu\u{1}id");
+    assert_eq!(detail(&last), None);
+    // The program does not follow links through types that it does not know.
+    let mut strange = whole.clone();
+    strange[1] = strange[1].replacen("\"type\":\"assistant\"", "\"type\":\"new\"", 1);
+    let (kind, line, said) = detail(&strange).unwrap();
+    assert_eq!((kind, line), (F::Unresumable, 3));
+    assert!(
+        said.contains("reads 2 messages and may leave out 1 before"),
+        "{said}"
+    );
+    // Beside the chain they do no harm.
+    let aside = user(9, Some(1)).replacen("\"type\":\"user\"", "\"type\":\"new\"", 1);
+    assert_eq!(detail(&[&whole[..3], &[aside], &whole[3..]].concat()), None);
+    // Without any time there is no conversation for the client, and with one there is.
+    let timeless = whole.clone().map(|line| line.replace("timestamp", "when"));
+    assert!(
+        detail(&timeless)
+            .unwrap()
+            .2
+            .contains("no record has a time")
+    );
+    let mut once = timeless;
+    once[2] = whole[2].clone();
+    assert_eq!(detail(&once), None);
+}
+
+#[test]
+fn only_lines_above_the_cap_are_oversize() {
+    let made = Made::of(&[user(1, None), reply(2, Some(1))]);
+    let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
+    let mut file = File::options().read(true).write(true).open(path).unwrap();
+    let end = file.seek(SeekFrom::End(0)).unwrap();
+    let cap = annals::jsonl::MAX_LINE as u64;
+    // Zeros that take no room; the cap counts the line ending.
+    for (length, kind) in [(cap + 1, F::Oversize), (cap, F::NulRun)] {
+        file.set_len(end).unwrap();
+        file.set_len(end + length).unwrap();
+        file.seek(SeekFrom::Start(end + length - 1)).unwrap();
+        file.write_all(b"\n").unwrap();
+        assert_eq!(kinds(&made.root()), [(kind, 1)].into(), "{length}");
+    }
+}
+
+#[test]
+fn a_log_that_goes_away_is_unreadable() {
+    let made = Made::of(&[user(1, None)]);
+    let files: SessionFiles = made.inventory().sessions.remove(0);
+    let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
+    let unreadable = |session: annals::Result<Session>| match session {
+        Ok(session) => {
+            let mut flaws = session.logs.iter().flat_map(|log| &log.flaws);
+            flaws.any(|flaw| flaw.kind == F::Unreadable)
+        }
+        Err(_) => true,
+    };
+    assert!(!unreadable(Session::read(files.clone())));
+    fs::remove_file(&path).unwrap();
+    assert!(unreadable(Session::read(files.clone())));
+    let root = made.root();
+    let found = annals::check::file(&root, files.log.as_ref().unwrap());
+    assert!(found.is_err(), "a check says that it could not look");
+}
+
+#[test]
+fn rows_without_logs_are_told_if_anything_was_said() {
+    let copy = case("chorus-plain").copy();
+    assert_eq!(kinds(&copy.root).get(&F::RowWithoutLog), None);
+    let log = copy.sessions().remove(0).log.unwrap().path;
+    fs::remove_file(log).unwrap();
+    assert_eq!(kinds(&copy.root).get(&F::RowWithoutLog), Some(&1));
+}
+
+#[test]
+fn an_index_that_lists_what_there_is_does_not_drift() {
+    let made = Made::of(&[user(1, None)]);
+    for (id, drifts) in [
+        (SESSION, None),
+        ("22222222-2222-4333-8444-555555555555", Some(&1)),
+    ] {
+        let index = format!(r#"{{"version":1,"entries":[{{"sessionId":"{id}"}}]}}"#);
+        made.put("projects/-w/sessions-index.json", index.as_bytes());
+        assert_eq!(kinds(&made.root()).get(&F::IndexDrift), drifts, "{id}");
+    }
+}
+
+#[test]
+fn files_that_a_copied_record_names_are_looked_for_in_all_sessions() {
+    let stub = result(3, Some(2), "a").replacen(
+        "{",
+        r#"{"toolUseResult":{"persistedOutputPath":"/home/x/.claude/projects/-w/s/tool-results/long.txt"},"#,
+        1,
+    );
+    let made = Made::of(&[user(1, None), call(2, Some(1), "a"), stub]);
+    assert_eq!(kinds(&made.root()), [(F::MissingFile, 1)].into());
+    let other = "33333333-2222-4333-8444-555555555555";
+    made.put(
+        &format!("projects/-w/{other}.jsonl"),
+        user(1, None).replace(SESSION, other).as_bytes(),
+    );
+    made.put(
+        &format!("projects/-w/{other}/tool-results/long.txt"),
+        b"long",
+    );
+    assert_eq!(kinds(&made.root()), [].into());
+}
+
+#[test]
+fn empty_todos_are_not_missed() {
+    let made = Made::of(&[user(1, None)]);
+    let gone = "22222222-2222-4333-8444-555555555555";
+    let todos = format!("todos/{gone}-agent-{gone}.json");
+    made.put(&todos, b"[]");
+    assert_eq!(kinds(&made.root()), [].into());
+    made.put(&todos, br#"[{"content":"x","status":"pending"}]"#);
+    assert_eq!(kinds(&made.root()), [(F::Stray, 1)].into());
+}
