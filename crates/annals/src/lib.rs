@@ -90,6 +90,7 @@
 //! | [`model`] | the words: [`Entry`](model::Entry), [`Body`](model::Body), [`Draft`](model::Draft), [`Usage`](model::Usage), [`Flaw`](model::Flaw) … |
 //! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
 //! | [`check`] | what is wrong with which file |
+//! | [`repair`] | what would mend it, and the originals of what was mended |
 //! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
 //! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`watch`] | what is written to logs, as it is written |
@@ -115,7 +116,8 @@
 //!
 //! # What it never does
 //!
-//! It never rewrites, shortens or renames a log; never writes outside of the roots and the state
+//! It never rewrites, shortens or renames a log, unless told to [`repair`] it, and then it keeps
+//! the original; never writes outside of the roots and the state
 //! directory it was given; never deletes, but moves to the trash; never writes into a session that
 //! another program is writing at that moment, unless told to; never prints, reads an environment
 //! variable, starts a runtime or talks to a network.
@@ -137,6 +139,7 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod repair;
 pub mod search;
 pub mod store;
 pub mod text;

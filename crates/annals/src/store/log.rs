@@ -89,7 +89,7 @@ pub(super) fn outline(root: &Root, file: &FoundFile) -> Result<LogScan> {
 }
 
 /// Ties entries that hang from the message before them to that message.
-pub(super) fn link_previous(outlines: &mut [Outline]) {
+pub(crate) fn link_previous(outlines: &mut [Outline]) {
     let leaves_open = |outline: &Outline| outline.link == Link::Previous;
     if !outlines.iter().any(leaves_open) {
         return;
@@ -183,7 +183,7 @@ pub(crate) fn each_record(
     Ok(())
 }
 
-pub(super) fn record<'a>(line: &Line<'a>) -> Record<'a> {
+pub(crate) fn record<'a>(line: &Line<'a>) -> Record<'a> {
     Record {
         span: Span {
             offset: line.offset,
@@ -218,7 +218,7 @@ pub(crate) fn tailed<'a>(line: &TailLine<'a>) -> Record<'a> {
 }
 
 /// Hands every line of a file to `visit`, until it says `false`.
-pub(super) fn each_line(
+pub(crate) fn each_line(
     path: &Path,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {

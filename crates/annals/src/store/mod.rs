@@ -56,7 +56,10 @@ pub use life::State;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, Upto, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
-pub(crate) use log::{document_of, each_record, scope, strip, tailed, uncounted, with_scanner};
+pub(crate) use log::{
+    document_of, each_line, each_record, link_previous, record, scope, strip, tailed, uncounted,
+    with_scanner,
+};
 pub use neighbour::Neighbours;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
@@ -66,6 +69,7 @@ pub use session::Session;
 pub use share::Share;
 pub use spot::Spot;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
+pub(crate) use tail::{LIVE, check_free};
 use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Trashed, TrashedFile};
@@ -105,6 +109,11 @@ impl Store {
     pub fn with_zone(mut self, zone: TimeZone) -> Self {
         self.zone = zone;
         self
+    }
+
+    /// Where annals keeps what is its own.
+    pub(crate) fn state(&self) -> Option<&std::path::Path> {
+        self.state.as_deref()
     }
 
     /// The roots.
