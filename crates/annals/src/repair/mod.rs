@@ -29,7 +29,8 @@ use crate::jsonl::{self, FileId};
 use crate::layout::Sink;
 use crate::model::{ArtifactKind, Fact, FlawKind, Key, Link, Outline, SessionId};
 use crate::store::{
-    FoundFile, Inventory, Root, SessionFiles, check_free, each_line, record, with_scanner,
+    FoundFile, Inventory, Root, SessionFiles, StaleRegister, check_free, each_line, record,
+    with_scanner,
 };
 
 pub use plan::{Action, Left, Mending, Removed, Step};
@@ -114,6 +115,14 @@ impl Patient {
             }
         }
         found.into_values().collect()
+    }
+
+    /// Whether an index lists it.
+    pub fn is_listed_in(&self, index: &StaleRegister) -> bool {
+        let writer = self.root.layout.writer();
+        let register = writer.and_then(|writer| writer.register(&self.file.artifact));
+        let path = register.map(|register| self.root.layout.place(&register));
+        path.is_some_and(|path| self.root.path.join(path) == index.path)
     }
 
     /// Only the file at that path.

@@ -95,6 +95,11 @@ impl Kept {
     pub fn file(&self) -> PathBuf {
         self.root.join(&self.path)
     }
+
+    /// Where its original is, in that quarantine.
+    pub fn original_in(&self, quarantine: &Path) -> PathBuf {
+        quarantine.join(&self.id).join(ORIGINAL)
+    }
 }
 
 /// What tells of which version a manifest is.
