@@ -6,7 +6,6 @@
 //! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
 
 pub(crate) mod fast;
-pub(crate) mod whole;
 
 use std::borrow::Cow;
 

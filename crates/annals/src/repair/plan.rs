@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use crate::error::Result;
-use crate::json::whole::is_json;
 use crate::jsonl::{Ending, Scanner};
 use crate::layout::{Decoder, Layout, Mend, Piece, Record, Sink, salvage};
 use crate::model::{Artifact, ArtifactKind, FlawKind, Key, Link, Outline, Span};
@@ -341,6 +341,10 @@ impl<'a> Reading<'a> {
                 self.remove(record.span.line, offset + run.start as u64, within);
             }
         }
+        if records == 0 && !mark.is_empty() {
+            // Otherwise it would stand before the next line.
+            self.remove(record.span.line, record.span.offset, mark);
+        }
         let (action, detail) = match (records, rest) {
             (0, _) => (Action::Drop, format!("{}: {fault}", kind.as_str())),
             (1, 0) => (Action::StripNuls, format!("{nuls} NUL bytes taken out")),
@@ -553,7 +557,10 @@ impl<'a> Reading<'a> {
                 b"\r\n" => b"\r\n",
                 _ => b"\n",
             };
-            let mut new = line.mark.clone();
+            let mut new = match records.is_empty() {
+                true => Vec::new(),
+                false => line.mark.clone(),
+            };
             for (at, record) in records.iter().enumerate() {
                 new.extend_from_slice(record);
                 let last = at + 1 == records.len();
@@ -596,6 +603,11 @@ impl Touched {
             record,
         }
     }
+}
+
+/// Whether it is JSON for whoever reads no more into it than that.
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
 /// Where NULs stand in a stretch.

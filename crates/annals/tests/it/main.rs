@@ -16,6 +16,7 @@ mod laws;
 mod ledger;
 mod orchestrator;
 mod query;
+mod repair;
 mod rows;
 mod search;
 mod support;
