@@ -27,9 +27,6 @@ pub(super) fn work(work: &Work, args: &RepairArgs, context: &mut Context) -> Res
         let path = paint(PATH, &path);
         context.out.line(format_args!("{path}: {}", stale.detail))?;
     }
-    if !work.indexes.is_empty() {
-        context.out.blank()?;
-    }
     strays(work, args.limit, context)?;
     sum(work, context)
 }
@@ -75,7 +72,7 @@ fn strays(work: &Work, limit: usize, context: &mut Context) -> Result<()> {
     }
     let files: u64 = work.strays.iter().map(|stray| stray.files).sum();
     let text = format!(
-        "{} of sessions that are not there stay:",
+        "Left as they are, because their session is not there: {}",
         plural(files, "file")
     );
     context.out.line(text)?;
