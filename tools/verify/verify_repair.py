@@ -263,6 +263,21 @@ def sub_agent_within(lines):
     return file_of(lines[:4] + [lines[4][:300], aside, lines[5][:300]] + lines[6:]), {5, 6}
 
 
+@case("last-prompt")
+def last_prompt(lines):
+    """the client's own note of the leaf stands before the damaged line"""
+    note = {"type": "last-prompt", "lastPrompt": "x", "leafUuid": uuid(4), "sessionId": SESSION}
+    return file_of(lines[:4] + [json.dumps(note).encode(), lines[4][:300]] + lines[5:]), {5}
+
+
+@case("lost-boundary", wanted=[7, 8, 9, 10])
+def lost_boundary(lines):
+    """the boundary of a compaction was cut off: what the summary sums up must stay out"""
+    boundary = message(5, 0).replace(b'"type":"user"', b'"type":"system","subtype":"compact_boundary"')
+    summary = message(7, 5).replace(b'"isSidechain"', b'"isCompactSummary":true,"isSidechain"')
+    return file_of(lines[:4] + [boundary[:300], summary] + lines[7:]), {5}
+
+
 # --- asking and judging ------------------------------------------------------------------------------
 
 

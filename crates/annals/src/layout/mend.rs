@@ -14,6 +14,12 @@ pub trait Mend: Sync {
         true
     }
 
+    /// Whether the record stands for all that came before it, so that it hangs from nothing else.
+    fn begins(&self, record: &[u8]) -> bool {
+        let _ = record;
+        false
+    }
+
     /// The record with another parent, or with none; `None` if it cannot be given one.
     fn relink(&self, record: &[u8], parent: Option<&str>) -> Option<Vec<u8>> {
         let parent = parent.map_or("null".to_owned(), json::quote);

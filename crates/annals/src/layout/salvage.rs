@@ -64,7 +64,7 @@ fn records(bytes: &[u8], is_record: impl Fn(&[u8]) -> bool) -> Vec<Range<usize>>
     let end = bytes.iter().rposition(solid).map_or(start, |at| at + 1);
     let all = bytes.get(start..end).unwrap_or_default();
     if all.first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(all).is_ok() {
-        return vec![start..end];
+        return std::iter::once(start..end).collect();
     }
     let mut found = whole_objects(bytes);
     found.retain(|within| {

@@ -2,15 +2,16 @@
 //!
 //! The rule for an entry whose parent is lost, the first that applies:
 //!
-//! 1. It hangs from what the lost entry hung from, where the remains of its line tell.
-//! 2. An alternative to an earlier entry that had the same parent hangs from where that one does, so
+//! 1. The summary behind a compaction begins a conversation: it stands for all that came before.
+//! 2. It hangs from what the lost entry hung from, where the remains of its line tell.
+//! 3. An alternative to an earlier entry that had the same parent hangs from where that one does, so
 //!    that the two stay alternatives. Results of tools and further lines of one response are none.
-//! 3. It hangs from the nearest earlier entry of the same chain (the main agent's, or one
+//! 4. It hangs from the nearest earlier entry of the same chain (the main agent's, or one
 //!    sub-agent's) from which the layout's own program lets entries hang, or from what the remains of
 //!    a line between the two say they hung from. A writer appends, so that is where it stood.
-//! 4. If there is none, it begins a conversation.
+//! 5. If there is none, it begins a conversation.
 //!
-//! Of a cycle the link is taken that the tree ignores too; the rule is then the same without 1 and 2.
+//! Of a cycle the link is taken that the tree ignores too; the rule is then the same without 2 and 3.
 
 use std::collections::HashMap;
 
@@ -133,7 +134,7 @@ fn hang(
     };
     let detail = match line {
         Some(line) => format!("{was}; it hangs from line {line} now"),
-        None => format!("{was} and nothing is before it; it begins the conversation now"),
+        None => format!("{was}; it begins a conversation now"),
     };
     reading.step(span, action, detail);
     Ok(())
@@ -154,6 +155,9 @@ fn home(
     let Some(lost) = outline.link.key() else {
         return Ok(None);
     };
+    if reading.mend.begins(&reading.look(at, read)?) {
+        return Ok(None);
+    }
     if let Some(told) = told(remains, lost, forest, at) {
         return Ok(Some(told));
     }

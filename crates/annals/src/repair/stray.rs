@@ -1,10 +1,10 @@
 //! Files that belong to a session which is not there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use crate::model::ArtifactKind;
-use crate::store::{FoundFile, Inventory, Store};
+use crate::model::{ArtifactKind, Fact};
+use crate::store::{FoundFile, Inventory, LogScan, Root, Store};
 
 /// Files of one kind whose session is not there. They stay as they are.
 #[derive(Clone, Debug)]
@@ -22,6 +22,26 @@ pub struct Stray {
     pub bytes: u64,
     /// What there is to know about where their session is.
     pub detail: String,
+}
+
+/// Whose a sub-agent's log may be that does not say so where it is looked for.
+fn named_in(root: &Root, file: &FoundFile) -> String {
+    let scan = LogScan::read(root, file).unwrap_or_default();
+    let facts = scan.outlines.iter().flat_map(|outline| &outline.facts);
+    let named: BTreeSet<&str> = facts
+        .filter_map(|fact| match fact {
+            Fact::Session(id) => Some(&**id),
+            _ => None,
+        })
+        .collect();
+    match named.len() {
+        0 => "none of its lines names a session".to_owned(),
+        1 => format!(
+            "only later lines name a session: {}",
+            named.into_iter().collect::<String>()
+        ),
+        count => format!("its lines name {count} sessions"),
+    }
 }
 
 impl Store {
@@ -56,7 +76,7 @@ impl Store {
             let session = file.artifact.session.as_ref().map(ToString::to_string);
             match (file.artifact.kind, session) {
                 (ArtifactKind::AgentLog, None) => {
-                    add(&root.path, file, None, "none of its lines names a session");
+                    add(&root.path, file, None, &named_in(root, file));
                 }
                 (_, Some(session)) => {
                     add(

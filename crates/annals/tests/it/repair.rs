@@ -134,8 +134,10 @@ fn resumed(bytes: &[u8]) -> Vec<u64> {
     path.into_iter().map(minute).collect()
 }
 
-/// One kind of damage: the file, the messages that can be read after its repair, and what is done.
-fn damages() -> Vec<(&'static str, Vec<u8>, Vec<u64>, Vec<Action>)> {
+/// A kind of damage: the file, the messages that can be read after its repair, and what is done.
+type Damage = (&'static str, Vec<u8>, Vec<u64>, Vec<Action>);
+
+fn damages() -> Vec<Damage> {
     use Action::{CutCycle, Drop, NewId, Relink, Salvage, Split, StripNuls};
     let lines = chain();
     let without = |gone: &[u64]| (1..=10).filter(|n| !gone.contains(n)).collect::<Vec<u64>>();
@@ -166,6 +168,11 @@ fn damages() -> Vec<(&'static str, Vec<u8>, Vec<u64>, Vec<Action>)> {
     branches.extend([line(5, 2)[..200].to_vec(), line(6, 5), line(7, 6)]);
     let mut alternatives = chain()[..5].to_vec();
     alternatives.extend([line(6, 99), line(8, 99), line(9, 8)]);
+    let mut compacted = chain();
+    compacted[4] = line(5, 0)[..100].to_vec();
+    let summary = String::from_utf8(line(7, 5)).unwrap();
+    let summary = summary.replace("\"cwd\"", "\"isCompactSummary\":true,\"cwd\"");
+    compacted.splice(5..7, [summary.into_bytes()]);
     let crlf = put(4, half(4)).into_iter().flat_map(|byte| match byte {
         b'\n' => b"\r\n".to_vec(),
         byte => vec![byte],
@@ -245,6 +252,12 @@ fn damages() -> Vec<(&'static str, Vec<u8>, Vec<u64>, Vec<Action>)> {
             file_of(&alternatives),
             vec![1, 2, 3, 4, 5, 8, 9],
             vec![Relink, Relink],
+        ),
+        (
+            "a compaction",
+            file_of(&compacted),
+            vec![7, 8, 9, 10],
+            vec![Drop, Relink],
         ),
         (
             "Windows line ends",

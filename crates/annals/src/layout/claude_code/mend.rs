@@ -4,7 +4,7 @@
 //! line that cannot be read hides everything before it. Of several lines with one `uuid` it reads
 //! the last.
 
-use crate::json::{self, Text, object};
+use crate::json::{self, Flag, Text, object};
 use crate::layout::{Mend, Remains};
 
 use super::ClaudeCode;
@@ -14,6 +14,7 @@ object! {
         "type" => kind: Text<'a>,
         "parentUuid" => parent: Text<'a>,
         "logicalParentUuid" => logical: Text<'a>,
+        "isCompactSummary" => summary: Flag,
     }
 }
 
@@ -24,6 +25,14 @@ impl Mend for ClaudeCode {
         // At a parent of any other type the client's chain breaks.
         let known = ["user", "assistant", "attachment", "system"];
         links.kind.get().is_some_and(|kind| known.contains(&kind))
+    }
+
+    /// The summary behind a compaction's boundary. If it hung from what it sums up, the client would
+    /// send both.
+    fn begins(&self, record: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(record);
+        let links: Links<'_> = serde_json::from_str(&text).unwrap_or_default();
+        links.summary.0
     }
 
     fn relink(&self, record: &[u8], parent: Option<&str>) -> Option<Vec<u8>> {
