@@ -121,6 +121,7 @@ fn hang(
         leave(reading, at, kind, "the record cannot be edited");
         return Ok(());
     }
+    reading.homes.extend(parent.as_ref().map(|id| id.key()));
     let Some(outline) = reading.outlines.get_mut(at) else {
         return Ok(());
     };

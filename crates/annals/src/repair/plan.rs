@@ -229,6 +229,8 @@ pub(super) struct Reading<'a> {
     marked: bool,
     /// What is left of lines that cannot be read, by where they stood.
     pub(super) lost: Vec<(u64, crate::layout::Remains)>,
+    /// What relinked entries hang from now.
+    pub(super) homes: HashSet<Key>,
     /// Ids of lines that stay although we cannot read them.
     pub(super) unread: HashSet<Key>,
     /// There are lines that stay of which not even the id is known.
@@ -248,6 +250,7 @@ impl<'a> Reading<'a> {
             touched: BTreeMap::new(),
             marked: false,
             lost: Vec::new(),
+            homes: HashSet::new(),
             unread: HashSet::new(),
             obscure: false,
             done: Mending::default(),
@@ -456,13 +459,14 @@ impl<'a> Reading<'a> {
             Link::Parent(key) => Some(key),
             _ => None,
         };
-        let own: HashSet<Key> = self.outlines.iter().filter_map(explicit).collect();
+        let mut own: HashSet<Key> = self.outlines.iter().filter_map(explicit).collect();
         let linked = matches!(
             self.artifact.kind,
             ArtifactKind::SessionLog | ArtifactKind::AgentLog
         );
         if linked {
             links::mend(&mut self, read)?;
+            own.extend(self.homes.iter().copied());
         }
         let front = self.header(read)?;
         self.keep_ids(own, front.is_some(), read, named)?;

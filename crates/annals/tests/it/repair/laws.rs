@@ -261,7 +261,7 @@ fn ids(bytes: &[u8]) -> Vec<usize> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        // PROPTEST_CASES says how many.
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
