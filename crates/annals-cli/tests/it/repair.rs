@@ -84,7 +84,7 @@ fn one_session_or_file_is_repaired_by_name() {
         "repair_forget",
         stage.annals(&["repair", "--forget", "29cb07e7"])
     );
-    assert_eq!(originals(&stage), [PathBuf::new(); 0]);
+    assert!(originals(&stage).is_empty());
     assert_snapshot!(
         "repair_forget_all",
         stage.annals(&["repair", "--forget", "--all"])
