@@ -91,6 +91,7 @@
 //! | [`tree`] | which entries make a conversation, where it branches, where it goes on |
 //! | [`archive`] | sessions kept compressed and checksummed in the state directory: packs, and reading them |
 //! | [`check`] | what is wrong with which file |
+//! | [`repair`] | what would mend it, and the originals of what was mended |
 //! | [`cost`] | what it cost: the ledger, prices, reports by any dimension, blocks, budgets |
 //! | [`index`] | what was read of files before, so that it need not be read again |
 //! | [`watch`] | what is written to logs, as it is written |
@@ -117,11 +118,11 @@
 //!
 //! # What it never does
 //!
-//! It never rewrites, shortens or renames a log; never writes outside of the roots and the state
-//! directory it was given; never deletes, but moves to the trash, which only a purge empties, or
-//! removes what it has archived and read back; never writes into a session that another program is
-//! writing at that moment, unless told to; never prints, reads an environment variable, starts a
-//! runtime or talks to a network.
+//! It never rewrites, shortens or renames a log, unless told to [`repair`] it, and then it keeps the
+//! original; never writes outside of the roots and the state directory it was given; never deletes,
+//! but moves to the trash, which only a purge empties, or removes what it has archived and read back;
+//! never writes into a session that another program is writing at that moment, unless told to; never
+//! prints, reads an environment variable, starts a runtime or talks to a network.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -141,6 +142,7 @@ mod json;
 pub mod jsonl;
 pub mod layout;
 pub mod model;
+pub mod repair;
 pub mod retain;
 pub mod search;
 pub mod store;

@@ -1,88 +1,297 @@
 //! `annals repair`
 
+mod kept;
+mod print;
+
 use std::path::PathBuf;
 
-use annals::store::StaleRegister;
-use anyhow::Result;
+use annals::repair::{Kept, Left, Patient, Plan, Step, Stray};
+use annals::store::{Inventory, StaleRegister};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::size::plural;
-use crate::render::style::{DIM, PATH, SUCCESS, paint};
+use crate::render::progress::Progress;
 
-/// Makes indexes say what the logs say.
+/// Mends damaged logs and indexes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An index is derived from logs: one that is missing, damaged or behind is made anew from them. What
-only the index knew is kept wherever it can be read, and a damaged one is set aside, never lost.
+Lines that hold no record are taken out, records that were glued together or stand behind a torn
+one get lines of their own, and entries whose parent is lost hang from what came before, so that
+the agent's own program reads the whole history again. Every other line stays as it is. An index is
+derived from logs: one that is missing, damaged or behind is made anew from them.
+
+Nothing is changed without --apply. The original of every mended log is kept, with what was taken
+out of it, in the state directory's folder `quarantine` until --forget; --undo puts it back byte for
+byte. A log that another program is writing to is not touched.
 
 Examples:
   annals repair                what would be mended
-  annals repair --apply")]
+  annals repair --apply
+  annals repair 8c549c46       one session with its sub-agents
+  annals repair --list         whose originals are kept
+  annals repair --undo 8c549c46
+  annals repair --forget --all")]
 pub(crate) struct RepairArgs {
+    /// Sessions or log files; everything if none is named
+    #[arg(value_name = "SESSION")]
+    ids: Vec<String>,
     /// Do it
     #[arg(long)]
     apply: bool,
+    /// Also files that another program is writing to right now
+    #[arg(long)]
+    live: bool,
+    /// Show at most this many lines of a file
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    limit: usize,
+    /// Show the repairs whose originals are kept
+    #[arg(long, conflicts_with_all = ["ids", "apply", "undo", "forget"])]
+    list: bool,
+    /// Put the original back: by the repair's id, its session's, or the file's path
+    #[arg(long, value_name = "ID", conflicts_with_all = ["ids", "apply", "forget"])]
+    undo: Option<String>,
+    /// Remove a kept original for good
+    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with_all = ["ids", "apply"])]
+    forget: Option<Option<String>>,
+    /// With --forget: every original
+    #[arg(long, requires = "forget")]
+    all: bool,
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     applied: bool,
-    indexes: Vec<Row>,
+    files: Vec<FileRow<'a>>,
+    indexes: Vec<IndexRow<'a>>,
+    strays: Vec<StrayRow<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<FailedRow>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct FileRow<'a> {
+    path: &'a PathBuf,
+    layout: &'a str,
+    session: Option<String>,
+    lines: u64,
+    bytes: u64,
+    result_bytes: u64,
+    /// The repair's name, once it is done.
+    repair: Option<&'a str>,
+    /// Where the original is, once it is done.
+    original: Option<PathBuf>,
+    steps: &'a [Step],
+    left: &'a [Left],
+}
+
+#[derive(Serialize)]
+struct IndexRow<'a> {
+    path: &'a PathBuf,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct StrayRow<'a> {
+    path: &'a PathBuf,
+    kind: annals::model::ArtifactKind,
+    session: Option<&'a str>,
+    files: u64,
+    bytes: u64,
+    detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct FailedRow {
     path: PathBuf,
-    detail: &'static str,
+    error: String,
+}
+
+/// What is to be done, and what was.
+struct Work {
+    applied: bool,
+    plans: Vec<Plan>,
+    /// For each plan, the repair that it became.
+    done: Vec<Option<Kept>>,
+    indexes: Vec<StaleRegister>,
+    strays: Vec<Stray>,
+    failed: Vec<(PathBuf, annals::Error)>,
 }
 
 pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
+    if args.list {
+        return kept::list(context);
+    }
+    if let Some(id) = &args.undo {
+        return kept::undo(id, context);
+    }
+    match &args.forget {
+        Some(Some(id)) if !args.all => return kept::forget(id, context),
+        Some(None) if args.all => return kept::forget_all(context),
+        Some(_) => bail!("--forget takes the id of a repair, or --all"),
+        None => {}
+    }
     let inventory = context.inventory_in_place();
-    let mut stale: Vec<StaleRegister> = Vec::new();
-    for found in context.store.stale_registers(&inventory) {
-        match found {
-            Ok(found) => stale.push(found),
+    let patients = named(args, &inventory, context)?;
+    let mut work = Work {
+        applied: args.apply,
+        plans: plans(&patients, context),
+        done: Vec::new(),
+        indexes: stale(args, &patients, &inventory, context),
+        strays: Vec::new(),
+        failed: Vec::new(),
+    };
+    work.done.resize(work.plans.len(), None);
+    if args.ids.is_empty() {
+        work.strays = context.store.strays(&inventory);
+    }
+    if args.apply {
+        apply(args, &patients, &mut work, context)?;
+    }
+    if context.json {
+        let quarantine = context.store.quarantine()?;
+        context.out.json(&document(&work, &quarantine))?;
+    } else {
+        print::work(&work, args, context)?;
+    }
+    let mut failed = work.failed.into_iter().map(|(_, error)| error);
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    for error in failed {
+        context.warn(&error);
+    }
+    Err(first.into())
+}
+
+/// The files that may be mended.
+fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Result<Vec<Patient>> {
+    if args.ids.is_empty() {
+        return Ok(Patient::all(inventory));
+    }
+    let mut found: Vec<Patient> = Vec::new();
+    for id in &args.ids {
+        let target = context.store.find(inventory, id)?;
+        if target.message.is_some() {
+            bail!("`{id}` names a message; only whole sessions and files can be repaired");
+        }
+        let patients = Patient::of(std::iter::once(&target.files));
+        let patients = match &target.log {
+            Some(log) => Patient::only(patients, &log.path),
+            None => patients,
+        };
+        for patient in patients {
+            if !found.iter().any(|one| one.file.path == patient.file.path) {
+                found.push(patient);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn plans(patients: &[Patient], context: &mut Context) -> Vec<Plan> {
+    let progress = Progress::new("reading");
+    let results = Plan::all(patients, &|done, total| progress.set(done, total));
+    drop(progress);
+    let mut plans = Vec::new();
+    for result in results {
+        match result {
+            Ok(plan) => plans.push(plan),
             Err(error) => context.warn(&error),
         }
     }
-    if args.apply {
-        for register in &stale {
-            context.store.heal_register(register)?;
+    plans
+}
+
+/// The indexes that are not what their logs say, of all logs or of those that were named.
+fn stale(
+    args: &RepairArgs,
+    patients: &[Patient],
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Vec<StaleRegister> {
+    let mut found = Vec::new();
+    for stale in context.store.stale_registers(inventory) {
+        match stale {
+            Ok(stale) if args.ids.is_empty() => found.push(stale),
+            Ok(stale) if patients.iter().any(|one| one.is_listed_in(&stale)) => found.push(stale),
+            Ok(_) => {}
+            Err(error) => context.warn(&error),
         }
     }
-    if context.json {
-        let rows = stale.iter().map(|stale| Row {
-            path: stale.path.clone(),
-            detail: stale.detail,
+    found
+}
+
+/// Mends one file after the other; one that cannot be mended does not keep the others.
+fn apply(
+    args: &RepairArgs,
+    patients: &[Patient],
+    work: &mut Work,
+    context: &mut Context,
+) -> Result<()> {
+    let now = context.clock.now;
+    for (plan, done) in work.plans.iter().zip(&mut work.done) {
+        if plan.mending.is_empty() {
+            continue;
+        }
+        let free = if args.live { Ok(()) } else { plan.is_free() };
+        match free.and_then(|()| context.store.repair(plan, now)) {
+            Ok(kept) => *done = Some(kept),
+            Err(error) => work.failed.push((plan.file.path.clone(), error)),
+        }
+    }
+    context.store.sweep_quarantine()?;
+    // A log that was mended may say something else than its index.
+    if work.done.iter().any(Option::is_some) {
+        let inventory = context.inventory_in_place();
+        work.indexes = stale(args, patients, &inventory, context);
+    }
+    for register in &work.indexes {
+        context.store.heal_register(register)?;
+    }
+    Ok(())
+}
+
+fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
+    let files = work
+        .plans
+        .iter()
+        .zip(&work.done)
+        .map(|(plan, done)| FileRow {
+            path: &plan.file.path,
+            layout: plan.root.layout.name(),
+            session: plan.session.as_ref().map(ToString::to_string),
+            lines: plan.mending.lines,
+            bytes: plan.file.id.len,
+            result_bytes: plan.mending.result_len(plan.file.id.len),
+            repair: done.as_ref().map(|kept| kept.id.as_str()),
+            original: done.as_ref().map(|kept| kept.original_in(quarantine)),
+            steps: &plan.mending.steps,
+            left: &plan.mending.left,
         });
-        context.out.json(&Document {
-            applied: args.apply,
-            indexes: rows.collect(),
-        })?;
-        return Ok(Outcome::Fine);
+    let indexes = work.indexes.iter().map(|stale| IndexRow {
+        path: &stale.path,
+        detail: stale.detail,
+    });
+    let strays = work.strays.iter().map(|stray| StrayRow {
+        path: &stray.path,
+        kind: stray.kind,
+        session: stray.session.as_deref(),
+        files: stray.files,
+        bytes: stray.bytes,
+        detail: &stray.detail,
+    });
+    let failed = work.failed.iter().map(|(path, error)| FailedRow {
+        path: path.clone(),
+        error: error.to_string(),
+    });
+    Document {
+        applied: work.applied,
+        files: files.collect(),
+        indexes: indexes.collect(),
+        strays: strays.collect(),
+        failed: failed.collect(),
     }
-    for stale in &stale {
-        let path = stale.path.display().to_string();
-        context
-            .out
-            .line(format_args!("{}: {}", paint(PATH, &path), stale.detail))?;
-    }
-    let count = plural(stale.len() as u64, "index");
-    match (stale.is_empty(), args.apply) {
-        (true, _) if context.incomplete() => context
-            .out
-            .line("Nothing was repaired: not everything could be read.")?,
-        (true, _) => context.out.line("Nothing to repair.")?,
-        (false, true) => context
-            .out
-            .line(format_args!("{} {count}", paint(SUCCESS, "mended")))?,
-        (false, false) => context.out.line(paint(
-            DIM,
-            &format!("{count} to mend. Nothing was changed; --apply does it."),
-        ))?,
-    }
-    Ok(Outcome::Fine)
 }

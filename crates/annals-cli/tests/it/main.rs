@@ -19,6 +19,7 @@ mod look;
 mod orchestrator;
 mod plot;
 mod prices;
+mod repair;
 mod search;
 mod spent;
 mod statusline;

@@ -5,7 +5,8 @@
 //! tails sealed, locks that are never unlinked, syncs that are never retried. Knows nothing of
 //! JSON, layouts or sessions: a line is bytes, and what they mean is decided elsewhere. A log is
 //! never renamed over, truncated or deleted here; only documents given to [`replace()`] are, and
-//! what [`relocate()`] has brought to another place leaves its old one.
+//! what [`relocate()`] has brought to another place leaves its old one. The exception is
+//! [`rewrite()`], by which a damaged log is mended.
 
 mod append;
 mod batch;
@@ -18,6 +19,7 @@ mod open;
 mod place;
 mod relocate;
 mod replace;
+mod rewrite;
 mod scan;
 mod span;
 mod tail;
@@ -31,6 +33,7 @@ pub(crate) use place::unwritten;
 pub use relocate::relocate;
 pub(crate) use relocate::rename_dir;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
+pub use rewrite::rewrite;
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
 pub use span::read_span;
 pub use tail::{TailLine, TailReader};

@@ -11,9 +11,11 @@ mod clog;
 mod content;
 mod copied;
 mod field;
+mod mend;
 mod orchestrator;
 mod record;
 mod remark;
+mod salvage;
 mod todos;
 mod untold;
 mod write;
@@ -27,8 +29,10 @@ pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
 pub(crate) use content::opening;
+pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
+pub use salvage::{Piece, salvage};
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,
@@ -126,6 +130,11 @@ pub trait Layout: Sync {
 
     /// Writes such roots; `None` for a layout that is only read.
     fn writer(&self) -> Option<&dyn Writer>;
+
+    /// Mends the lines of its logs.
+    fn mend(&self) -> &dyn Mend {
+        &mend::Annexed
+    }
 }
 
 /// Turns the records of one file into entries. Total: any bytes give entries and flaws, never an error.
@@ -147,6 +156,13 @@ pub trait Decoder: Send {
 
     /// The record's entries with everything they say.
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);
+
+    /// Tells a whole record from an object that is only a part of one. Asked only where a damaged line
+    /// is searched for records.
+    fn is_record(&self, object: &str) -> bool {
+        let _ = object;
+        false
+    }
 
     /// What a record holds besides, that nobody said and somebody may look for: JSON texts such as
     /// what a tool did to a file, of which the model saw only a word.

@@ -1,7 +1,6 @@
 //! Records as every layout of lines sees them: text, or a reason why not.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
@@ -9,6 +8,7 @@ use crate::json;
 use crate::model::{FlawKind, Span};
 
 use super::Sink;
+use super::salvage::{is_part, whole_objects};
 
 /// The exact bytes of one line, or of one document.
 #[derive(Clone, Copy, Debug)]
@@ -149,69 +149,6 @@ impl<'a> Record<'a> {
             "a torn record with a whole one glued to it".to_owned(),
         )
     }
-}
-
-/// Where whole objects lie in bytes that are not JSON, none within another; earliest first.
-///
-/// The bytes need not be text: a record may be torn within a character.
-pub(crate) fn whole_objects(bytes: &[u8]) -> Vec<Range<usize>> {
-    /// How often the bytes may be gone over. Every object that a torn record left open costs one
-    /// pass, and only a line made to be slow leaves more of them open than this.
-    const PASSES: usize = 16;
-    /// Short lines may be gone over more often, since that costs nothing.
-    const CHEAP: usize = 1 << 20;
-    /// What a beginning costs in itself, as bytes.
-    const ATTEMPT: usize = 32;
-    let mut left = bytes.len().saturating_mul(PASSES).max(CHEAP);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while left > 0
-        && let Some(start) = next_object(bytes, at)
-        && let Some(rest) = bytes.get(start..)
-    {
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
-        let parsed = match values.next() {
-            Some(Ok(_)) => {
-                let len = values.byte_offset();
-                found.push(start..start + len);
-                at = start + len;
-                len
-            }
-            Some(Err(error)) => {
-                at = start + 1;
-                // A column counts from the last line ending, and only documents have any.
-                if error.line() > 1 {
-                    rest.len()
-                } else {
-                    error.column()
-                }
-            }
-            None => break,
-        };
-        left = left.saturating_sub(parsed + ATTEMPT);
-    }
-    found
-}
-
-/// The next `{` that a key follows.
-fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    memchr::memchr_iter(b'{', rest)
-        .find(|at| {
-            let mut after = rest.iter().skip(at + 1);
-            after.find(|byte| !byte.is_ascii_whitespace()) == Some(&b'"')
-        })
-        .map(|at| from + at)
-}
-
-/// Whether an object stands where a value must and goes on as after a value: what holds it was
-/// torn elsewhere, and nobody wrote it as a record.
-fn is_part(bytes: &[u8], within: &Range<usize>) -> bool {
-    let solid = |byte: &&u8| !byte.is_ascii_whitespace();
-    let before = bytes.get(..within.start).unwrap_or_default();
-    let after = bytes.get(within.end..).unwrap_or_default();
-    let held = matches!(before.iter().rfind(solid), Some(b':' | b',' | b'['));
-    held && matches!(after.iter().find(solid), Some(b',' | b'}' | b']'))
 }
 
 fn starts_object(text: &str) -> bool {

@@ -108,6 +108,10 @@ impl Decoder for Remarks {
         }
     }
 
+    fn is_record(&self, object: &str) -> bool {
+        is_record(object)
+    }
+
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         let flaws = out.flaws.len();
         let read = record.object_or_pieces(out, is_record, |text| {

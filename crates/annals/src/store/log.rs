@@ -103,7 +103,7 @@ pub(crate) fn outline_noting(
 }
 
 /// Ties entries that hang from the message before them to that message.
-pub(super) fn link_previous(outlines: &mut [Outline]) {
+pub(crate) fn link_previous(outlines: &mut [Outline]) {
     let leaves_open = |outline: &Outline| outline.link == Link::Previous;
     if !outlines.iter().any(leaves_open) {
         return;
@@ -195,7 +195,7 @@ pub(crate) fn each_record(
     Ok(())
 }
 
-pub(super) fn record<'a>(line: &Line<'a>) -> Record<'a> {
+pub(crate) fn record<'a>(line: &Line<'a>) -> Record<'a> {
     Record {
         span: Span {
             offset: line.offset,
@@ -230,7 +230,7 @@ pub(crate) fn tailed<'a>(line: &TailLine<'a>) -> Record<'a> {
 }
 
 /// Hands every line of a file to `visit`, until it says `false`.
-pub(super) fn each_line(
+pub(crate) fn each_line(
     file: &FoundFile,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {

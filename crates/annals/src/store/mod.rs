@@ -60,7 +60,8 @@ use listing::Facts;
 pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
 pub(crate) use log::{
-    document_of, each_record, outline_noting, scope, strip, tailed, uncounted, with_scanner,
+    document_of, each_line, each_record, link_previous, outline_noting, record, scope, strip,
+    tailed, uncounted, with_scanner,
 };
 pub use neighbour::Neighbours;
 use owners::Owners;
@@ -72,6 +73,7 @@ pub use session::Session;
 pub use share::Share;
 pub use spot::Spot;
 pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
+pub(crate) use tail::{LIVE, check_free};
 use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Purgeable, TrashLook, Trashed, TrashedFile};

@@ -19,7 +19,7 @@ use super::log::{self, REACH, Window};
 use super::share::{self, Sieve};
 
 /// A log that another program wrote to so recently is being written to.
-const LIVE: Duration = Duration::from_secs(60);
+pub(crate) const LIVE: Duration = Duration::from_secs(60);
 
 /// What is known about the end of a log.
 #[derive(Debug)]
@@ -442,7 +442,7 @@ pub(super) fn decode<'a>(
 }
 
 /// Refuses a log that another program is writing to.
-pub(super) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
+pub(crate) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
     let handle = file.open()?;
     let window = Window::read(root, file, &handle, |_| true)?;
     refuse_live(root, file, &handle, &window)

@@ -19,6 +19,7 @@ mod laws;
 mod ledger;
 mod orchestrator;
 mod query;
+mod repair;
 mod retain;
 mod rows;
 mod search;

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use crate::json::{Raw, Text, object};
 use crate::layout::annex::Annex;
 use crate::layout::field::timestamp;
-use crate::layout::record::whole_objects;
+use crate::layout::salvage::whole_objects;
 use crate::layout::{Decoder, Record, Sink, todos};
 use crate::model::{About, Artifact, Body, Entry, FlawKind, Outline, SessionId, Span, Subject};
 

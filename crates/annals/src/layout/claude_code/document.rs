@@ -73,6 +73,11 @@ impl Decoder for Document {
         }));
     }
 
+    fn is_record(&self, object: &str) -> bool {
+        let typed = serde_json::from_str::<Typed<'_>>(object);
+        typed.is_ok_and(|typed| typed.display.get().is_some() && typed.timestamp.is_some())
+    }
+
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         if record.is_blank() {
             return;

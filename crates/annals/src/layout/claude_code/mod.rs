@@ -32,6 +32,7 @@ mod decode;
 mod document;
 mod form;
 mod line;
+mod mend;
 mod outline;
 mod path;
 mod write;
@@ -40,7 +41,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind};
 
-use super::{Decoder, Env, Layout, Mark, Writer};
+use super::{Decoder, Env, Layout, Mark, Mend, Writer};
 
 use path::encode_path;
 
@@ -117,5 +118,9 @@ impl Layout for ClaudeCode {
 
     fn writer(&self) -> Option<&dyn Writer> {
         Some(self)
+    }
+
+    fn mend(&self) -> &dyn Mend {
+        self
     }
 }

@@ -43,6 +43,10 @@ impl Decoder for Lines {
         bill::outline(self, record, out);
     }
 
+    fn is_record(&self, object: &str) -> bool {
+        is_record(object)
+    }
+
     fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         decode::beside(record, give);
     }

@@ -34,6 +34,7 @@
 
 mod graft;
 mod line;
+mod mend;
 mod notes;
 mod path;
 mod thought;
@@ -45,7 +46,7 @@ use crate::model::{Artifact, ArtifactKind};
 
 use super::todos::Todos;
 use super::untold::Untold;
-use super::{Decoder, Env, Layout, Writer};
+use super::{Decoder, Env, Layout, Mend, Writer};
 
 /// The layout of clog.
 #[derive(Debug)]
@@ -109,5 +110,9 @@ impl Layout for Clog {
 
     fn writer(&self) -> Option<&dyn Writer> {
         Some(self)
+    }
+
+    fn mend(&self) -> &dyn Mend {
+        self
     }
 }

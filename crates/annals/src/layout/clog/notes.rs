@@ -21,6 +21,10 @@ impl Decoder for Notes {
         Remarks.decode(record, out);
         check(record, out);
     }
+
+    fn is_record(&self, object: &str) -> bool {
+        Remarks.is_record(object)
+    }
 }
 
 fn check<S>(record: &Record<'_>, out: &mut Sink<S>) {

@@ -28,7 +28,7 @@ use super::{Clog, graft, path, thought};
 const COMPACTED: &str = "Conversation compacted";
 
 /// The channel of what people say to us.
-const CHANNEL: &str = "tui";
+pub(super) const CHANNEL: &str = "tui";
 
 /// The channel of what nobody says.
 const SYSTEM: &str = "system";
@@ -86,24 +86,24 @@ impl Writer for Clog {
 
 /// The first line of a file, and each new title.
 #[derive(Serialize)]
-struct Header<'a> {
+pub(super) struct Header<'a> {
     #[serde(rename = "type")]
-    kind: &'a str,
+    pub(super) kind: &'a str,
     #[serde(rename = "schemaVersion")]
-    schema: u64,
+    pub(super) schema: u64,
     #[serde(rename = "fileKind")]
-    file: &'a str,
+    pub(super) file: &'a str,
     #[serde(rename = "conversationId")]
-    conversation: &'a str,
+    pub(super) conversation: &'a str,
     #[serde(rename = "threadId")]
-    thread: &'a str,
-    channel: &'a str,
-    title: &'a str,
+    pub(super) thread: &'a str,
+    pub(super) channel: &'a str,
+    pub(super) title: &'a str,
     #[serde(rename = "createdAt")]
-    created: i64,
+    pub(super) created: i64,
     #[serde(rename = "updatedAt")]
-    updated: i64,
-    annals: Words<'a>,
+    pub(super) updated: i64,
+    pub(super) annals: Words<'a>,
 }
 
 /// A message.

@@ -29,6 +29,10 @@ impl Decoder for Lines {
         }
     }
 
+    fn is_record(&self, object: &str) -> bool {
+        is_record(object)
+    }
+
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
         decode::entry(self, record, out);
     }

@@ -1,0 +1,139 @@
+//! repair.
+
+use std::fs;
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use crate::harness::Stage;
+
+fn log(stage: &Stage) -> PathBuf {
+    let project = fs::read_dir(stage.root.join("projects")).unwrap().next();
+    let files = fs::read_dir(project.unwrap().unwrap().path()).unwrap();
+    let mut logs = files.map(|file| file.unwrap().path());
+    logs.find(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
+        .unwrap()
+}
+
+/// The originals that are kept.
+fn originals(stage: &Stage) -> Vec<PathBuf> {
+    let quarantine = stage.root.with_file_name("state").join("quarantine");
+    let folders = fs::read_dir(quarantine).unwrap();
+    folders
+        .map(|folder| folder.unwrap().path().join("original"))
+        .collect()
+}
+
+/// The name of a repair, and the width of columns, depend on where temporary files go.
+fn steady() -> insta::internals::SettingsBindDropGuard {
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r"-[0-9a-f]{12}\b", "-[sum]");
+    settings.add_filter(" {2,}", "  ");
+    settings.bind_to_scope()
+}
+
+#[test]
+fn a_plan_changes_nothing_and_a_repair_can_be_undone() {
+    let _steady = steady();
+    let stage = Stage::of("corrupt-parent");
+    let before = stage.tree();
+    assert_snapshot!("repair_plan", stage.annals(&["repair"]));
+    assert_snapshot!("repair_plan_json", stage.annals(&["repair", "--json"]));
+    assert!(stage.tree() == before);
+    assert_eq!(stage.annals(&["repair", "--list"]).code, 1);
+    let bytes = fs::read(log(&stage)).unwrap();
+    assert_snapshot!("repair_apply", stage.annals(&["repair", "--apply"]));
+    assert!(fs::read(log(&stage)).unwrap() != bytes);
+    assert_snapshot!("repair_again", stage.annals(&["repair", "--apply"]));
+    let check = stage.annals(&["check", "--json"]).json();
+    assert_eq!(check["corrupt_lines"], 0);
+    assert_snapshot!("repair_list", stage.annals(&["repair", "--list"]));
+    assert_snapshot!(
+        "repair_undo",
+        stage.annals(&["repair", "--undo", "9682866b"])
+    );
+    assert_eq!(fs::read(log(&stage)).unwrap(), bytes);
+    assert_eq!(stage.annals(&["repair", "--list"]).code, 1);
+    assert_snapshot!(
+        "repair_undo_unknown",
+        stage.refused(&["repair", "--undo", "9682866b"], "")
+    );
+}
+
+#[test]
+fn one_session_or_file_is_repaired_by_name() {
+    let _steady = steady();
+    let stage = Stage::of("glued-records");
+    let path = log(&stage);
+    let plan = stage
+        .annals(&["repair", path.to_str().unwrap(), "--json"])
+        .json();
+    let steps = &plan["files"][0]["steps"];
+    assert_eq!(steps[0]["action"], "split");
+    assert_eq!(plan["files"][0]["repair"], serde_json::Value::Null);
+    let done = stage
+        .annals(&["repair", "29cb07e7", "--apply", "--json"])
+        .json();
+    assert_eq!(done["applied"], true);
+    let told = done["files"][0]["original"].as_str().unwrap();
+    let original = originals(&stage).remove(0);
+    let end = original.strip_prefix(stage.root.parent().unwrap()).unwrap();
+    assert!(told.ends_with("/original") && original.exists());
+    assert_eq!(end.components().count(), 4, "state/quarantine/ID/original");
+    assert_snapshot!(
+        "repair_forget",
+        stage.annals(&["repair", "--forget", "29cb07e7"])
+    );
+    assert!(originals(&stage).is_empty());
+    assert_snapshot!(
+        "repair_forget_all",
+        stage.annals(&["repair", "--forget", "--all"])
+    );
+    assert_snapshot!(
+        "repair_forget_what",
+        stage.refused(&["repair", "--forget"], "")
+    );
+}
+
+#[test]
+fn an_unfinished_line_is_told_to_who_asks() {
+    let stage = Stage::of("torn-tail");
+    assert_snapshot!("repair_torn_tail", stage.annals(&["repair"]));
+    assert_snapshot!(
+        "repair_torn_tail_named",
+        stage.annals(&["repair", "e9c9c9f5"])
+    );
+}
+
+#[test]
+fn files_without_a_session_are_listed() {
+    let stage = Stage::of("subagents-without-session");
+    assert_snapshot!("repair_strays", stage.annals(&["repair"]));
+}
+
+#[test]
+fn an_index_follows_the_logs_that_were_mended() {
+    let stage = Stage::of_layout("chorus", "chorus-damage");
+    stage.annals(&["repair", "--apply"]).fine();
+    let again = stage.annals(&["repair", "--json"]).json();
+    assert_eq!(again["indexes"].as_array().unwrap().len(), 0);
+    let files = again["files"].as_array().unwrap();
+    let steps = files
+        .iter()
+        .map(|file| file["steps"].as_array().unwrap().len());
+    assert_eq!(steps.sum::<usize>(), 0);
+}
+
+#[test]
+fn a_header_that_is_missing_is_made_from_what_else_tells_it() {
+    let stage = Stage::of_layout("clog", "header-missing");
+    stage.annals(&["repair", "--apply"]).fine();
+    let check = stage.annals(&["check", "--json"]).json();
+    let flaws = check["files"].as_array().unwrap().iter();
+    let kinds: Vec<&serde_json::Value> = flaws
+        .flat_map(|file| file["flaws"].as_array().unwrap())
+        .map(|flaw| &flaw["kind"])
+        .collect();
+    assert!(!kinds.iter().any(|kind| *kind == "bad-header"), "{kinds:?}");
+    stage.annals(&["repair", "--undo", "20"]).fine();
+}

@@ -1,0 +1,62 @@
+//! Puts a mended log in the place of a damaged one.
+//!
+//! The one exception to the rule that logs are only appended to, for repairs alone: who calls it
+//! keeps a durable copy of the old log first and holds its lock. The new one grows under a temporary
+//! name, is synced, and takes the name only if the old one is still what was looked at. It keeps the
+//! old one's mode, owner and time, because mending a log is not working on it.
+
+use std::fs::{File, FileTimes};
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::FileId;
+use super::lock::{Lock, Patience};
+use super::place::unwritten;
+use super::replace::{LOCK_WAIT, adopt, make_temp, open_dir, open_document, parent};
+use crate::{Error, Result};
+
+/// Replaces the log at `path`, which must be untouched since it was `looked` at, by what `fill` hands
+/// over piece by piece, with the time `modified`.
+///
+/// Gives the replaced file, through which one can see what was written to it too late.
+pub fn rewrite(
+    path: &Path,
+    looked: &FileId,
+    modified: Option<SystemTime>,
+    fill: impl FnOnce(&File, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+) -> Result<File> {
+    let changed = || Error::Changed {
+        path: path.to_owned(),
+    };
+    let dir = open_dir(path)?;
+    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    let (old, metadata) = open_document(path)?.ok_or_else(changed)?;
+    if !FileId::from(&metadata).untouched(looked) {
+        return Err(changed());
+    }
+    let failed = |source| unwritten(path, source);
+    let temp = make_temp(path).map_err(failed)?;
+    let mut buffer = BufWriter::with_capacity(1 << 18, temp.as_file());
+    fill(&old, &mut |bytes| buffer.write_all(bytes).map_err(failed))?;
+    buffer.flush().map_err(failed)?;
+    drop(buffer);
+    adopt(temp.as_file(), &metadata).map_err(failed)?;
+    if let Some(modified) = modified {
+        let times = FileTimes::new().set_modified(modified);
+        temp.as_file().set_times(times).map_err(failed)?;
+    }
+    temp.as_file().sync_all().map_err(failed)?;
+    // As late as possible: foreign writers take no lock.
+    let now = path
+        .symlink_metadata()
+        .map_err(|e| Error::io("stat", path, e))?;
+    if !FileId::from(&now).untouched(looked) {
+        return Err(changed());
+    }
+    temp.persist(path)
+        .map_err(|e| Error::io("replace", path, e.error))?;
+    dir.sync_all()
+        .map_err(|e| Error::io("sync", parent(path), e))?;
+    Ok(old)
+}

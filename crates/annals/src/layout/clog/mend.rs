@@ -1,0 +1,79 @@
+//! The header that a damaged file lacks, from what else says the same.
+
+use crate::json::{self, Raw, Text, object};
+use crate::layout::annex::Words;
+use crate::layout::field::timestamp;
+use crate::layout::{Mend, PROGRAM};
+use crate::model::{Artifact, ArtifactKind};
+
+use super::Clog;
+use super::line::{HEADER, SCHEMA};
+use super::path;
+use super::write::{CHANNEL, Header};
+
+object! {
+    struct Told<'a> {
+        "type" => kind: Text<'a>,
+        "fileKind" => file: Text<'a>,
+        "conversationId" => conversation: Text<'a>,
+        "threadId" => thread: Text<'a>,
+        "channel" => channel: Text<'a>,
+        "createdAt" => created: Raw<'a>,
+    }
+}
+
+impl Mend for Clog {
+    fn rename(&self, record: &[u8], id: &str) -> Option<Vec<u8>> {
+        json::set_members(record, &[("messageId", &json::quote(id))])
+    }
+
+    fn header(&self, log: &Artifact, records: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let file = match log.kind {
+            ArtifactKind::SessionLog | ArtifactKind::AgentLog => "chat",
+            ArtifactKind::Notes => "notes",
+            _ => return None,
+        };
+        let texts = records.iter().map(|record| String::from_utf8_lossy(record));
+        let texts: Vec<_> = texts.collect();
+        let read = |text| serde_json::from_str::<Told<'_>>(text).unwrap_or_default();
+        let told: Vec<Told<'_>> = texts.iter().map(|text| read(text)).collect();
+        let is_header = |told: &Told<'_>| told.kind.get() == Some(HEADER);
+        if told.first().is_none_or(is_header) {
+            return None;
+        }
+        let own = |told: &Told<'_>| is_header(told) && told.file.get() == Some(file);
+        if let Some(at) = told.iter().position(own) {
+            // It stands, but not where it is looked for.
+            return records.get(at).cloned();
+        }
+        let first = |pick: &dyn Fn(&Told<'_>) -> Option<String>| told.iter().find_map(pick);
+        let session = log.session.as_ref()?;
+        let conversation = first(&|told| told.conversation.filled().map(str::to_owned))
+            .unwrap_or_else(|| path::of_agent(session.as_str(), log.agent.as_ref()));
+        let thread = first(&|told| told.thread.filled().map(str::to_owned))
+            .unwrap_or_else(|| session.name().to_owned());
+        let channel = first(&|told| told.channel.filled().map(str::to_owned))
+            .unwrap_or_else(|| CHANNEL.to_owned());
+        let times = told.iter().filter_map(|told| timestamp(told.created));
+        let times: Vec<i64> = times.map(|time| time.as_millisecond()).collect();
+        let began = path::began(session).map(|time| time.as_millisecond());
+        let began = began.filter(|_| log.agent.is_none());
+        let created = began.or(times.iter().copied().min()).unwrap_or_default();
+        let header = Header {
+            kind: HEADER,
+            schema: SCHEMA,
+            file,
+            conversation: &conversation,
+            thread: &thread,
+            channel: &channel,
+            title: "",
+            created,
+            updated: times.iter().copied().max().unwrap_or(created),
+            annals: Words {
+                program: Some(PROGRAM),
+                ..Words::default()
+            },
+        };
+        serde_json::to_vec(&header).ok()
+    }
+}

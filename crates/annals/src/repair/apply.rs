@@ -1,0 +1,328 @@
+//! Mending files, and putting originals back.
+//!
+//! The order, all of it under the log's lock: the original is copied and synced, what leaves it is
+//! listed and synced, the manifest is written and synced, and only then the mended log takes the
+//! damaged one's name, if that is still what was looked at. Who is killed in between leaves the log
+//! as it was and can run the repair again; who is killed after it has nothing left to do.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path};
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, FileId, Log, Options};
+use crate::store::{Root, Store};
+
+use super::Plan;
+use super::plan::Part;
+use super::quarantine::{self, Kept, KeptStep, MANIFEST, ORIGINAL, REMOVED, State, VERSION};
+
+impl Store {
+    /// Mends a file. Its original is in the quarantine before anything changes.
+    ///
+    /// Fails with [`Error::Changed`] if the file is not what the plan was made from. Whether another
+    /// program is writing to it is for the caller to ask: see [`Store::is_free`].
+    pub fn repair(&self, plan: &Plan, now: Timestamp) -> Result<Kept> {
+        let path = &plan.file.path;
+        plan.root.guard(path)?;
+        let quarantine = self.quarantine()?;
+        let log = Log::open(path, Options::default())?;
+        log.locked(|handle| {
+            let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
+            if !FileId::from(&metadata).untouched(&plan.file.id) {
+                return Err(Error::Changed { path: path.clone() });
+            }
+            let kept = describe(plan, handle, &metadata, now)?;
+            let folder = quarantine.join(&kept.id);
+            keep(plan, &kept, handle, &folder)?;
+            let modified = metadata.modified().ok();
+            let old = jsonl::rewrite(path, &plan.file.id, modified, |old, put| {
+                mended(plan, old, put)
+            })?;
+            save_late(path, &old, plan.file.id.len)?;
+            Ok(kept)
+        })
+    }
+
+    /// Puts the original of a mended file back, byte for byte, with its mode and time. The original
+    /// leaves the quarantine.
+    ///
+    /// Refused if the file is neither what the repair made of it nor the original.
+    pub fn undo_repair(&self, kept: &Kept) -> Result<()> {
+        let root = Root::new(&kept.layout, &kept.root)?;
+        // The manifest is ours, but a path in it must still not lead anywhere else.
+        let sound = match kept.lone {
+            true => is_plain_log(&kept.path),
+            false => root.layout.classify(&kept.path).is_some(),
+        };
+        let path = kept.file();
+        if !sound {
+            return Err(Error::refused(format!(
+                "{} is no place for a file of the layout {}",
+                path.display(),
+                kept.layout
+            )));
+        }
+        root.guard(&path)?;
+        let original = self.quarantine()?.join(&kept.id).join(ORIGINAL);
+        let log = Log::open(&path, Options::default())?;
+        log.locked(|handle| {
+            let metadata = handle.metadata().map_err(|e| Error::io("stat", &path, e))?;
+            let now = hash(handle, metadata.len()).map_err(|e| Error::io("read", &path, e))?;
+            if now == kept.original.sha256 {
+                return Ok(());
+            }
+            if now != kept.result.sha256 {
+                return Err(self.refuse_undo(kept, handle, metadata.len()));
+            }
+            let source = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
+            let length = source
+                .metadata()
+                .map_err(|e| Error::io("stat", &original, e))?
+                .len();
+            let told = hash(&source, length).map_err(|e| Error::io("read", &original, e))?;
+            if told != kept.original.sha256 {
+                return Err(Error::refused(format!(
+                    "{} is not what was kept there, so it was not put back",
+                    original.display()
+                )));
+            }
+            let modified = time_of(kept.original.mtime_ns);
+            let looked = FileId::from(&metadata);
+            let mode = Permissions::from_mode(kept.original.mode & 0o777);
+            let old = jsonl::rewrite(&path, &looked, modified, |_, put| {
+                copy(&source, 0..length, &original, put)
+            })?;
+            fs::set_permissions(&path, mode).map_err(|e| Error::io("restore", &path, e))?;
+            save_late(&path, &old, looked.len)
+        })?;
+        self.drop_folder(&kept.id)
+    }
+
+    fn refuse_undo(&self, kept: &Kept, handle: &File, len: u64) -> Error {
+        let path = kept.file();
+        let before = hash(handle, kept.result.bytes.min(len));
+        let grown = len > kept.result.bytes && before.is_ok_and(|hash| hash == kept.result.sha256);
+        let folder = match self.quarantine() {
+            Ok(quarantine) => quarantine.join(&kept.id).display().to_string(),
+            Err(_) => kept.id.clone(),
+        };
+        Error::refused(match grown {
+            true => format!(
+                "{} has grown by {} bytes since it was repaired, which putting the original back would lose; the original stays in {folder}",
+                path.display(),
+                len - kept.result.bytes,
+            ),
+            false => format!(
+                "{} is no longer what the repair made of it; the original stays in {folder}",
+                path.display(),
+            ),
+        })
+    }
+}
+
+/// What a repair comes to.
+fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp) -> Result<Kept> {
+    let path = &plan.file.path;
+    let failed = |error| Error::io("read", path, error);
+    let within = path.strip_prefix(&plan.root.path);
+    let within = within.map_err(|_| {
+        let root = plan.root.path.display();
+        Error::refused(format!("{} is outside of {root}", path.display()))
+    })?;
+    let len = metadata.len();
+    let original = State {
+        bytes: len,
+        sha256: hash(handle, len).map_err(failed)?,
+        mode: metadata.mode() & 0o7777,
+        mtime_ns: nanoseconds(metadata),
+    };
+    let mut sum = Sha256::new();
+    let mut bytes = 0;
+    mended(plan, handle, &mut |piece| {
+        sum.update(piece);
+        bytes += piece.len() as u64;
+        Ok(())
+    })?;
+    let result = State {
+        bytes,
+        sha256: hex(&sum.finalize()),
+        ..original.clone()
+    };
+    let steps = plan.mending.steps.iter().map(|step| KeptStep {
+        line: step.line,
+        offset: step.offset,
+        action: step.action.as_str().to_owned(),
+        detail: step.detail.clone(),
+    });
+    Ok(Kept {
+        version: VERSION,
+        id: id(plan, path, &original),
+        layout: plan.root.layout.name().to_owned(),
+        root: plan.root.path.clone(),
+        lone: plan.root.layout.classify(within).is_none(),
+        path: within.to_owned(),
+        session: plan.session.as_ref().map(ToString::to_string),
+        repaired: now,
+        original,
+        result,
+        steps: steps.collect(),
+    })
+}
+
+/// The name of a repair: what a person may know it by, and what tells it from every other.
+fn id(plan: &Plan, path: &Path, original: &State) -> String {
+    let mut sum = Sha256::new();
+    sum.update(path.as_os_str().as_encoded_bytes());
+    sum.update([0]);
+    sum.update(&original.sha256);
+    let sum = hex(&sum.finalize());
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let name = match &plan.session {
+        Some(session) => session.as_str(),
+        None => stem.unwrap_or("file"),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name: String = name.chars().filter(|c| plain(*c)).take(80).collect();
+    format!("{name}-{}", sum.get(..12).unwrap_or_default())
+        .trim_start_matches('-')
+        .to_owned()
+}
+
+/// Makes the original and what leaves it durable, and says so in the manifest.
+fn keep(plan: &Plan, kept: &Kept, handle: &File, folder: &Path) -> Result<()> {
+    jsonl::ensure_dir(folder)?;
+    let original = folder.join(ORIGINAL);
+    let same = match File::open(&original) {
+        // Of a run that was cut off.
+        Ok(there) => hash(&there, u64::MAX).is_ok_and(|hash| hash == kept.original.sha256),
+        Err(_) => false,
+    };
+    if !same {
+        match fs::remove_file(&original) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("remove", &original, error));
+            }
+            _ => {}
+        }
+        jsonl::create_with(&original, |put| {
+            copy(handle, 0..kept.original.bytes, &plan.file.path, put)
+        })?;
+        let there = File::open(&original).map_err(|e| Error::io("open", &original, e))?;
+        let told = hash(&there, u64::MAX).map_err(|e| Error::io("read", &original, e))?;
+        if told != kept.original.sha256 {
+            return Err(Error::Changed {
+                path: plan.file.path.clone(),
+            });
+        }
+    }
+    let removed = quarantine::removed(&plan.mending.removed)?;
+    quarantine::put(&folder.join(REMOVED), &removed)?;
+    let manifest = serde_json::to_vec_pretty(kept);
+    let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
+    quarantine::put(&folder.join(MANIFEST), &manifest)
+}
+
+/// Hands over the mended file.
+fn mended(plan: &Plan, old: &File, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    plan.mending.write(plan.file.id.len, |part| match part {
+        Part::New(bytes) => put(bytes),
+        Part::Old(range) => copy(old, range, &plan.file.path, put),
+    })
+}
+
+/// Hands over a stretch of a file.
+fn copy(
+    file: &File,
+    range: std::ops::Range<u64>,
+    path: &Path,
+    put: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut block = vec![0; 1 << 18];
+    let mut at = range.start;
+    while at < range.end {
+        let want = block
+            .len()
+            .min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+        let read = match file.read_at(block.get_mut(..want).unwrap_or_default(), at) {
+            Ok(0) => {
+                return Err(Error::Changed {
+                    path: path.to_owned(),
+                });
+            }
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::io("read", path, error)),
+        };
+        put(block.get(..read).unwrap_or_default())?;
+        at += read as u64;
+    }
+    Ok(())
+}
+
+/// Saves what a foreign writer, who takes no lock, added to the old file in the moment in which the
+/// new one took its name.
+fn save_late(path: &Path, old: &File, looked: u64) -> Result<()> {
+    let len = old
+        .metadata()
+        .map_err(|e| Error::io("stat", path, e))?
+        .len();
+    if len <= looked {
+        return Ok(());
+    }
+    let late = jsonl::read_span(old, looked, len - looked);
+    let late = late.map_err(|e| Error::io("read", path, e))?;
+    let lines = late
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let lines: Vec<&[u8]> = lines.collect();
+    // A handle of its own: the lock that is held is the old file's.
+    Log::open(path, Options::default())?.append_all(&lines)?;
+    Ok(())
+}
+
+/// The SHA-256 of a file's first bytes.
+fn hash(mut file: &File, len: u64) -> io::Result<String> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut sum = Sha256::new();
+    let mut block = vec![0; 1 << 18];
+    let mut reader = file.take(len);
+    loop {
+        match reader.read(&mut block) {
+            Ok(0) => return Ok(hex(&sum.finalize())),
+            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn nanoseconds(metadata: &fs::Metadata) -> i64 {
+    let seconds = metadata.mtime().saturating_mul(1_000_000_000);
+    seconds.saturating_add(metadata.mtime_nsec())
+}
+
+fn time_of(nanoseconds: i64) -> Option<SystemTime> {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    match nanoseconds >= 0 {
+        true => SystemTime::UNIX_EPOCH.checked_add(distance),
+        false => SystemTime::UNIX_EPOCH.checked_sub(distance),
+    }
+}
+
+/// A log that lies directly in its directory.
+fn is_plain_log(path: &Path) -> bool {
+    let mut parts = path.components();
+    let one = (parts.next(), parts.next());
+    matches!(one, (Some(Component::Normal(_)), None))
+        && path.extension().is_some_and(|ending| ending == "jsonl")
+}

@@ -1,0 +1,450 @@
+//! Links that lead nowhere or in circles, and ids that hide entries.
+//!
+//! The rule for an entry whose parent is lost, the first that applies:
+//!
+//! 1. The summary behind a compaction begins a conversation: it stands for all that came before.
+//! 2. It hangs from what the lost entry hung from, where the remains of its line tell.
+//! 3. An alternative to an earlier entry that had the same parent hangs from where that one does, so
+//!    that the two stay alternatives. Results of tools and further lines of one response are none.
+//! 4. It hangs from the nearest earlier entry of the same chain (the main agent's, or one
+//!    sub-agent's) from which the layout's own program lets entries hang, or from what the remains of
+//!    a line between the two say they hung from. A writer appends, so that is where it stood.
+//! 5. If there is none, it begins a conversation.
+//!
+//! Of a cycle the link is taken that the tree ignores too; the rule is then the same without 2 and 3.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::layout::{Record, Sink};
+use crate::model::{AgentId, Body, Entry, FlawKind, Key, Kind, Link, Outline};
+use crate::store::{link_previous, scope};
+use crate::tree::Tree;
+
+use super::plan::{Action, Left, Read, Reading};
+
+pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
+    if reading.mend.hides_twins() {
+        part_twins(reading, read)?;
+    }
+    link_previous(&mut reading.outlines);
+    let flaws = Tree::build(&reading.outlines, scope(reading.artifact)).flaws;
+    let by_offset: HashMap<u64, usize> = (reading.outlines.iter().enumerate())
+        .filter(|(_, outline)| outline.key.is_some())
+        .map(|(at, outline)| (outline.span.offset, at))
+        .collect();
+    let mut wrong: Vec<(usize, FlawKind)> = Vec::new();
+    for flaw in flaws {
+        let Some(&at) = by_offset.get(&flaw.span.offset) else {
+            continue;
+        };
+        let link = reading.outlines.get(at).map(|outline| outline.link);
+        match (flaw.kind, link) {
+            (FlawKind::Cycle, _) => wrong.push((at, FlawKind::Cycle)),
+            // What a compaction sums up may have been left out of the file.
+            (FlawKind::Orphan, Some(Link::Parent(key))) if !reading.unread.contains(&key) => {
+                wrong.push((at, FlawKind::Orphan));
+            }
+            _ => {}
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    wrong.sort_unstable();
+    wrong.dedup();
+    if reading.obscure {
+        for (at, kind) in wrong {
+            leave(
+                reading,
+                at,
+                kind,
+                "a line that cannot be looked into may be its parent",
+            );
+        }
+        return Ok(());
+    }
+    let mut forest = Forest::of(&reading.outlines, &wrong);
+    let chains = Chains::of(&reading.outlines);
+    // Lost entries and what they hung from.
+    let remains = reading.lost.iter().filter_map(|(_, remains)| {
+        let (id, parent) = (remains.id.as_deref()?, remains.parent.as_deref()?);
+        Some((Key::of(id), Key::of(parent)))
+    });
+    let remains: HashMap<Key, Key> = remains.collect();
+    // Where the first entry of each lost parent was put.
+    let mut homes: HashMap<Key, Option<usize>> = HashMap::new();
+    for (at, kind) in wrong {
+        let home = match kind {
+            FlawKind::Cycle => nearest(reading, at, &mut forest, &chains, read)?,
+            _ => home(
+                reading,
+                at,
+                &mut forest,
+                &chains,
+                (&remains, &mut homes),
+                read,
+            )?,
+        };
+        hang(reading, at, kind, home, read)?;
+        if let Some(home) = home {
+            forest.hang(at, home);
+        }
+    }
+    Ok(())
+}
+
+fn leave(reading: &mut Reading<'_>, at: usize, kind: FlawKind, why: &str) {
+    if let Some(outline) = reading.outlines.get(at) {
+        reading.done.left.push(Left {
+            line: outline.span.line,
+            offset: outline.span.offset,
+            kind,
+            detail: why.to_owned(),
+        });
+    }
+}
+
+/// Gives an entry its new parent.
+fn hang(
+    reading: &mut Reading<'_>,
+    at: usize,
+    kind: FlawKind,
+    home: Option<usize>,
+    read: Read<'_>,
+) -> Result<()> {
+    let parent = home.and_then(|home| reading.outlines.get(home));
+    let line = parent.map(|parent| parent.span.line);
+    let parent = parent.and_then(Outline::id);
+    let id = parent.as_ref().map(|id| id.as_str());
+    if !reading.change(at, read, |mend, old| mend.relink(old, id))? {
+        leave(reading, at, kind, "the record cannot be edited");
+        return Ok(());
+    }
+    reading.homes.extend(parent.as_ref().map(|id| id.key()));
+    let Some(outline) = reading.outlines.get_mut(at) else {
+        return Ok(());
+    };
+    let span = outline.span;
+    outline.link = parent
+        .as_ref()
+        .map_or(Link::None, |id| Link::Parent(id.key()));
+    let (action, was) = match kind {
+        FlawKind::Cycle => (Action::CutCycle, "it is its own ancestor"),
+        _ => (Action::Relink, "its parent is lost"),
+    };
+    let detail = match line {
+        Some(line) => format!("{was}; it hangs from line {line} now"),
+        None => format!("{was}; it begins a conversation now"),
+    };
+    reading.step(span, action, detail);
+    Ok(())
+}
+
+/// Where an entry goes whose parent is lost.
+fn home(
+    reading: &Reading<'_>,
+    at: usize,
+    forest: &mut Forest,
+    chains: &Chains,
+    (remains, homes): (&HashMap<Key, Key>, &mut HashMap<Key, Option<usize>>),
+    read: Read<'_>,
+) -> Result<Option<usize>> {
+    let Some(outline) = reading.outlines.get(at) else {
+        return Ok(None);
+    };
+    let Some(lost) = outline.link.key() else {
+        return Ok(None);
+    };
+    if reading.mend.begins(&reading.look(at, read)?) {
+        return Ok(None);
+    }
+    if let Some(told) = told(remains, lost, forest, at) {
+        return Ok(Some(told));
+    }
+    let goes_on = !outline.results.is_empty() || chains.goes_on(at);
+    let beside = homes.get(&lost).copied().filter(|_| !goes_on);
+    if let Some(beside) = beside
+        && beside.is_none_or(|beside| forest.root(beside) != at)
+    {
+        return Ok(beside);
+    }
+    let home = nearest(reading, at, forest, chains, read)?;
+    homes.entry(lost).or_insert(home);
+    Ok(home)
+}
+
+/// What a lost entry hung from, as the remains of lines tell.
+fn told(remains: &HashMap<Key, Key>, lost: Key, forest: &mut Forest, at: usize) -> Option<usize> {
+    const MOST: usize = 1_000;
+    let mut key = lost;
+    for _ in 0..MOST {
+        key = *remains.get(&key)?;
+        if let Some(found) = forest.find(key) {
+            return (forest.root(found) != at).then_some(found);
+        }
+    }
+    None
+}
+
+/// How many entries of any kind before an entry are looked at for a parent, before only messages are.
+const NEAR: usize = 32;
+
+/// How many messages are.
+const FAR: usize = 4_096;
+
+/// The nearest earlier entry of the same chain that may be a parent.
+fn nearest(
+    reading: &Reading<'_>,
+    at: usize,
+    forest: &mut Forest,
+    chains: &Chains,
+    read: Read<'_>,
+) -> Result<Option<usize>> {
+    let Some(outline) = reading.outlines.get(at) else {
+        return Ok(None);
+    };
+    let before = outline.span.offset;
+    // The last line before it that could not be read, if that tells its parent and not its id.
+    let lost = reading.lost.partition_point(|(offset, _)| *offset < before);
+    let lost = reading.lost.get(..lost).and_then(<[_]>::last);
+    let lost = lost.filter(|(_, remains)| remains.id.is_none());
+    let lost = lost.and_then(|(offset, remains)| {
+        let parent = forest.find(Key::of(remains.parent.as_deref()?))?;
+        let same = chains.same(parent, at) && forest.root(parent) != at;
+        same.then_some((*offset, parent))
+    });
+    let near = (at.saturating_sub(NEAR)..at).rev();
+    let far = chains.messages_before(at).take(FAR);
+    let far = far.filter(|candidate| *candidate < at.saturating_sub(NEAR));
+    for candidate in near.chain(far) {
+        let Some(found) = reading.outlines.get(candidate) else {
+            continue;
+        };
+        let counts = found
+            .key
+            .is_some_and(|key| forest.find(key) == Some(candidate));
+        if !counts || !chains.same(candidate, at) {
+            continue;
+        }
+        if let Some((offset, parent)) = lost
+            && offset > found.span.offset
+        {
+            return Ok(Some(parent));
+        }
+        if forest.root(candidate) == at {
+            continue;
+        }
+        if says(found) || reading.mend.bears(&reading.look(candidate, read)?) {
+            return Ok(Some(candidate));
+        }
+    }
+    Ok(lost.map(|(_, parent)| parent))
+}
+
+fn says(outline: &Outline) -> bool {
+    outline.kind.is_message() || outline.kind == Kind::Compaction
+}
+
+/// Which entries are whose, and what came before.
+struct Chains {
+    /// For each entry, its chain.
+    chain: Vec<usize>,
+    /// For each entry, the last message of its chain before it.
+    before: Vec<Option<usize>>,
+    /// For each entry, whether an earlier one is of the same response.
+    goes_on: Vec<bool>,
+}
+
+impl Chains {
+    fn of(outlines: &[Outline]) -> Self {
+        let mut chains = Chains {
+            chain: Vec::with_capacity(outlines.len()),
+            before: Vec::with_capacity(outlines.len()),
+            goes_on: Vec::with_capacity(outlines.len()),
+        };
+        let mut known: HashMap<(bool, Option<AgentId>), usize> = HashMap::new();
+        let mut last: Vec<Option<usize>> = Vec::new();
+        let mut responses = std::collections::HashSet::new();
+        for (at, outline) in outlines.iter().enumerate() {
+            let next = known.len();
+            let own = (outline.sidechain, outline.agent.clone());
+            let chain = *known.entry(own).or_insert(next);
+            last.resize(known.len(), None);
+            chains.chain.push(chain);
+            chains.before.push(last.get(chain).copied().flatten());
+            if says(outline)
+                && let Some(last) = last.get_mut(chain)
+            {
+                *last = Some(at);
+            }
+            let response = outline.reply.as_ref().and_then(|reply| reply.response);
+            let again = response.is_some_and(|response| !responses.insert(response));
+            chains.goes_on.push(again);
+        }
+        chains
+    }
+
+    fn same(&self, one: usize, other: usize) -> bool {
+        self.chain.get(one) == self.chain.get(other)
+    }
+
+    fn goes_on(&self, at: usize) -> bool {
+        self.goes_on.get(at) == Some(&true)
+    }
+
+    fn messages_before(&self, at: usize) -> impl Iterator<Item = usize> {
+        let before = |at: &usize| self.before.get(*at).copied().flatten();
+        std::iter::successors(before(&at), before)
+    }
+}
+
+/// What hangs from what, as far as it is sound.
+struct Forest {
+    by_key: HashMap<Key, usize>,
+    /// For each entry, one above it; those above it are skipped once the root is known.
+    above: Vec<usize>,
+}
+
+impl Forest {
+    fn of(outlines: &[Outline], cut: &[(usize, FlawKind)]) -> Self {
+        let keys = outlines.iter().enumerate();
+        let by_key: HashMap<Key, usize> = keys
+            .filter_map(|(at, outline)| Some((outline.key?, at)))
+            .collect();
+        let above = outlines.iter().enumerate().map(|(at, outline)| {
+            let parent = outline.link.key().and_then(|key| by_key.get(&key).copied());
+            let counts = outline.key.is_some_and(|key| by_key.get(&key) == Some(&at));
+            let cut = cut.binary_search_by_key(&at, |(at, _)| *at).is_ok();
+            parent.filter(|_| counts && !cut).unwrap_or(at)
+        });
+        Forest {
+            above: above.collect(),
+            by_key,
+        }
+    }
+
+    /// The entry of that id: the last one.
+    fn find(&self, key: Key) -> Option<usize> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// What an entry hangs from in the end.
+    fn root(&mut self, entry: usize) -> usize {
+        let mut at = entry;
+        while let Some(&up) = self.above.get(at)
+            && up != at
+        {
+            // Every second one is skipped the next time, so that a long way is gone only once.
+            let over = self.above.get(up).copied().unwrap_or(up);
+            if let Some(slot) = self.above.get_mut(at) {
+                *slot = over;
+            }
+            at = over;
+        }
+        at
+    }
+
+    fn hang(&mut self, entry: usize, parent: usize) {
+        if let Some(slot) = self.above.get_mut(entry) {
+            *slot = parent;
+        }
+    }
+}
+
+/// Gives entries an id of their own that hide behind later ones and say something else.
+///
+/// What stands between two of one id means the earlier one, and so does the later itself.
+fn part_twins(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
+    let mut last: HashMap<Key, usize> = HashMap::new();
+    // Each entry of an id that comes again, and the next of that id.
+    let mut twins: Vec<(usize, usize)> = Vec::new();
+    for (at, outline) in reading.outlines.iter().enumerate() {
+        if let Some(key) = outline.key
+            && let Some(earlier) = last.insert(key, at)
+        {
+            twins.push((earlier, at));
+        }
+    }
+    for (earlier, later) in twins {
+        let Some(key) = reading.outlines.get(earlier).and_then(|one| one.key) else {
+            continue;
+        };
+        let newest = last.get(&key).copied().unwrap_or(later);
+        if same(reading, earlier, newest, read)? {
+            continue;
+        }
+        let Some(span) = reading.outlines.get(earlier).map(|one| one.span) else {
+            continue;
+        };
+        let fresh = fresh_id(key, span.offset);
+        if !reading.change(earlier, read, |mend, old| mend.rename(old, &fresh))? {
+            leave(
+                reading,
+                earlier,
+                FlawKind::DuplicateId,
+                "the record cannot be edited",
+            );
+            continue;
+        }
+        let line = reading.outlines.get(newest).map_or(0, |one| one.span.line);
+        let detail =
+            format!("line {line} has the same id and says something else; it is {fresh} now");
+        reading.step(span, Action::NewId, detail);
+        if let Some(outline) = reading.outlines.get_mut(earlier) {
+            outline.key = Some(Key::of(&fresh));
+            outline
+                .facts
+                .retain(|fact| !matches!(fact, crate::model::Fact::Id(_)));
+        }
+        for at in earlier + 1..=later {
+            let Some(outline) = reading.outlines.get(at) else {
+                continue;
+            };
+            if outline.link != Link::Parent(key) {
+                continue;
+            }
+            let span = outline.span;
+            if reading.change(at, read, |mend, old| mend.relink(old, Some(&fresh)))? {
+                let detail = "its parent has a new id".to_owned();
+                reading.step(span, Action::Relink, detail);
+                if let Some(outline) = reading.outlines.get_mut(at) {
+                    outline.link = Link::Parent(Key::of(&fresh));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two entries say the same: one is a copy of the other, or a later state of it.
+fn same(reading: &mut Reading<'_>, one: usize, other: usize, read: Read<'_>) -> Result<bool> {
+    let (a, b) = (reading.look(one, read)?, reading.look(other, read)?);
+    if a == b {
+        return Ok(true);
+    }
+    let mut decode = |bytes: &[u8]| -> Option<Entry> {
+        let record = Record {
+            span: crate::model::Span::default(),
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        reading.decoder.decode(&record, &mut sink);
+        sink.found.into_iter().next()
+    };
+    let (Some(a), Some(b)) = (decode(&a), decode(&b)) else {
+        return Ok(true);
+    };
+    Ok(match (a.body, b.body) {
+        (Body::Message(a), Body::Message(b)) => a.role == b.role && a.blocks == b.blocks,
+        (a, b) => a == b,
+    })
+}
+
+/// An id that depends on the old one and on the place alone, so that plan and deed agree.
+fn fresh_id(key: Key, offset: u64) -> String {
+    let seed = Key::of(&format!("annals repair {} {offset}", key.uuid()));
+    seed.made_uuid()
+}

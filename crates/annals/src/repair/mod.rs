@@ -1,0 +1,256 @@
+//! Repairs: damaged logs become whole again, and nothing of them is lost.
+//!
+//! A [`Plan`] says line by line what would be done to one file; it is made from the file's lines and
+//! the tree of its entries and changes nothing. [`Store::repair`](crate::store::Store::repair) does it: the original goes into the
+//! quarantine first ([`Kept`]), and [`Store::undo_repair`](crate::store::Store::undo_repair) puts it back byte for byte.
+//!
+//! What is mended: lines that hold no record, several, or one among what is none (see
+//! [`salvage`](crate::layout::salvage)); a header that is missing; links that lead nowhere or in
+//! circles; entries that hide behind others of the same id. Every line that none of this concerns stays
+//! as it is, byte for byte and in its order. An unfinished last line stays: it is pending, not damaged.
+//!
+//! What is repaired once is sound: a second plan of the result is empty.
+
+mod apply;
+mod links;
+mod plan;
+mod quarantine;
+mod stray;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Bytes as _};
+use crate::layout::Sink;
+use crate::model::{ArtifactKind, Fact, FlawKind, Key, Link, Outline, SessionId};
+use crate::store::{
+    FoundFile, Inventory, Root, SessionFiles, StaleRegister, check_free, each_line, record,
+    with_scanner,
+};
+
+pub use plan::{Action, Left, Mending, Removed, Step};
+pub use quarantine::{Kept, KeptStep, State, VERSION};
+pub use stray::Stray;
+
+use plan::Reading;
+
+/// A file that a repair may be for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Patient {
+    /// Its root.
+    pub root: Root,
+    /// The file by itself: whole, even if several sessions lie in it.
+    pub file: FoundFile,
+    /// The session it belongs to, if that is only one.
+    pub session: Option<SessionId>,
+    /// Other logs that may name entries of this one.
+    others: Vec<FoundFile>,
+}
+
+/// What would be done to one file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Its root.
+    pub root: Root,
+    /// The file, as it was when it was read.
+    pub file: FoundFile,
+    /// The session it belongs to, if that is only one.
+    pub session: Option<SessionId>,
+    /// What would be done.
+    pub mending: Mending,
+}
+
+impl Patient {
+    /// All files of the roots that can be mended, each once.
+    pub fn all(inventory: &Inventory) -> Vec<Patient> {
+        let mut found = Patient::of(inventory.sessions.iter());
+        let others = inventory.others.iter();
+        let others = others.filter(|(_, file)| mendable(file.artifact.kind));
+        found.extend(others.map(|(root, file)| Patient {
+            root: root.clone(),
+            file: alone(file),
+            session: file.artifact.session.clone(),
+            others: Vec::new(),
+        }));
+        found
+    }
+
+    /// The files of some sessions.
+    pub fn of<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<Patient> {
+        let mut found: BTreeMap<PathBuf, Patient> = BTreeMap::new();
+        for files in sessions {
+            let volumes = files.files().flat_map(FoundFile::volumes);
+            let volumes = volumes.filter(|file| mendable(file.artifact.kind));
+            let volumes: Vec<&FoundFile> = volumes.collect();
+            for file in &volumes {
+                let beside = volumes.iter().filter(|other| other.path != file.path);
+                let beside = beside.map(|other| alone(other));
+                match found.get_mut(&file.path) {
+                    Some(known) => {
+                        // Sub-agents of one session may share a file with it.
+                        known.session.take_if(|session| *session != files.id);
+                        known.others.extend(beside);
+                    }
+                    None => {
+                        let patient = Patient {
+                            root: Root::clone(&files.root),
+                            file: alone(file),
+                            session: Some(files.id.clone()),
+                            // Only names that depend on the place can be lost.
+                            others: match file.share.is_some() || volumes.len() < 100 {
+                                true => beside.collect(),
+                                false => Vec::new(),
+                            },
+                        };
+                        found.insert(file.path.clone(), patient);
+                    }
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Whether an index lists it.
+    pub fn is_listed_in(&self, index: &StaleRegister) -> bool {
+        let writer = self.root.layout.writer();
+        let register = writer.and_then(|writer| writer.register(&self.file.artifact));
+        let path = register.map(|register| self.root.layout.place(&register));
+        path.is_some_and(|path| self.root.path.join(path) == index.path)
+    }
+
+    /// Only the file at that path.
+    pub fn only(mut patients: Vec<Patient>, path: &Path) -> Vec<Patient> {
+        patients.retain(|patient| patient.file.path == path);
+        patients
+    }
+}
+
+/// Files of records that annals knows how to mend.
+fn mendable(kind: ArtifactKind) -> bool {
+    kind.is_conversation() || matches!(kind, ArtifactKind::Notes | ArtifactKind::History)
+}
+
+/// One volume by itself, with all that lies in it.
+fn alone(file: &FoundFile) -> FoundFile {
+    let mut file = FoundFile {
+        earlier: Vec::new(),
+        ..file.clone()
+    };
+    if file.share.take().is_some() {
+        file.artifact.agent = None;
+    }
+    file
+}
+
+impl Plan {
+    /// Reads a file and works out what would mend it.
+    pub fn of(patient: &Patient) -> Result<Plan> {
+        let (root, path) = (&patient.root, &patient.file.path);
+        let failed = |error| Error::io("read", path, error);
+        let handle = patient.file.open()?;
+        let mut file = patient.file.clone();
+        file.id = handle.id().map_err(failed)?;
+        let artifact = file.artifact.clone();
+        let mut reading = Reading::of(root.layout, &artifact);
+        with_scanner(handle.clone(), 0, |lines| {
+            while let Some(line) = lines.next().map_err(failed)? {
+                reading.line(&record(&line));
+            }
+            Ok(())
+        })?;
+        let mut read = |span: crate::model::Span| {
+            jsonl::read_span(&handle, span.offset, span.len).map_err(failed)
+        };
+        let mut named = || named_by(root, &patient.others);
+        let mending = reading.finish(&mut read, &mut named)?;
+        Ok(Plan {
+            root: root.clone(),
+            file,
+            session: patient.session.clone(),
+            mending,
+        })
+    }
+
+    /// Reads many files; those that need nothing give no plan. `progress` hears of bytes done and
+    /// bytes in all.
+    pub fn all(patients: &[Patient], progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<Result<Plan>> {
+        let total = patients.iter().map(|patient| patient.file.id.len).sum();
+        let done = AtomicU64::new(0);
+        let mut order: Vec<&Patient> = patients.iter().collect();
+        order.sort_by_key(|patient| std::cmp::Reverse(patient.file.id.len));
+        let plans = order.into_par_iter().with_max_len(1).map(|patient| {
+            let plan = Plan::of(patient);
+            let len = patient.file.id.len;
+            progress(done.fetch_add(len, Ordering::Relaxed) + len, total);
+            (&patient.file.path, plan)
+        });
+        let mut plans: Vec<(&PathBuf, Result<Plan>)> = plans
+            .filter(|(_, plan)| plan.as_ref().map_or(true, Plan::says))
+            .collect();
+        plans.sort_by_key(|(path, _)| *path);
+        plans.into_iter().map(|(_, plan)| plan).collect()
+    }
+
+    /// Something is done, or is wrong and left.
+    fn says(&self) -> bool {
+        !self.mending.is_empty() || !self.mending.left.is_empty()
+    }
+
+    /// Fails with [`Error::Live`] if another program is writing to the file right now.
+    pub fn is_free(&self) -> Result<()> {
+        if self.file.artifact.kind.is_conversation() {
+            check_free(&self.root, &self.file)?;
+        }
+        // Who has not finished a line may be about to.
+        let pending = |left: &Left| left.kind == FlawKind::TornTail;
+        let open = self.mending.left.iter().any(pending);
+        if !open && self.file.artifact.kind.is_conversation() {
+            return Ok(());
+        }
+        let path = &self.file.path;
+        let metadata = path.symlink_metadata();
+        let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
+        let age = metadata
+            .modified()
+            .ok()
+            .and_then(|time| time.elapsed().ok());
+        match age {
+            Some(age) if age < crate::store::LIVE => Err(Error::Live {
+                path: path.clone(),
+                age,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The entries that files name.
+fn named_by(root: &Root, files: &[FoundFile]) -> Result<HashSet<Key>> {
+    let mut named = HashSet::new();
+    for file in files {
+        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut sink: Sink<Outline> = Sink::default();
+        each_line(file, |record| {
+            decoder.outline(record, &mut sink);
+            sink.flaws.clear();
+            for outline in sink.found.drain(..) {
+                if let Link::Parent(key) | Link::Continues(key) = outline.link {
+                    named.insert(key);
+                }
+                for fact in outline.facts {
+                    if let Fact::Summary(_, Some(key)) | Fact::Resume(key) = fact {
+                        named.insert(key);
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+    }
+    Ok(named)
+}

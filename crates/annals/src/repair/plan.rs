@@ -1,0 +1,627 @@
+//! What would be done to one log: pure, from its lines alone.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use serde::Serialize;
+use serde::de::IgnoredAny;
+
+use crate::error::Result;
+use crate::jsonl::{Ending, Scanner};
+use crate::layout::{Decoder, Layout, Mend, Piece, Record, Sink, salvage};
+use crate::model::{Artifact, ArtifactKind, FlawKind, Key, Link, Outline, Span};
+use crate::store::strip;
+
+use super::links;
+
+/// One thing that is done to a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Step {
+    /// The line, from 1.
+    pub line: u64,
+    /// Where in the file it begins, or the record within it.
+    pub offset: u64,
+    /// What is done.
+    pub action: Action,
+    /// Why and how, for people.
+    pub detail: String,
+}
+
+/// What is done to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Action {
+    /// Nothing of it can be read: it goes into quarantine.
+    Drop,
+    /// Records that stand on one line get a line each.
+    Split,
+    /// A whole record is taken out of what is damaged; the rest goes into quarantine.
+    Salvage,
+    /// NUL bytes are taken out.
+    StripNuls,
+    /// The log gets the line that it must begin with.
+    Header,
+    /// An entry whose parent is lost gets another one, or begins a conversation.
+    Relink,
+    /// An entry that is its own ancestor gets another parent, or begins a conversation.
+    CutCycle,
+    /// An entry that hides behind another one of the same id gets an id of its own.
+    NewId,
+    /// An entry that was named after its place keeps that name where it comes to stand.
+    KeepId,
+}
+
+impl Action {
+    /// The action as JSON output spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Drop => "drop",
+            Action::Split => "split",
+            Action::Salvage => "salvage",
+            Action::StripNuls => "strip-nuls",
+            Action::Header => "header",
+            Action::Relink => "relink",
+            Action::CutCycle => "cut-cycle",
+            Action::NewId => "new-id",
+            Action::KeepId => "keep-id",
+        }
+    }
+}
+
+/// What is wrong with a line and stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Left {
+    /// The line, from 1.
+    pub line: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub kind: FlawKind,
+    /// Why it stays.
+    pub detail: String,
+}
+
+/// Bytes that leave a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Removed {
+    /// The line, from 1.
+    pub line: u64,
+    /// Where in the file they stood.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What would be done to the bytes of one log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mending {
+    /// What is done, in the order of the lines.
+    pub steps: Vec<Step>,
+    /// What is wrong and stays.
+    pub left: Vec<Left>,
+    /// What leaves the log.
+    pub removed: Vec<Removed>,
+    /// How many lines there are that are not blank.
+    pub lines: u64,
+    /// The stretches that others take the place of, in their order, none over another.
+    edits: Vec<(Range<u64>, Vec<u8>)>,
+}
+
+impl Mending {
+    /// What mends a log whose bytes are all at hand.
+    pub fn of(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Result<Self> {
+        let mut reading = Reading::of(layout, artifact);
+        let mut scanner = Scanner::new(bytes);
+        while let Ok(Some(line)) = scanner.next() {
+            reading.line(&Record {
+                span: Span {
+                    offset: line.offset,
+                    len: line.len,
+                    line: line.number,
+                },
+                bytes: line.bytes,
+                terminated: line.ending != Ending::None,
+                oversize: line.oversize,
+            });
+        }
+        let mut read = |span: Span| {
+            let within = span.offset as usize..span.end() as usize;
+            Ok(bytes.get(within).unwrap_or_default().to_vec())
+        };
+        reading.finish(&mut read, &mut || Ok(HashSet::new()))
+    }
+
+    /// There is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// How long the log becomes that is so long now.
+    pub fn result_len(&self, len: u64) -> u64 {
+        let edits = self.edits.iter();
+        edits.fold(len, |len, (old, new)| {
+            (len + new.len() as u64).saturating_sub(old.end - old.start)
+        })
+    }
+
+    /// Hands over the mended log piece by piece; `copy` hands over a stretch of the old one.
+    pub(super) fn write(
+        &self,
+        len: u64,
+        mut piece: impl FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        for (old, new) in &self.edits {
+            if old.start > done {
+                piece(Part::Old(done..old.start))?;
+            }
+            piece(Part::New(new))?;
+            done = old.end;
+        }
+        if len > done {
+            piece(Part::Old(done..len))?;
+        }
+        Ok(())
+    }
+
+    /// The mended log.
+    pub fn apply(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut mended = Vec::with_capacity(bytes.len());
+        let _ = self.write(bytes.len() as u64, |part| {
+            match part {
+                Part::Old(range) => {
+                    let old = bytes.get(range.start as usize..range.end as usize);
+                    mended.extend_from_slice(old.unwrap_or_default());
+                }
+                Part::New(new) => mended.extend_from_slice(new),
+            }
+            Ok(())
+        });
+        mended
+    }
+}
+
+/// A part of a mended log.
+pub(super) enum Part<'a> {
+    /// A stretch of the old one.
+    Old(Range<u64>),
+    /// Bytes that were not there.
+    New(&'a [u8]),
+}
+
+/// A line that is not one record.
+struct Damaged {
+    span: Span,
+    /// What stands before its content: a byte order mark, or nothing.
+    mark: Vec<u8>,
+    ending: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+/// A line of which single members change.
+struct Touched {
+    span: Span,
+    mark: Vec<u8>,
+    record: Vec<u8>,
+    ending: Vec<u8>,
+}
+
+/// Reads the bytes of a span.
+pub(super) type Read<'r> = &'r mut dyn FnMut(Span) -> Result<Vec<u8>>;
+
+/// A log as it is read for a repair.
+pub(super) struct Reading<'a> {
+    pub(super) mend: &'a dyn Mend,
+    pub(super) artifact: &'a Artifact,
+    pub(super) decoder: Box<dyn Decoder>,
+    /// What can be read, in file order.
+    pub(super) outlines: Vec<Outline>,
+    /// Which of it stands in a damaged line: which one, and which piece of it.
+    pieces: Vec<Option<(usize, usize)>>,
+    damaged: Vec<Damaged>,
+    touched: BTreeMap<usize, Touched>,
+    /// The file begins with a byte order mark.
+    marked: bool,
+    /// What is left of lines that cannot be read, by where they stood.
+    pub(super) lost: Vec<(u64, crate::layout::Remains)>,
+    /// What relinked entries hang from now.
+    pub(super) homes: HashSet<Key>,
+    /// Ids of lines that stay although we cannot read them.
+    pub(super) unread: HashSet<Key>,
+    /// There are lines that stay of which not even the id is known.
+    pub(super) obscure: bool,
+    pub(super) done: Mending,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn of(layout: &'a dyn Layout, artifact: &'a Artifact) -> Self {
+        Reading {
+            mend: layout.mend(),
+            artifact,
+            decoder: layout.decoder(artifact),
+            outlines: Vec::new(),
+            pieces: Vec::new(),
+            damaged: Vec::new(),
+            touched: BTreeMap::new(),
+            marked: false,
+            lost: Vec::new(),
+            homes: HashSet::new(),
+            unread: HashSet::new(),
+            obscure: false,
+            done: Mending::default(),
+        }
+    }
+
+    /// Takes in the next line.
+    pub(super) fn line(&mut self, record: &Record<'_>) {
+        if record.is_blank() {
+            return;
+        }
+        self.done.lines += 1;
+        let beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
+        self.marked |= record.span.offset == 0 && beyond >= 3 && !record.oversize;
+        let mut sink = Sink::default();
+        self.decoder.outline(record, &mut sink);
+        let mut flaws = sink.flaws.into_iter();
+        let Some(flaw) = flaws.find(|flaw| flaw.kind.hides_record()) else {
+            self.pieces
+                .resize(self.pieces.len() + sink.found.len(), None);
+            self.outlines.append(&mut sink.found);
+            return;
+        };
+        let stays = match flaw.kind {
+            FlawKind::TornTail => Some("it may still be written to; the next append seals it"),
+            FlawKind::Oversize => Some("it is too long to be looked into"),
+            FlawKind::NotAnObject => None,
+            _ if is_json(record.bytes) => Some("it is JSON, which other programs may read"),
+            _ => None,
+        };
+        let Some(why) = stays else {
+            self.take_apart(record, flaw.kind, &flaw.detail);
+            return;
+        };
+        let whole = !matches!(flaw.kind, FlawKind::TornTail | FlawKind::Oversize);
+        let id = self.mend.remains(record.bytes).id.filter(|_| whole);
+        self.obscure |= flaw.kind != FlawKind::TornTail && id.is_none();
+        self.unread.extend(id.map(|id| Key::of(&id)));
+        self.done.left.push(Left {
+            line: record.span.line,
+            offset: record.span.offset,
+            kind: flaw.kind,
+            detail: format!("{}: {why}", flaw.detail),
+        });
+    }
+
+    fn take_apart(&mut self, record: &Record<'_>, kind: FlawKind, fault: &str) {
+        let decoder = &self.decoder;
+        let is_record = |object: &[u8]| decoder.is_record(&String::from_utf8_lossy(object));
+        let pieces = salvage(record.bytes, is_record);
+        let beyond = record.span.len.saturating_sub(record.bytes.len() as u64);
+        let mark: &[u8] = if beyond >= 3 { b"\xef\xbb\xbf" } else { b"" };
+        let ending: &[u8] = match beyond - mark.len() as u64 {
+            0 => b"",
+            1 => b"\n",
+            _ => b"\r\n",
+        };
+        let start = record.span.offset + mark.len() as u64;
+        let at = self.damaged.len();
+        let (mut records, mut nuls, mut rest) = (0_usize, 0_usize, 0_usize);
+        for (number, piece) in pieces.iter().enumerate() {
+            let stretch = record.bytes.get(piece.range.clone()).unwrap_or_default();
+            let offset = start + piece.range.start as u64;
+            nuls += memchr::memchr_iter(0, stretch).count();
+            let Some(bytes) = &piece.record else {
+                let solid = |byte: &&u8| **byte != 0 && !byte.is_ascii_whitespace();
+                rest += stretch.iter().filter(solid).count();
+                self.remove(record.span.line, offset, stretch);
+                continue;
+            };
+            records += 1;
+            let mut sink = Sink::default();
+            let span = Span {
+                offset,
+                len: stretch.len() as u64,
+                line: record.span.line,
+            };
+            let alone = Record {
+                span,
+                bytes,
+                terminated: true,
+                oversize: false,
+            };
+            self.decoder.outline(&alone, &mut sink);
+            let found = sink.found.len();
+            self.outlines.append(&mut sink.found);
+            let places = std::iter::repeat_n(Some((at, number)), found);
+            self.pieces.extend(places);
+            for run in nul_runs(stretch) {
+                let within = stretch.get(run.clone()).unwrap_or_default();
+                self.remove(record.span.line, offset + run.start as u64, within);
+            }
+        }
+        if records == 0 && !mark.is_empty() {
+            // Otherwise it would stand before the next line.
+            self.remove(record.span.line, record.span.offset, mark);
+        }
+        let (action, detail) = match (records, rest) {
+            (0, _) => (Action::Drop, format!("{}: {fault}", kind.as_str())),
+            (1, 0) => (Action::StripNuls, format!("{nuls} NUL bytes taken out")),
+            (_, 0) => (Action::Split, format!("{records} records on one line")),
+            (1, _) => (
+                Action::Salvage,
+                format!("1 whole record beside {rest} bytes of what is none"),
+            ),
+            (_, _) => (
+                Action::Salvage,
+                format!("{records} whole records beside {rest} bytes of what is none"),
+            ),
+        };
+        self.step(record.span, action, detail);
+        self.damaged.push(Damaged {
+            span: record.span,
+            mark: mark.to_vec(),
+            ending: ending.to_vec(),
+            pieces,
+        });
+    }
+
+    fn remove(&mut self, line: u64, offset: u64, bytes: &[u8]) {
+        let remains = self.mend.remains(bytes);
+        if remains != crate::layout::Remains::default() {
+            self.lost.push((offset, remains));
+        }
+        self.done.removed.push(Removed {
+            line,
+            offset,
+            bytes: bytes.to_vec(),
+        });
+    }
+
+    pub(super) fn step(&mut self, span: Span, action: Action, detail: String) {
+        self.done.steps.push(Step {
+            line: span.line,
+            offset: span.offset,
+            action,
+            detail,
+        });
+    }
+
+    /// The bytes of a record as they will be.
+    pub(super) fn look(&self, at: usize, read: Read<'_>) -> Result<Vec<u8>> {
+        if let Some(touched) = self.touched.get(&at) {
+            return Ok(touched.record.clone());
+        }
+        match (self.piece(at), self.outlines.get(at)) {
+            (Some(record), _) => Ok(record.clone()),
+            (None, Some(outline)) => Ok(strip(read(outline.span)?, outline.span)),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    fn piece(&self, at: usize) -> Option<&Vec<u8>> {
+        let (line, number) = (*self.pieces.get(at)?)?;
+        self.damaged.get(line)?.pieces.get(number)?.record.as_ref()
+    }
+
+    fn record_mut(&mut self, at: usize, read: Read<'_>) -> Result<&mut Vec<u8>> {
+        let place = self.pieces.get(at).copied().flatten();
+        let piece = place.and_then(|(line, number)| {
+            let line = self.damaged.get_mut(line)?;
+            line.pieces.get_mut(number)?.record.as_mut()
+        });
+        match piece {
+            Some(record) => Ok(record),
+            None => {
+                let span = self
+                    .outlines
+                    .get(at)
+                    .map_or(Span::default(), |one| one.span);
+                let touched = match self.touched.entry(at) {
+                    std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(slot) => {
+                        slot.insert(Touched::of(read(span)?, span))
+                    }
+                };
+                Ok(&mut touched.record)
+            }
+        }
+    }
+
+    /// Changes a record, if `change` can.
+    pub(super) fn change(
+        &mut self,
+        at: usize,
+        read: Read<'_>,
+        change: impl FnOnce(&dyn Mend, &[u8]) -> Option<Vec<u8>>,
+    ) -> Result<bool> {
+        let mend = self.mend;
+        let old = self.look(at, read)?;
+        let Some(new) = change(mend, &old) else {
+            return Ok(false);
+        };
+        *self.record_mut(at, read)? = new;
+        Ok(true)
+    }
+
+    /// Works out what else is to be done, once all lines are in. `named` tells which entries other
+    /// files name.
+    pub(super) fn finish(
+        mut self,
+        read: Read<'_>,
+        named: &mut dyn FnMut() -> Result<HashSet<Key>>,
+    ) -> Result<Mending> {
+        let explicit = |outline: &Outline| match outline.link {
+            Link::Parent(key) => Some(key),
+            _ => None,
+        };
+        let mut own: HashSet<Key> = self.outlines.iter().filter_map(explicit).collect();
+        let linked = matches!(
+            self.artifact.kind,
+            ArtifactKind::SessionLog | ArtifactKind::AgentLog
+        );
+        if linked {
+            links::mend(&mut self, read)?;
+            own.extend(self.homes.iter().copied());
+        }
+        let front = self.header(read)?;
+        self.keep_ids(own, front.is_some(), read, named)?;
+        self.assemble(front);
+        Ok(self.done)
+    }
+
+    /// The line that the log lacks at its front.
+    fn header(&mut self, read: Read<'_>) -> Result<Option<Vec<u8>>> {
+        const LOOKED_AT: usize = 20;
+        let mut records = Vec::new();
+        for at in 0..self.outlines.len().min(LOOKED_AT) {
+            records.push(self.look(at, read)?);
+        }
+        let Some(header) = self.mend.header(self.artifact, &records) else {
+            return Ok(None);
+        };
+        let span = Span {
+            line: 1,
+            ..Span::default()
+        };
+        let detail = "the file begins without a header; it is made from what else tells it";
+        self.step(span, Action::Header, detail.to_owned());
+        Ok(Some(header))
+    }
+
+    /// Entries that are named after their place and by others keep their names.
+    fn keep_ids(
+        &mut self,
+        own: HashSet<Key>,
+        header: bool,
+        read: Read<'_>,
+        named: &mut dyn FnMut() -> Result<HashSet<Key>>,
+    ) -> Result<()> {
+        let damaged = self.damaged.iter().map(|line| line.span.offset);
+        let touched = self.touched.values().map(|line| line.span.offset);
+        let first = damaged.chain(touched).min();
+        let Some(first) = (if header { Some(0) } else { first }) else {
+            return Ok(());
+        };
+        let mut wanted: Option<HashSet<Key>> = None;
+        for at in 0..self.outlines.len() {
+            let Some(outline) = self.outlines.get(at) else {
+                continue;
+            };
+            let (span, Some(key), Some(id)) = (outline.span, outline.key, outline.id()) else {
+                continue;
+            };
+            // A UUID is nobody's place.
+            if span.offset <= first && !header || Key::spells(id.as_str()) {
+                continue;
+            }
+            let wanted = match &mut wanted {
+                Some(wanted) => wanted,
+                none => {
+                    let mut all = named()?;
+                    all.extend(own.iter().copied());
+                    none.insert(all)
+                }
+            };
+            if !wanted.contains(&key) {
+                continue;
+            }
+            let bytes = self.look(at, read)?;
+            let mut sink = Sink::default();
+            let moved = Span {
+                offset: span.offset + 1,
+                ..span
+            };
+            let record = Record {
+                span: moved,
+                bytes: &bytes,
+                terminated: true,
+                oversize: false,
+            };
+            self.decoder.outline(&record, &mut sink);
+            let stays = sink.found.iter().any(|outline| outline.key == Some(key));
+            if !stays && self.change(at, read, |mend, old| mend.rename(old, id.as_str()))? {
+                let detail = format!("it is named {id} after its place, and others name it so");
+                self.step(span, Action::KeepId, detail);
+            }
+        }
+        Ok(())
+    }
+
+    fn assemble(&mut self, front: Option<Vec<u8>>) {
+        let mut edits: BTreeMap<u64, (Range<u64>, Vec<u8>)> = BTreeMap::new();
+        for line in &self.damaged {
+            let records = line.pieces.iter();
+            let records: Vec<&Vec<u8>> = records.filter_map(|one| one.record.as_ref()).collect();
+            let between: &[u8] = match line.ending.as_slice() {
+                b"\r\n" => b"\r\n",
+                _ => b"\n",
+            };
+            let mut new = match records.is_empty() {
+                true => Vec::new(),
+                false => line.mark.clone(),
+            };
+            for (at, record) in records.iter().enumerate() {
+                new.extend_from_slice(record);
+                let last = at + 1 == records.len();
+                new.extend_from_slice(if last { &line.ending } else { between });
+            }
+            edits.insert(line.span.offset, (line.span.offset..line.span.end(), new));
+        }
+        for line in self.touched.values() {
+            let new = [&line.mark[..], &line.record, &line.ending].concat();
+            edits.insert(line.span.offset, (line.span.offset..line.span.end(), new));
+        }
+        let mut edits: Vec<(Range<u64>, Vec<u8>)> = edits.into_values().collect();
+        if let Some(mut header) = front {
+            header.push(b'\n');
+            // Behind a byte order mark, if there is one.
+            let mark = if self.marked { 3 } else { 0 };
+            match edits.first_mut().filter(|(old, _)| old.start == 0) {
+                Some((_, new)) => {
+                    let at = mark.min(new.len());
+                    new.splice(at..at, header);
+                }
+                None => edits.insert(0, (mark as u64..mark as u64, header)),
+            }
+        }
+        self.done.edits = edits;
+        self.done.steps.sort_by_key(|step| (step.line, step.offset));
+        self.done.removed.sort_by_key(|removed| removed.offset);
+    }
+}
+
+impl Touched {
+    fn of(raw: Vec<u8>, span: Span) -> Self {
+        let record = strip(raw.clone(), span);
+        let marked = span.offset == 0 && raw.starts_with(b"\xef\xbb\xbf");
+        let mark = if marked { 3 } else { 0 };
+        Touched {
+            span,
+            mark: raw.get(..mark).unwrap_or_default().to_vec(),
+            ending: raw.get(mark + record.len()..).unwrap_or_default().to_vec(),
+            record,
+        }
+    }
+}
+
+/// Whether it is JSON for whoever reads no more into it than that.
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+}
+
+/// Where NULs stand in a stretch.
+fn nul_runs(stretch: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for at in memchr::memchr_iter(0, stretch) {
+        match runs.last_mut() {
+            Some(run) if run.end == at => run.end += 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
+}

@@ -1,0 +1,427 @@
+//! Repairs: what is planned, what is done, and the way back.
+
+mod deeds;
+mod laws;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use annals::layout::ClaudeCode;
+use annals::model::{Artifact, ArtifactKind, Link, SessionId};
+use annals::repair::{Action, Mending, Patient, Plan};
+use annals::store::{LogScan, Root, Store};
+use annals::tree::{Scope, Tree};
+
+const SESSION: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
+
+fn uuid(number: u64) -> String {
+    format!("{number:08x}-0000-4000-8000-000000000000")
+}
+
+/// A line as the client writes it; 0 is no parent.
+fn line(number: u64, parent: u64) -> Vec<u8> {
+    named(number, number, parent)
+}
+
+/// The same with another id than its number.
+fn named(number: u64, own: u64, parent: u64) -> Vec<u8> {
+    let parent = match parent {
+        0 => "null".to_owned(),
+        parent => format!("\"{}\"", uuid(parent)),
+    };
+    let (kind, message) = match number % 2 {
+        1 => (
+            "user",
+            format!(r#"{{"role":"user","content":"question {number}"}}"#),
+        ),
+        _ => (
+            "assistant",
+            format!(
+                r#"{{"id":"msg_{number}","role":"assistant","model":"claude-sonnet-4-5","content":[{{"type":"text","text":"answer {number}"}}]}}"#
+            ),
+        ),
+    };
+    let (minute, own) = (number, uuid(own));
+    format!(
+        r#"{{"parentUuid":{parent},"isSidechain":false,"cwd":"/work","sessionId":"{SESSION}","type":"{kind}","message":{message},"uuid":"{own}","timestamp":"2026-11-10T05:{minute:02}:00.000Z"}}"#
+    )
+    .into_bytes()
+}
+
+/// A conversation of ten messages.
+fn chain() -> Vec<Vec<u8>> {
+    (1..=10).map(|number| line(number, number - 1)).collect()
+}
+
+fn file_of(lines: &[Vec<u8>]) -> Vec<u8> {
+    let lines = lines.iter().flat_map(|line| [line.as_slice(), b"\n"]);
+    lines.collect::<Vec<_>>().concat()
+}
+
+fn artifact() -> Artifact {
+    Artifact {
+        session: Some(SessionId::new(SESSION).unwrap()),
+        folder: Some("-work".to_owned()),
+        ..Artifact::of(ArtifactKind::SessionLog)
+    }
+}
+
+/// A root with one log in it, which nobody has touched for long, and a state directory beside.
+struct Place {
+    dir: tempfile::TempDir,
+    log: PathBuf,
+}
+
+impl Place {
+    fn with(bytes: &[u8]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("root/projects/-work");
+        fs::create_dir_all(&folder).unwrap();
+        let log = folder.join(format!("{SESSION}.jsonl"));
+        fs::write(&log, bytes).unwrap();
+        let place = Place { dir, log };
+        place.age();
+        place
+    }
+
+    /// As if nobody had touched it for long.
+    fn age(&self) {
+        let long_ago = std::time::Duration::from_nanos(1_700_000_000_123_456_789);
+        let time = std::time::UNIX_EPOCH + long_ago;
+        let file = fs::File::options().append(true).open(&self.log).unwrap();
+        file.set_times(fs::FileTimes::new().set_modified(time))
+            .unwrap();
+    }
+
+    fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    fn store(&self) -> Store {
+        let root = Root::new("claude-code", self.dir.path().join("root")).unwrap();
+        Store::new(vec![root]).with_state(self.state())
+    }
+
+    fn plan(&self) -> Plan {
+        let patients = Patient::all(&self.store().inventory());
+        let patients = Patient::only(patients, &self.log);
+        Plan::of(&patients[0]).unwrap()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.log).unwrap()
+    }
+}
+
+fn mended(bytes: &[u8]) -> (Mending, Vec<u8>) {
+    let mending = Mending::of(&ClaudeCode, &artifact(), bytes).unwrap();
+    let result = mending.apply(bytes);
+    (mending, result)
+}
+
+/// The numbers of the messages on the way that the client would resume.
+fn resumed(bytes: &[u8]) -> Vec<u64> {
+    let place = Place::with(bytes);
+    let files = place.store().inventory().sessions.remove(0);
+    let scan = LogScan::read(&files.root, files.log.as_ref().unwrap()).unwrap();
+    let tree = Tree::build(&scan.outlines, Scope::Main);
+    let path = tree.path(&tree.conversations[tree.resume.unwrap()]);
+    let minute = |at: usize| {
+        let time = scan.outlines[at].time.unwrap();
+        time.to_string()[14..16].parse().unwrap()
+    };
+    path.into_iter().map(minute).collect()
+}
+
+/// A kind of damage: the file, the messages that can be read after its repair, and what is done.
+type Damage = (&'static str, Vec<u8>, Vec<u64>, Vec<Action>);
+
+fn damages() -> Vec<Damage> {
+    use Action::{CutCycle, Drop, NewId, Relink, Salvage, Split, StripNuls};
+    let lines = chain();
+    let without = |gone: &[u64]| (1..=10).filter(|n| !gone.contains(n)).collect::<Vec<u64>>();
+    let put = |at: usize, with: Vec<u8>| {
+        let mut lines = chain();
+        lines[at] = with;
+        file_of(&lines)
+    };
+    let half = |at: usize| lines[at][..lines[at].len() * 2 / 3].to_vec();
+    let glue = |at: usize, with: &[u8]| {
+        let mut lines = chain();
+        let next = lines.remove(at + 1);
+        lines[at] = [with, &next].concat();
+        file_of(&lines)
+    };
+    let mut gone = chain();
+    gone.drain(3..7);
+    let nuls = [&lines[4][..40], &[0; 16], &lines[4][40..]].concat();
+    let mut ring = chain();
+    ring[2] = line(3, 8);
+    let mut twins = chain();
+    twins[4] = named(5, 3, 4);
+    twins[5] = line(6, 3);
+    let mut foreign = chain();
+    foreign.insert(2, b"null".to_vec());
+    foreign.insert(0, b"Segmentation fault".to_vec());
+    let mut branches = chain()[..4].to_vec();
+    branches.extend([line(5, 2)[..200].to_vec(), line(6, 5), line(7, 6)]);
+    let mut alternatives = chain()[..5].to_vec();
+    alternatives.extend([line(6, 99), line(8, 99), line(9, 8)]);
+    let mut compacted = chain();
+    compacted[4] = line(5, 0)[..100].to_vec();
+    let summary = String::from_utf8(line(7, 5)).unwrap();
+    let summary = summary.replace("\"cwd\"", "\"isCompactSummary\":true,\"cwd\"");
+    compacted.splice(5..7, [summary.into_bytes()]);
+    let crlf = put(4, half(4)).into_iter().flat_map(|byte| match byte {
+        b'\n' => b"\r\n".to_vec(),
+        byte => vec![byte],
+    });
+    let mark = [b"\xef\xbb\xbf".as_slice(), &glue(0, &lines[0])].concat();
+    let scattered = {
+        let mut lines = chain();
+        (lines[1], lines[3], lines[6]) = (half(1), lines[3][120..].to_vec(), b"{x}".to_vec());
+        file_of(&lines)
+    };
+    vec![
+        (
+            "torn, then glued",
+            glue(4, &half(4)),
+            without(&[5]),
+            vec![Salvage, Relink],
+        ),
+        ("glued", glue(4, &lines[4]), without(&[]), vec![Split]),
+        (
+            "a line of NULs",
+            put(4, vec![0; 99]),
+            without(&[5]),
+            vec![Drop, Relink],
+        ),
+        ("NULs within", put(4, nuls), without(&[]), vec![StripNuls]),
+        (
+            "half a line",
+            put(4, half(4)),
+            without(&[5]),
+            vec![Drop, Relink],
+        ),
+        (
+            "a line without head",
+            put(4, lines[4][100..].to_vec()),
+            without(&[5]),
+            vec![Drop, Relink],
+        ),
+        (
+            "the first line",
+            put(0, half(0)),
+            without(&[1]),
+            vec![Drop, Relink],
+        ),
+        (
+            "deleted lines",
+            file_of(&gone),
+            without(&[4, 5, 6, 7]),
+            vec![Relink],
+        ),
+        ("a ring", file_of(&ring), without(&[]), vec![CutCycle]),
+        (
+            "its own parent",
+            put(4, line(5, 5)),
+            without(&[]),
+            vec![CutCycle],
+        ),
+        (
+            "two of one id",
+            file_of(&twins),
+            without(&[]),
+            vec![NewId, Relink],
+        ),
+        (
+            "foreign lines",
+            file_of(&foreign),
+            without(&[]),
+            vec![Drop, Drop],
+        ),
+        (
+            "a branch",
+            file_of(&branches),
+            vec![1, 2, 6, 7],
+            vec![Drop, Relink],
+        ),
+        (
+            "alternatives",
+            file_of(&alternatives),
+            vec![1, 2, 3, 4, 5, 8, 9],
+            vec![Relink, Relink],
+        ),
+        (
+            "a compaction",
+            file_of(&compacted),
+            vec![7, 8, 9, 10],
+            vec![Drop, Relink],
+        ),
+        (
+            "Windows line ends",
+            crlf.collect(),
+            without(&[5]),
+            vec![Drop, Relink],
+        ),
+        ("a byte order mark", mark, without(&[]), vec![Split]),
+        (
+            "everywhere",
+            scattered,
+            without(&[2, 4, 7]),
+            vec![Drop, Relink, Drop, Relink, Drop, Relink],
+        ),
+    ]
+}
+
+#[test]
+fn after_each_kind_of_damage_the_whole_rest_is_resumed() {
+    for (what, bytes, wanted, actions) in damages() {
+        let (mending, result) = mended(&bytes);
+        let done: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
+        assert_eq!(done, actions, "{what}: {:?}", mending.steps);
+        assert_eq!(
+            resumed(&result),
+            wanted,
+            "{what}: {}",
+            String::from_utf8_lossy(&result)
+        );
+    }
+}
+
+#[test]
+fn only_the_link_of_a_relinked_line_changes() {
+    let lines = chain();
+    let mut gone = chain();
+    gone.remove(4);
+    let (_, result) = mended(&file_of(&gone));
+    let text = String::from_utf8(lines[5].clone()).unwrap();
+    gone[4] = text.replacen(&uuid(5), &uuid(4), 1).into_bytes();
+    assert_eq!(result, file_of(&gone));
+}
+
+#[test]
+fn copies_and_unfinished_lines_are_no_damage() {
+    let mut lines = chain();
+    lines.insert(5, line(5, 4));
+    let torn = [file_of(&lines), line(11, 10)[..80].to_vec()].concat();
+    let (mending, result) = mended(&torn);
+    assert_eq!(mending.steps, []);
+    assert_eq!(mending.left.len(), 1, "the last line is pending");
+    assert_eq!(result, torn);
+}
+
+#[test]
+fn a_line_that_is_too_long_to_be_read_stays_and_nobody_is_an_orphan_of_it() {
+    let long = String::from_utf8(line(5, 4)).unwrap();
+    let words = "x".repeat(annals::jsonl::MAX_LINE);
+    let mut lines = chain();
+    lines[4] = long.replace("question 5", &words).into_bytes();
+    lines[7].truncate(100);
+    let bytes = file_of(&lines);
+    let (mending, result) = mended(&bytes);
+    let actions: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
+    assert_eq!(
+        actions,
+        [Action::Drop],
+        "for all we know, its children have a parent"
+    );
+    let left: Vec<u64> = mending.left.iter().map(|left| left.line).collect();
+    assert_eq!(left, [5, 6, 9]);
+    lines.remove(7);
+    assert!(result == file_of(&lines));
+}
+
+#[test]
+fn depth_is_no_damage() {
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let mut lines = chain();
+    let odd = String::from_utf8(line(5, 4)).unwrap();
+    lines[4] = odd.replace("\"question 5\"", &deep).into_bytes();
+    let (mending, _) = mended(&file_of(&lines));
+    assert_eq!((mending.steps, mending.left), (vec![], vec![]));
+}
+
+#[test]
+fn results_of_parallel_calls_stay_on_the_way_when_a_call_is_lost() {
+    let call = |number: u64, parent: u64| {
+        let text = String::from_utf8(line(number, parent)).unwrap();
+        let block =
+            format!(r#"{{"type":"tool_use","id":"toolu_{number}","name":"Bash","input":{{}}}}"#);
+        text.replace(
+            &format!(r#"{{"type":"text","text":"answer {number}"}}"#),
+            &block,
+        )
+        .replace(&format!("msg_{number}"), "msg_both")
+        .into_bytes()
+    };
+    let result = |number: u64, parent: u64, of: u64| {
+        let text = String::from_utf8(line(number, parent)).unwrap();
+        let block =
+            format!(r#"[{{"type":"tool_result","tool_use_id":"toolu_{of}","content":"ok"}}]"#);
+        text.replace(&format!("\"question {number}\""), &block)
+            .into_bytes()
+    };
+    // The first call is lost; each result hangs from its own call, and the answer from the first.
+    let lines = [
+        line(1, 0),
+        call(4, 2),
+        result(3, 2, 2),
+        result(5, 4, 4),
+        line(6, 3),
+    ];
+    let (_, mended) = mended(&file_of(&lines));
+    let way = resumed(&mended);
+    assert!(
+        way.contains(&1) && way.contains(&4) && way.contains(&6),
+        "{way:?}"
+    );
+}
+
+#[test]
+fn ids_that_tell_a_place_are_kept_where_they_are_named() {
+    let case = crate::support::case("branches");
+    let (layout, root) = (
+        annals::layout::by_name("orchestrator").unwrap(),
+        case.root(),
+    );
+    assert_eq!(case.layout.name(), "orchestrator");
+    let artifact = case.files()[0].artifact.clone();
+    let record = |text: &str, annex: &str| {
+        format!(
+            r#"{{"type":"user","content":"{text}","timestamp":"2026-03-01T10:00:00.000Z","metadata":{{"sessionId":"s"}}{annex}}}"#
+        )
+    };
+    let first = record("first", "");
+    let garbage = "x".repeat(50);
+    let second = record("second", "");
+    let place = first.len() + 1 + garbage.len() + 1;
+    let third = record(
+        "third",
+        &format!(r#","annals":{{"parent":"20260301-{place}"}}"#),
+    );
+    let bytes = [first, garbage, second, third, String::new()]
+        .join("\n")
+        .into_bytes();
+    let links = |bytes: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(case.layout.place(&artifact));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let store = Store::new(vec![Root::new(root.layout.name(), dir.path()).unwrap()]);
+        let files = store.inventory().sessions.remove(0);
+        let scan = LogScan::read(&files.root, files.log.as_ref().unwrap()).unwrap();
+        let known: HashSet<_> = scan.outlines.iter().filter_map(|one| one.key).collect();
+        let found = scan.outlines.iter().filter_map(|one| match one.link {
+            Link::Parent(key) => Some(known.contains(&key)),
+            _ => None,
+        });
+        found.collect::<Vec<bool>>()
+    };
+    assert_eq!(links(&bytes), [true, true]);
+    let mending = Mending::of(layout, &artifact, &bytes).unwrap();
+    let actions: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
+    assert_eq!(actions, [Action::Drop, Action::KeepId]);
+    assert_eq!(links(&mending.apply(&bytes)), [true, true]);
+}

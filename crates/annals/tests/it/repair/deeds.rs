@@ -1,0 +1,286 @@
+//! Repairs on disk: the quarantine, the way back, and being cut off.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use annals::Error;
+use annals::repair::{Kept, Patient, Plan, VERSION};
+use jiff::Timestamp;
+
+use super::{Place, SESSION, chain, damages, file_of, line};
+use crate::support::picture;
+
+fn now() -> Timestamp {
+    "2026-11-15T12:00:00Z".parse().unwrap()
+}
+
+/// A log with a torn line and two that are glued.
+fn damaged() -> Place {
+    let mut lines = chain();
+    lines[4].truncate(200);
+    lines[7] = [lines[7].as_slice(), &lines[8]].concat();
+    lines.remove(8);
+    Place::with(&file_of(&lines))
+}
+
+#[test]
+fn a_repair_and_its_undoing_leave_everything_as_it_was() {
+    for (what, bytes, ..) in damages() {
+        let place = Place::with(&bytes);
+        fs::set_permissions(&place.log, fs::Permissions::from_mode(0o640)).unwrap();
+        let (store, before) = (place.store(), fs::metadata(&place.log).unwrap());
+        let root = place.dir.path().join("root");
+        let whole = picture(&root);
+        let plan = place.plan();
+        assert_eq!(picture(&root), whole, "{what}: a plan changes nothing");
+        let same_times = || {
+            let after = fs::metadata(&place.log).unwrap();
+            assert_eq!(after.mode(), before.mode(), "{what}");
+            let times = (after.modified().unwrap(), before.modified().unwrap());
+            assert_eq!(times.0, times.1, "{what}");
+        };
+        let kept = store.repair(&plan, now()).unwrap();
+        assert_eq!(place.bytes(), plan.mending.apply(&bytes), "{what}");
+        same_times();
+
+        let folder = place.state().join("quarantine").join(&kept.id);
+        assert_eq!(fs::read(folder.join("original")).unwrap(), bytes, "{what}");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        for name in ["original", "removed.jsonl", "manifest.json"] {
+            assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
+        }
+        let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
+        let count = plan.mending.removed.len();
+        assert_eq!(removed.lines().count(), count, "{what}");
+
+        let again = place.plan().mending;
+        assert!(again.is_empty(), "{what}: a second repair finds nothing");
+        store.undo_repair(&kept).unwrap();
+        assert_eq!(place.bytes(), bytes, "{what}");
+        same_times();
+        assert_eq!(picture(&root), whole, "{what}");
+        assert!(store.repairs().unwrap().0.is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn what_was_removed_can_be_read_in_the_quarantine() {
+    let place = damaged();
+    let bytes = place.bytes();
+    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let folder = place.state().join("quarantine").join(&kept.id);
+    let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(removed.lines().next().unwrap()).unwrap();
+    let at = first["offset"].as_u64().unwrap() as usize;
+    let text = first["text"].as_str().unwrap();
+    assert_eq!(text.as_bytes(), &bytes[at..at + text.len()]);
+    assert_eq!((first["line"].as_u64(), text.len()), (Some(5), 200));
+}
+
+#[test]
+fn a_log_that_changed_since_the_plan_is_left_alone() {
+    let place = damaged();
+    let plan = place.plan();
+    let grown = [place.bytes(), line(11, 10), b"\n".to_vec()].concat();
+    fs::write(&place.log, &grown).unwrap();
+    place.age();
+    let error = place.store().repair(&plan, now()).unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert_eq!(place.bytes(), grown);
+    // Nor if it is as long and as old as it was.
+    let plan = place.plan();
+    let mut other = grown.clone();
+    other[10] = b'x';
+    fs::write(&place.log, &other).unwrap();
+    place.age();
+    let error = place.store().repair(&plan, now()).unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert_eq!(place.bytes(), other);
+}
+
+#[test]
+fn a_log_that_is_being_written_to_is_not_free() {
+    let place = damaged();
+    assert!(place.plan().is_free().is_ok());
+    let fresh = String::from_utf8(line(11, 10)).unwrap();
+    let fresh = fresh.replace("2026-11-10T05:11:00.000Z", &Timestamp::now().to_string());
+    let grown = [place.bytes(), fresh.into_bytes(), b"\n".to_vec()].concat();
+    fs::write(&place.log, grown).unwrap();
+    let error = place.plan().is_free().unwrap_err();
+    assert!(matches!(error, Error::Live { .. }), "{error}");
+}
+
+#[test]
+fn an_unfinished_line_of_just_now_is_someone_writing() {
+    let place = damaged();
+    let torn = [place.bytes(), line(11, 10)[..60].to_vec()].concat();
+    fs::write(&place.log, torn).unwrap();
+    let error = place.plan().is_free().unwrap_err();
+    assert!(matches!(error, Error::Live { .. }), "{error}");
+    place.age();
+    assert!(place.plan().is_free().is_ok());
+}
+
+#[test]
+fn what_was_written_after_a_repair_is_not_undone() {
+    let place = damaged();
+    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let mended = place.bytes();
+    let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
+    fs::write(&place.log, &grown).unwrap();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let told = error.contains("has grown by") && error.contains("quarantine");
+    assert!(told, "{error}");
+    assert_eq!(place.bytes(), grown);
+    fs::write(&place.log, b"something else\n").unwrap();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let told = error.contains("no longer what the repair made of it");
+    assert!(told, "{error}");
+    // Once it is what the repair made again, it can be undone.
+    fs::write(&place.log, mended).unwrap();
+    place.store().undo_repair(&kept).unwrap();
+}
+
+#[test]
+fn a_repair_that_was_cut_off_is_finished_by_the_next() {
+    let place = damaged();
+    let (store, bytes) = (place.store(), place.bytes());
+    let kept = store.repair(&place.plan(), now()).unwrap();
+    let mended = place.bytes();
+    let folder = place.state().join("quarantine").join(&kept.id);
+    for stop in ["removed.jsonl", "manifest.json", "nothing"] {
+        // As if the log had not been replaced yet, and some of the folder not been written.
+        fs::write(&place.log, &bytes).unwrap();
+        let _ = fs::remove_file(folder.join(stop));
+        let again = store.repair(&place.plan(), now()).unwrap();
+        assert_eq!(again.id, kept.id);
+        assert_eq!(place.bytes(), mended, "{stop}");
+        assert!(folder.join("manifest.json").exists());
+    }
+    // An original that is not the original is not taken for it.
+    fs::write(&place.log, &bytes).unwrap();
+    fs::write(folder.join("original"), b"half").unwrap();
+    store.repair(&place.plan(), now()).unwrap();
+    assert_eq!(fs::read(folder.join("original")).unwrap(), bytes);
+    // And undoing what never happened only tidies up.
+    fs::write(&place.log, &bytes).unwrap();
+    store.undo_repair(&kept).unwrap();
+    assert_eq!(place.bytes(), bytes);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn an_original_that_was_spoiled_is_not_put_back() {
+    let place = damaged();
+    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let mended = place.bytes();
+    let folder = place.state().join("quarantine").join(&kept.id);
+    fs::write(folder.join("original"), b"spoiled").unwrap();
+    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    assert!(error.contains("is not what was kept there"), "{error}");
+    assert_eq!(place.bytes(), mended);
+}
+
+#[test]
+fn a_manifest_of_another_version_is_refused_by_name() {
+    let place = damaged();
+    let store = place.store();
+    let kept = store.repair(&place.plan(), now()).unwrap();
+    let folder = place.state().join("quarantine").join(&kept.id);
+    let path = folder.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let own = format!("\"version\": {VERSION}");
+    assert!(text.contains(&own));
+    for (version, told) in [
+        (
+            "\"version\": 2",
+            "is of version 2; this annals reads version 1",
+        ),
+        (
+            "\"version\": 0",
+            "is of version 0; this annals reads version 1",
+        ),
+        ("\"x\": 1", "does not say of which version it is"),
+    ] {
+        fs::write(&path, text.replace(&own, version)).unwrap();
+        let (found, troubles) = store.repairs().unwrap();
+        assert!(found.is_empty());
+        let trouble = troubles[0].to_string();
+        let named = trouble.contains(told) && trouble.contains("manifest.json");
+        assert!(named, "{trouble}");
+        assert!(store.find_repairs(SESSION).is_err());
+    }
+}
+
+#[test]
+fn a_manifest_cannot_lead_out_of_its_root() {
+    let place = damaged();
+    let store = place.store();
+    let kept = store.repair(&place.plan(), now()).unwrap();
+    let outside = place.dir.path().join("outside.jsonl");
+    fs::write(&outside, place.bytes()).unwrap();
+    let folder = place.state().join("quarantine").join(&kept.id);
+    let path = folder.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let own = format!("\"projects/-work/{SESSION}.jsonl\"");
+    assert!(text.contains(&own));
+    for within in ["../outside.jsonl", "projects/../../outside.jsonl", "x.xml"] {
+        fs::write(&path, text.replace(&own, &format!("\"{within}\""))).unwrap();
+        let found: Vec<Kept> = store.repairs().unwrap().0;
+        let before = picture(place.dir.path());
+        assert!(store.undo_repair(&found[0]).is_err(), "{within}");
+        assert_eq!(picture(place.dir.path()), before, "{within}");
+    }
+    // Neither by a link in the log's place.
+    fs::remove_file(&place.log).unwrap();
+    std::os::unix::fs::symlink(&outside, &place.log).unwrap();
+    let before = fs::read(&outside).unwrap();
+    assert!(store.undo_repair(&kept).is_err());
+    assert_eq!(fs::read(&outside).unwrap(), before);
+}
+
+#[test]
+fn a_log_behind_a_link_is_not_mended() {
+    let place = damaged();
+    let folder = place.log.parent().unwrap().to_owned();
+    let outside = place.dir.path().join("outside");
+    fs::rename(&folder, &outside).unwrap();
+    let store = place.store();
+    let patients = {
+        std::os::unix::fs::symlink(&outside, &folder).unwrap();
+        let inventory = store.inventory();
+        let mut files: Vec<Patient> = Patient::all(&inventory);
+        // A walk may pass by what lies behind a link; who names the file gets no further.
+        let found = store.find(&inventory, place.log.to_str().unwrap());
+        files.extend(
+            found
+                .into_iter()
+                .flat_map(|one| Patient::of([&one.files].into_iter())),
+        );
+        files
+    };
+    let before = picture(&outside);
+    for patient in &patients {
+        let plan = Plan::of(patient).unwrap();
+        assert!(store.repair(&plan, now()).is_err());
+    }
+    assert_eq!(picture(&outside), before);
+}
+
+#[test]
+fn what_is_forgotten_is_gone_and_the_log_stays() {
+    let place = damaged();
+    let store = place.store();
+    store.repair(&place.plan(), now()).unwrap();
+    let mended = place.bytes();
+    let found = store.find_repairs("aaaaaaaa").unwrap();
+    assert_eq!(found.len(), 1);
+    store.forget_repair(&found[0]).unwrap();
+    let quarantine = place.state().join("quarantine");
+    assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
+    assert_eq!(place.bytes(), mended);
+    let error = store.find_repairs("aaaaaaaa").unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+}

@@ -1,0 +1,283 @@
+//! What holds of every repair, over layouts, fixtures and random damage.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use annals::jsonl::{Ending, Scanner};
+use annals::layout::{Layout, Record, Sink};
+use annals::model::{Artifact, ArtifactKind, FlawKind, Key, Link, Outline, Span};
+use annals::repair::{Action, Mending};
+use annals::tree::{Scope, Tree};
+use proptest::prelude::*;
+
+use crate::support::cases;
+
+/// A log of a fixture.
+struct Log {
+    layout: &'static dyn Layout,
+    name: String,
+    artifact: Artifact,
+    bytes: Vec<u8>,
+}
+
+static LOGS: LazyLock<Vec<Log>> = LazyLock::new(|| {
+    let mut logs = Vec::new();
+    for case in cases() {
+        for file in case.files() {
+            let kind = file.artifact.kind;
+            if !(kind.is_conversation() || kind == ArtifactKind::Notes) {
+                continue;
+            }
+            logs.push(Log {
+                layout: case.layout,
+                name: format!("{}/{}", case.layout.name(), case.name),
+                bytes: std::fs::read(&file.path).unwrap(),
+                artifact: file.artifact,
+            });
+        }
+    }
+    logs
+});
+
+fn lines(bytes: &[u8]) -> Vec<(Span, Vec<u8>, bool)> {
+    let mut scanner = Scanner::new(bytes);
+    let mut found = Vec::new();
+    while let Some(line) = scanner.next().unwrap() {
+        let span = Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        };
+        found.push((span, line.bytes.to_vec(), line.ending != Ending::None));
+    }
+    found
+}
+
+fn read(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Sink<Outline> {
+    let mut decoder = layout.decoder(artifact);
+    let mut sink = Sink::default();
+    for (span, bytes, terminated) in lines(bytes) {
+        let record = Record {
+            span,
+            bytes: &bytes,
+            terminated,
+            oversize: false,
+        };
+        decoder.outline(&record, &mut sink);
+    }
+    sink
+}
+
+fn hold(log: &Log, bytes: &[u8]) {
+    let (layout, artifact, name) = (log.layout, &log.artifact, &log.name);
+    let mending = Mending::of(layout, artifact, bytes).unwrap();
+    let result = mending.apply(bytes);
+    let shown = || String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(result.len() as u64, mending.result_len(bytes.len() as u64));
+    assert!(
+        !mending.is_empty() || result == bytes,
+        "{name}: nothing done, nothing changed"
+    );
+
+    // What leaves the log is told as it stood there.
+    for removed in &mending.removed {
+        let at = removed.offset as usize;
+        let stood = &bytes[at..at + removed.bytes.len()];
+        assert_eq!(stood, removed.bytes, "{name}");
+    }
+
+    // Lines that no step names stand there as they did, in their order.
+    let named: HashSet<u64> = mending.steps.iter().map(|step| step.line).collect();
+    let now = lines(&result);
+    let mut now = now
+        .iter()
+        .map(|(span, ..)| &result[span.offset as usize..span.end() as usize]);
+    for (span, ..) in lines(bytes) {
+        let wanted = &bytes[span.offset as usize..span.end() as usize];
+        let stays = named.contains(&span.line) || now.any(|line| line == wanted);
+        assert!(stays, "{name}: line {} is gone\n{}", span.line, shown());
+    }
+
+    // No damage of the repaired kinds is left, but where it was said.
+    let before = read(layout, artifact, bytes);
+    let after = read(layout, artifact, &result);
+    let left = mending.left.len();
+    let hidden = after.flaws.iter().filter(|flaw| flaw.kind.hides_record());
+    assert!(
+        hidden.count() <= left,
+        "{name}: {:?}\n{}",
+        after.flaws,
+        shown()
+    );
+    let scope = match artifact.kind {
+        ArtifactKind::AgentLog => Scope::Agent,
+        _ => Scope::Main,
+    };
+    let all_links = left == 0 && layout.name() == "claude-code";
+    if all_links {
+        for flaw in Tree::build(&after.found, scope).flaws {
+            let continues = after.found.iter().any(|one| {
+                one.span.offset == flaw.span.offset && matches!(one.link, Link::Continues(_))
+            });
+            let fine = flaw.kind == FlawKind::DuplicateId || continues;
+            assert!(fine, "{name}: {flaw:?}\n{}", shown());
+        }
+    }
+
+    // Whoever could be read can be read still.
+    let keys = |sink: &Sink<Outline>| -> HashSet<Key> {
+        let named = sink.found.iter().filter(|one| {
+            let id = one.id();
+            id.is_some_and(|id| Key::spells(id.as_str()))
+        });
+        named.filter_map(|one| one.key).collect()
+    };
+    let kept = keys(&before).is_subset(&keys(&after));
+    assert!(kept, "{name}\n{}", shown());
+    let as_many = after.found.len() >= before.found.len();
+    assert!(as_many, "{name}\n{}", shown());
+
+    // A second repair finds nothing.
+    let again = Mending::of(layout, artifact, &result).unwrap();
+    let became = String::from_utf8_lossy(&result);
+    assert_eq!(again.steps, [], "{name}\n{}\nbecame\n{became}", shown());
+}
+
+#[test]
+fn every_fixture_is_sound_after_its_repair() {
+    for log in LOGS.iter() {
+        hold(log, &log.bytes);
+    }
+}
+
+#[test]
+fn logs_of_real_clients_need_no_repair() {
+    let recorded = |log: &&Log| {
+        ["claude-code/1.", "claude-code/2."]
+            .iter()
+            .any(|client| log.name.starts_with(client))
+    };
+    let mut looked = 0;
+    for log in LOGS.iter().filter(recorded) {
+        looked += 1;
+        let mending = Mending::of(log.layout, &log.artifact, &log.bytes).unwrap();
+        // What `kill -9` did to one of them is damage.
+        let drops = mending.steps.iter();
+        let drops = drops.filter(|step| step.action == Action::Drop).count();
+        let killed = log.name.contains("kill9") && drops == mending.steps.len();
+        assert!(mending.is_empty() || killed, "{}: {mending:?}", log.name);
+    }
+    assert!(looked > 10);
+}
+
+/// One thing that happens to a file.
+#[derive(Clone, Debug)]
+enum Harm {
+    /// A stretch becomes NULs.
+    Nuls(usize, usize),
+    /// A stretch is gone: a torn record, a lost line, two that are glued.
+    Gone(usize, usize),
+    /// A stretch is there twice.
+    Twice(usize, usize),
+    /// Something is written in between.
+    Noise(usize, Vec<u8>),
+    /// A line is gone.
+    Line(usize),
+    /// A line ending is gone.
+    Glued(usize),
+    /// An id stands where another one did, be it an entry's own or its parent's.
+    Swapped(usize, usize),
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    let at = || 0..20_000_usize;
+    let noise = prop_oneof![
+        Just(b"\n".to_vec()),
+        Just(b"\0\0".to_vec()),
+        Just(b"}{".to_vec()),
+        Just(b"\xff{\"".to_vec()),
+        Just(b"\"".to_vec()),
+        Just(b"\r\nnull\n".to_vec()),
+    ];
+    prop_oneof![
+        (at(), 1..90_usize).prop_map(|(at, len)| Harm::Nuls(at, len)),
+        (at(), 1..400_usize).prop_map(|(at, len)| Harm::Gone(at, len)),
+        (at(), 1..900_usize).prop_map(|(at, len)| Harm::Twice(at, len)),
+        (at(), noise).prop_map(|(at, noise)| Harm::Noise(at, noise)),
+        at().prop_map(Harm::Line),
+        at().prop_map(Harm::Glued),
+        (at(), at()).prop_map(|(one, other)| Harm::Swapped(one, other)),
+    ]
+}
+
+impl Harm {
+    fn befall(&self, bytes: &mut Vec<u8>) {
+        let len = bytes.len();
+        let place = |at: &usize| at % len.max(1);
+        let stretch = |at: &usize, long: &usize| place(at)..(place(at) + long).min(len);
+        match self {
+            Harm::Nuls(at, long) => bytes[stretch(at, long)].fill(0),
+            Harm::Gone(at, long) => drop(bytes.drain(stretch(at, long))),
+            Harm::Twice(at, long) => {
+                let copy = bytes[stretch(at, long)].to_vec();
+                let at = place(at);
+                bytes.splice(at..at, copy);
+            }
+            Harm::Noise(at, noise) => {
+                let at = place(at);
+                bytes.splice(at..at, noise.iter().copied());
+            }
+            Harm::Line(at) => {
+                let spans = lines(bytes);
+                if let Some((span, ..)) = spans.get(at % spans.len().max(1)) {
+                    bytes.drain(span.offset as usize..span.end() as usize);
+                }
+            }
+            Harm::Glued(at) => {
+                let ends: Vec<usize> = (0..len).filter(|at| bytes[*at] == b'\n').collect();
+                if let Some(end) = ends.get(at % ends.len().max(1)) {
+                    bytes.remove(*end);
+                }
+            }
+            Harm::Swapped(one, other) => {
+                let ids = ids(bytes);
+                let count = ids.len().max(1);
+                if let (Some(&one), Some(&other)) = (ids.get(one % count), ids.get(other % count)) {
+                    let copy = bytes[other..other + 36].to_vec();
+                    bytes[one..one + 36].copy_from_slice(&copy);
+                }
+            }
+        }
+    }
+}
+
+/// Where ids stand.
+fn ids(bytes: &[u8]) -> Vec<usize> {
+    let is = |text: &[u8]| str::from_utf8(text).is_ok_and(Key::spells);
+    let starts = (0..bytes.len().saturating_sub(37)).filter(|at| bytes[*at] == b'"');
+    let starts = starts.filter(|at| bytes[at + 37] == b'"' && is(&bytes[at + 1..at + 37]));
+    starts.map(|at| at + 1).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        // PROPTEST_CASES says how many.
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_damaged_log_is_sound_after_its_repair(
+        at in any::<prop::sample::Index>(),
+        harms in proptest::collection::vec(harm(), 1..6),
+    ) {
+        let log = at.get(&LOGS);
+        // Large ones show nothing that small ones do not.
+        prop_assume!(log.bytes.len() < 200_000);
+        let mut bytes = log.bytes.clone();
+        for harm in &harms {
+            harm.befall(&mut bytes);
+        }
+        hold(log, &bytes);
+    }
+}
