@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disk
 import oracle
-from kill import Plan, Tally
-from scripts import PLAIN, SCRIPTS, Script
-from stage import Stage, lasting
+from kill import Plan, Tally, chosen, lost
+from scripts import PLAIN, Script
+from stage import lasting
 from table import Row
 
 
@@ -55,7 +55,7 @@ def simulate(script, layout, seed, many, goes_on):
     """All crashes of one operation on one layout."""
     tally, dice = Tally(), random.Random(seed)
     plan = Plan(script, layout)
-    with Stage(layout, plan.template) as stage:
+    with plan.stage() as stage:
         token = "token-crash"
         recorded, run = disk.record(stage, plan.spell(script.command, token))
         if run.returncode != 0:
@@ -70,7 +70,10 @@ def simulate(script, layout, seed, many, goes_on):
             tally.acks += answered
             where = f"{script.name}, {layout}, power lost after call {moment}"
             tree = lasting(files)
-            failures = oracle.lost(plan.before, tree, script)
+            failures = oracle.lost(stage.before, tree, script)
+            if failures and script.unpack:
+                stage.lay(files, directories)
+                failures = lost(plan, stage, tree)
             if answered:
                 failures += [
                     f"{path} was acknowledged and is {'gone' if path not in tree else 'other'}"
@@ -79,22 +82,18 @@ def simulate(script, layout, seed, many, goes_on):
                 ]
             tally.failures += [f"{where}: {failure}" for failure in failures]
             if goes_on:
-                tally.failures += [f"{where}: {what}" for what in _go_on(plan, files, directories)]
-    plan.close()
+                tally.failures += [f"{where}: {what}" for what in _go_on(plan, stage, files, directories)]
     return tally
 
 
-def _go_on(plan, files, directories):
+def _go_on(plan, stage, files, directories):
     """Runs the operation in such a state, as someone would after a crash."""
-    with Stage(plan.layout, None) as stage:
-        stage.lay(
-            {path: content for path, content in files.items() if "catalogue" not in path},
-            directories,
-        )
-        run = stage.run(plan.spell(plan.script.command, "token-after"))
-        if run.returncode not in plan.script.again or b"panicked" in run.stderr:
-            yield f"a second run fails: {run.stderr.decode()[:300]}"
-        yield from oracle.lost(plan.before, stage.tree(), plan.script)
+    lasts = {path: content for path, content in files.items() if "catalogue" not in path}
+    stage.lay(lasts, directories)
+    run = stage.run(plan.spell(plan.script.command, "token-after"))
+    if run.returncode not in plan.script.again or b"panicked" in run.stderr:
+        yield f"a second run fails: {run.stderr.decode()[:300]}"
+    yield from lost(plan, stage, stage.tree())
 
 
 UNSYNCED = """
@@ -145,9 +144,7 @@ def gate(full, seed=1, only=None):
     rows = []
     many = 12 if full else 2
     with ThreadPoolExecutor(2) as pool:
-        for script in SCRIPTS:
-            if only and only not in script.name:
-                continue
+        for script in chosen(only):
             row = Row("5", script.name, ", ".join(script.on), 0, None, 0, 0)
             started = time.monotonic()
             jobs = [

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disk
 import oracle
-from kill import Plan, Tally
-from scripts import PLAIN, SCRIPTS, Script
-from stage import Stage, lasting
+from kill import Plan, Tally, chosen, lost
+from scripts import PLAIN, Script
+from stage import lasting
 from table import Row
 
 SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
@@ -22,7 +22,7 @@ def fail(plan, point):
     name, number = point
     where = f"{script.name}, {plan.layout}, {name} {number} fails"
     inject = f"inject={name}:error=EIO:when={number}"
-    with Stage(plan.layout, plan.template) as stage:
+    with plan.stage() as stage:
         arguments = plan.spell(script.command, "token-fails")
         recorded, run = disk.record(stage, arguments, ("-e", inject))
         tally.points += 1
@@ -32,12 +32,12 @@ def fail(plan, point):
                 tally.failures.append(f"{where}: acknowledged: {run.stdout.decode()[:200]}")
         elif b"panicked" in run.stderr or b"os error 5" not in run.stderr + run.stdout:
             tally.failures.append(f"{where}: not reported: {run.stderr.decode()[:200]}")
-        for what in oracle.lost(plan.before, stage.tree(), script):
+        for what in lost(plan, stage, stage.tree()):
             tally.failures.append(f"{where}: {what}")
         run = stage.run(plan.spell(script.command, "token-again"))
         if run.returncode not in script.again:
             tally.failures.append(f"{where}: a second run fails: {run.stderr.decode()[:300]}")
-        for what in oracle.lost(plan.before, stage.tree(), script):
+        for what in lost(plan, stage, stage.tree()):
             tally.failures.append(f"{where}, run again: {what}")
     return tally
 
@@ -79,9 +79,7 @@ def gate(full, seed=1, only=None):
     begin = time.monotonic()
     row = Row("6", "every sync fails", "all layouts", 0, None, 0, 0)
     with ThreadPoolExecutor(2) as pool:
-        for script in SCRIPTS:
-            if only and only not in script.name:
-                continue
+        for script in chosen(only):
             layouts = list(script.on) if full else list(script.on)[:1]
             for layout in layouts:
                 plan = Plan(script, layout)
@@ -89,11 +87,9 @@ def gate(full, seed=1, only=None):
                     row.points += tally.points
                     row.acks += tally.acks
                     row.failures += tally.failures
-                plan.close()
     row.lost = len(row.failures)
     plan = Plan(control(), "chorus")
     caught = any(fail(plan, point).failures for point in syncs(plan))
-    plan.close()
     row.control = "1 of 1 caught" if caught else "not caught"
     if not caught:
         row.failures.append("the writer that retries was not caught")

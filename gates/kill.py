@@ -7,18 +7,15 @@ of no interest. `strace` counts calls by their name, so a point is a name and a 
 import random
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
+from fnmatch import fnmatch
 
 import oracle
 from scripts import PLAIN, SCRIPTS, Script
-from stage import FAST, Stage
+from stage import FAST, Stage, has
 from table import Row
 
 KILLED = (-9, 137)
@@ -26,30 +23,32 @@ CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)$")
 
 
 class Plan:
-    """One script on one layout: the tree to begin with, the points, what an undisturbed run does."""
+    """One script on one layout: the points, and what an undisturbed run does."""
 
     def __init__(self, script, layout):
         self.script, self.layout = script, layout
         fixture = script.on[layout]
         with Stage(layout, fixture) as first:
             self.first_root = _part(first.tree(), "root/")
-            self.id = first.first_session() if fixture else ""
-        self.template = Stage(layout, fixture)
-        for command in script.prepare:
-            done = self.template.run(self.spell(command, "prepared"))
-            if done.returncode != 0:
-                raise RuntimeError(f"{script.name}, {layout}: {command}: {done.stderr.decode()}")
-        # What was read before would be copied into every stage.
-        for catalogue in (self.template.base / "state").glob("catalogue*"):
-            catalogue.unlink()
-        self.before = self.template.tree()
+            self.id = first.first_session()
         self._trace()
+
+    def stage(self):
+        """A fresh stage, prepared. Each is prepared by itself: state may know the root's path."""
+        stage = Stage(self.layout, self.script.on[self.layout])
+        for command in self.script.prepare:
+            done = stage.run(self.spell(command, "prepared"))
+            if done.returncode != 0:
+                where = f"{self.script.name}, {self.layout}"
+                raise RuntimeError(f"{where}: {command}: {done.stderr.decode()}")
+        stage.before = stage.tree()
+        return stage
 
     def spell(self, command, token):
         return [word.replace("{id}", self.id).replace("{token}", token) for word in command]
 
     def _trace(self):
-        with Stage(self.layout, self.template) as stage:
+        with self.stage() as stage:
             trace = stage.base / "trace"
             run = stage.run(
                 self.spell(self.script.command, "undisturbed"),
@@ -64,9 +63,6 @@ class Plan:
             self.made = stage.tree()
             self.copies = oracle.count(self.made, "undisturbed")
             self.points = points(trace.read_text(errors="replace"), str(stage.base))
-
-    def close(self):
-        shutil.rmtree(self.template.base, ignore_errors=True)
 
 
 def points(trace, base):
@@ -104,13 +100,12 @@ def interrupt(plan, point, second):
     """Kills at one point, perhaps once more while it is run again, then lets it finish."""
     tally, script = Tally(), plan.script
     where = f"{script.name}, {plan.layout}, {point[0]} {point[1]}"
-    with Stage(plan.layout, plan.template) as stage:
+    with plan.stage() as stage:
         acknowledged = []
 
         def look(moment):
             tree = stage.tree()
-            _unpack(stage, script, tree)
-            for what in oracle.lost(plan.before, tree, script):
+            for what in lost(plan, stage, tree):
                 tally.failures.append(f"{where}, {moment}: {what}")
             if script.goal != "token":
                 return tree
@@ -150,12 +145,15 @@ def interrupt(plan, point, second):
     return tally
 
 
-def _unpack(stage, script, tree):
-    """Adds what is kept in another form, as it comes back."""
-    for command in script.unpack:
-        stage.run(command)
-    if script.unpack:
-        tree.update(_part(stage.tree(), "out/"))
+def lost(plan, stage, tree):
+    """What is lost, once what is kept in another form was asked for too."""
+    missing = oracle.lost(stage.before, tree, plan.script)
+    if missing and plan.script.unpack:
+        stage.run(plan.spell(plan.script.unpack, ""))
+        given = _part(stage.tree(), "out/")
+        shutil.rmtree(stage.base / "out", ignore_errors=True)
+        missing = oracle.lost(stage.before, {**tree, **given}, plan.script)
+    return missing
 
 
 def _goal(plan, tree):
@@ -178,8 +176,6 @@ def _part(tree, top):
 
 
 def _underived(tree):
-    from fnmatch import fnmatch
-
     return {
         path: content
         for path, content in tree.items()
@@ -229,38 +225,44 @@ def controls():
     )
 
 
+def chosen(only=None):
+    """The scripts of the table whose verbs the program has."""
+    for script in SCRIPTS:
+        if only and only not in script.name:
+            continue
+        if has(script.needs):
+            yield script
+        else:
+            print(f"SKIPPED {script.name}: this program has no {' '.join(script.needs)}")
+
+
 def gate(full, seed=1, only=None, each=None):
     """Runs the gate; `each` bounds the points of a script on a layout in the short form."""
     begin = time.monotonic()
     rows = []
     dice = random.Random(seed)
     with ThreadPoolExecutor(2) as pool:
-        for script in SCRIPTS:
-            if only and only not in script.name:
-                continue
+        for script in chosen(only):
             row = Row("1", script.name, ", ".join(script.on), 0, 0, 0, 0)
             started = time.monotonic()
             jobs = []
-            plans = []
             for layout in script.on:
                 plan = Plan(script, layout)
-                plans.append(plan)
-                chosen = plan.points
+                at = plan.points
                 if not full:
-                    chosen = dice.sample(chosen, min(each or 6, len(chosen)))
-                for point in chosen:
+                    at = dice.sample(at, min(each or 6, len(at)))
+                for point in at:
                     jobs.append(pool.submit(interrupt, plan, point, dice.choice(plan.points)))
             _add(row, jobs)
-            for plan in plans:
-                plan.close()
             row.seconds = time.monotonic() - started
             rows.append(row)
+            if full:
+                print(f"    {' | '.join(row.cells())}", flush=True)
         caught, wrong = 0, controls()
         for script in wrong:
             plan = Plan(script, "chorus")
             jobs = [pool.submit(interrupt, plan, point, None) for point in plan.points]
             caught += any([job.result().failures for job in jobs])
-            plan.close()
     total = Row("1", "killed at every call", str(FAST), 0, 0, 0, 0)
     for row in rows:
         total.points += row.points

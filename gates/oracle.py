@@ -34,7 +34,7 @@ def _stands(was, after):
 
 
 def _whole(path, content):
-    if path.endswith(".jsonl"):
+    if not path.endswith(".json"):
         return True
     try:
         json.loads(content)

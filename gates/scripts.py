@@ -51,9 +51,20 @@ class Script:
     goal: str = "token"
     # Files that the operation is meant to remove for good.
     removes: tuple = ()
-    # Files outside of the tree that hold bytes in another form are made readable by these.
+    # A command that gives back below `{base}/out` what is kept in another form.
     unpack: tuple = ()
+    # A verb and a flag that the program must have; the script is skipped, and told, where it has not.
+    needs: tuple = ()
 
+
+DAMAGED = {
+    "claude-code": "glued-records",
+    "chorus": "chorus-damage",
+    "clog": "glued-messages",
+    "orchestrator": "glued-records",
+}
+# One session each, so that a whole root comes back with it.
+ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}
 
 SCRIPTS = (
     Script(
@@ -133,5 +144,106 @@ SCRIPTS = (
         changes=("root/config.json",),
         again=(0, 2),
         goal="token",
+    ),
+    Script(
+        "archive",
+        FAMILY,
+        ("archive", "{id}", "--apply"),
+        again=(0, 1, 2),
+        finish=(("restore", "{id}", "--apply"),),
+        goal="undone",
+        unpack=("restore", "{id}", "--to", "{base}/out", "--apply"),
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "mirror",
+        FAMILY,
+        ("archive", "{id}", "--keep-source", "--apply"),
+        finish=(("archive", "--verify"),),
+        goal="undone",
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "mirror what was added",
+        PLAIN,
+        ("archive", "{id}", "--keep-source", "--apply"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            ("append", "{id}", "-m", "{token}"),
+        ),
+        changes=("state/archive/*",),
+        finish=(("archive", "--verify"),),
+        goal="readable",
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "restore",
+        FAMILY,
+        ("restore", "{id}", "--apply"),
+        prepare=(("archive", "{id}", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        needs=("restore", "--to"),
+    ),
+    Script(
+        "repair",
+        DAMAGED,
+        ("repair", "--apply"),
+        goal="readable",
+        again=(0, 1),
+        needs=("repair", "--undo"),
+    ),
+    Script(
+        "repair, undone",
+        # One damaged log each.
+        {
+            "claude-code": DAMAGED["claude-code"],
+            "clog": DAMAGED["clog"],
+            "orchestrator": "corrupt-middle",
+        },
+        ("repair", "--undo", "{id}"),
+        prepare=(("repair", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        # What was mended goes, and the original comes back from quarantine.
+        removes=("root/*", "state/quarantine/*"),
+        needs=("repair", "--undo"),
+    ),
+    Script(
+        "clean",
+        FAMILY,
+        ("clean", "--older-than", "1d", "--apply"),
+        again=(0, 1),
+        goal="readable",
+        # A register goes with the last log that it listed; the trash keeps its rows.
+        removes=("*/conversations.json",),
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "clean, undone",
+        ALONE,
+        ("clean", "--older-than", "1d", "--apply"),
+        again=(0, 1),
+        finish=(("delete", "--undo", "{id}"),),
+        goal="undone",
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "purge",
+        FAMILY,
+        ("clean", "--purge", "--apply"),
+        prepare=(("delete", "{id}", "--apply"),),
+        again=(0, 1),
+        goal="readable",
+        removes=("state/trash/*",),
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "pin",
+        PLAIN,
+        ("pin", "{id}"),
+        changes=("state/pins.json",),
+        goal="readable",
+        needs=("pin", "--help"),
     ),
 )

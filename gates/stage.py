@@ -15,6 +15,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
 PROGRAM = (REPOSITORY / TARGET / "debug" / "annals").resolve()
+if "ANNALS_GATE_PROGRAM" in os.environ:
+    PROGRAM = Path(os.environ["ANNALS_GATE_PROGRAM"]).resolve()
 
 # Kills and simulated crashes ask nothing of a disk; memory is a hundred times faster.
 FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
@@ -33,6 +35,15 @@ def lasting(tree):
 TEMPORARY = re.compile(r"\.annals-[0-9a-f]+\.tmp$")
 
 
+def has(needs):
+    """Whether the program has a verb and a flag of it."""
+    if not needs:
+        return True
+    verb, flag = needs
+    told = subprocess.run([PROGRAM, verb, "--help"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and flag in told.stdout
+
+
 class Stage:
     """One copy of a fixture, with a state directory and a home beside it."""
 
@@ -42,14 +53,9 @@ class Stage:
         self.root = self.base / "root"
         for name in ("home", "work"):
             (self.base / name).mkdir()
-        if isinstance(fixture, Stage):
-            shutil.copytree(fixture.root, self.root)
-            if (fixture.base / "state").exists():
-                shutil.copytree(fixture.base / "state", self.base / "state")
-        elif fixture is None:
-            self.root.mkdir()
-        else:
-            shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
+        # What lay there before the operation; set by who prepares the stage.
+        self.before = {}
+        shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
 
     def __enter__(self):
         return self
