@@ -23,6 +23,7 @@ from pathlib import Path
 import crash
 import eio
 import kill
+import shutdown
 import stage
 from mounts import mounted
 from stage import FAST, REPOSITORY
@@ -173,7 +174,7 @@ def full(wanted, seed):
         "2": lambda: gate_2(skipped),
         "3": lambda: gate_3(skipped),
         "4": lambda: gate_4(skipped),
-        "5": lambda: crash.gate(True, seed),
+        "5": lambda: crash.gate(True, seed) + shutdown.gate(binary(), skipped, 100, seed),
         "6": lambda: eio.gate(True, seed),
         "7": lambda: gate_7(skipped),
         "8": lambda: tests(8, ["gate_histories::"], "histories", {"ANNALS_GATE_DIR": str(FAST)}, str(FAST)),
