@@ -531,6 +531,11 @@ impl<'a> Work<'a> {
                 if chained && pen.listed {
                     let row = self.rows.entry(pen.head.log.clone()).or_default();
                     list(row, plan.added.len(), draft, time);
+                    if pen.head.agent.is_some() {
+                        // Nobody types to a sub-agent: who reads its log finds no prompt in it, and
+                        // a register that is made again must say the same.
+                        row.prompt = None;
+                    }
                 }
             }
         }

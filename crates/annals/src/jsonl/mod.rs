@@ -25,6 +25,7 @@ pub use append::{Appended, Durability, Log, Options};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
 pub use relocate::relocate;
+pub(crate) use replace::is_temp;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};
 pub use span::read_span;
