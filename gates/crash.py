@@ -159,6 +159,8 @@ def gate(full, seed=1, only=None):
                 row.failures += tally.failures
             row.seconds = time.monotonic() - started
             rows.append(row)
+            if full:
+                print(f"    {' | '.join(row.cells())}", flush=True)
             total.points += row.points
             total.acks += row.acks
             total.lost += row.lost
