@@ -180,16 +180,18 @@ impl<'a> Work<'a> {
     /// What there is to say about a session that an earlier run has converted.
     fn already(self) -> Result<Settled> {
         let target = self.target;
-        let mut logs = vec![self.head.log.clone()];
-        for file in &self.session.files.agents {
+        let mut logs = vec![(self.head.log.clone(), None)];
+        for (at, file) in self.session.files.logs().enumerate() {
             if let Some(agent) = &file.artifact.agent {
-                logs.push(target.writer.agent(&self.head, agent)?);
+                let log = target.writer.agent(&self.head, agent)?;
+                logs.push((log, self.agent_of(at).and_then(purpose)));
             }
         }
         let mut rows = Vec::new();
-        for log in logs {
+        for (log, purpose) in logs {
             if target.writer.register(&log).is_some() {
-                rows.extend(row_of_log(target.root, &log)?);
+                let row = row_of_log(target.root, &log)?;
+                rows.extend(row.map(|row| Row { purpose, ..row }));
             }
         }
         let title = self.session.title();
@@ -344,18 +346,19 @@ impl<'a> Work<'a> {
         let Part::Path(path) = self.part else {
             return true;
         };
-        let mut agents = self.session.agents.iter();
-        let agent = agents.find(|agent| agent.log == log && agent.strand.is_none());
-        let call = agent.and_then(|agent| agent.call);
+        let call = self.agent_of(log).and_then(|agent| agent.call);
         call.is_some_and(|call| call.log == 0 && path.contains(&call.entry))
+    }
+
+    /// The sub-agent whose log this is.
+    fn agent_of(&self, log: usize) -> Option<&'a crate::store::Agent> {
+        let mut agents = self.session.agents.iter();
+        agents.find(|agent| agent.log == log && agent.strand.is_none())
     }
 
     /// Begins a sub-agent's log.
     fn agent_head(&mut self, at: usize, file: &FoundFile) -> Result<Head> {
-        let agents = &self.session.agents;
-        let agent = agents
-            .iter()
-            .find(|agent| agent.log == at && agent.strand.is_none());
+        let agent = self.agent_of(at);
         let named = file.artifact.agent.clone();
         let id = match named.or_else(|| agent.and_then(|agent| agent.id.clone())) {
             Some(id) => id,
@@ -372,10 +375,7 @@ impl<'a> Work<'a> {
         spawn.call = agent.and_then(|agent| self.call_of(agent));
         if self.target.writer.register(&log).is_some() {
             let row = self.rows.entry(log.clone()).or_default();
-            let purpose = [&spawn.description, &spawn.kind]
-                .into_iter()
-                .find(|text| !text.is_empty());
-            row.purpose = purpose.cloned();
+            row.purpose = agent.and_then(purpose);
         }
         let change = Change::Spawn(spawn);
         let plan = self.plan(&head, &change, self.started)?;
@@ -518,7 +518,10 @@ impl<'a> Work<'a> {
         if chained && let Some(last) = plan.added.last() {
             pen.last.insert(aside, last.clone());
         }
-        if let Some(title) = plan.title {
+        // What a sub-agent's log is called is not what the session is.
+        if let Some(title) = plan.title
+            && pen.head.agent.is_none()
+        {
             self.title = Some(title);
         }
         pen.head.time = pen.head.time.max(time);
@@ -528,6 +531,11 @@ impl<'a> Work<'a> {
                 if chained && pen.listed {
                     let row = self.rows.entry(pen.head.log.clone()).or_default();
                     list(row, plan.added.len(), draft, time);
+                    if pen.head.agent.is_some() {
+                        // Nobody types to a sub-agent: who reads its log finds no prompt in it, and
+                        // a register that is made again must say the same.
+                        row.prompt = None;
+                    }
                 }
             }
         }
@@ -735,6 +743,13 @@ impl<'a> Work<'a> {
             }
         }
     }
+}
+
+/// What a sub-agent is for, as a register tells it.
+fn purpose(agent: &crate::store::Agent) -> Option<String> {
+    let texts = [&agent.description, &agent.kind];
+    let mut texts = texts.into_iter().flatten();
+    texts.find(|text| !text.is_empty()).cloned()
 }
 
 fn git_branch(session: &Session) -> Option<String> {

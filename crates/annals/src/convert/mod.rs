@@ -24,6 +24,7 @@ use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::jsonl;
 use crate::layout::{Row, Writer};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 use crate::store::{FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, enrol_all};
@@ -307,7 +308,9 @@ impl Plan {
             let within = PathBuf::from(name.file_name());
             let layout = self.into.layout;
             let known = layout.enters(&within) || layout.classify(&within).is_some();
-            if !known && within != Path::new(stage::NAME) {
+            // What a run leaves that was killed while it wrote a document.
+            let left = within == Path::new(stage::NAME) || jsonl::is_temp(&within);
+            if !known && !left {
                 return Err(Error::refused(format!(
                     "{} is not empty: it holds {}, which is nothing of the layout {}; name an empty directory",
                     into.display(),

@@ -5,10 +5,11 @@
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::jsonl;
 
 use super::database;
 
@@ -52,9 +53,9 @@ pub(super) fn version() -> u32 {
 /// The database of a state directory, which is made if need be. Refuses a place that is not ours.
 pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
     refuse_obstacle(state)?;
-    let mut builder = fs::DirBuilder::new();
-    let made = builder.recursive(true).mode(0o700).create(state);
-    made.map_err(|error| Error::io("create", state, error))?;
+    // Durably, though the catalogue needs it not: the trash finds this directory made, and what is
+    // moved there must not be lost with its name.
+    jsonl::ensure_dir(state)?;
     check(state)?;
     Ok(state.join(database::name()))
 }

@@ -32,6 +32,7 @@ pub(crate) use open::is_remote;
 pub(crate) use place::unwritten;
 pub use relocate::relocate;
 pub(crate) use relocate::rename_dir;
+pub(crate) use replace::is_temp;
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub use rewrite::rewrite;
 pub use scan::{Ending, Line, MAX_LINE, OVERSIZE_HEAD, Scanner};

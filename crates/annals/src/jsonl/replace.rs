@@ -214,6 +214,15 @@ pub(super) fn adopt(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
+/// Whether a name is one that documents have before they are whole. A killed writer leaves it, and the
+/// next one of that document takes it.
+pub(crate) fn is_temp(name: &Path) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    let tag = name.strip_prefix(".annals-");
+    let tag = tag.and_then(|rest| rest.strip_suffix(".tmp"));
+    tag.is_some_and(|tag| tag.len() == 16 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 fn temp_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     let Digest([a, b, c, d, e, f, g, h, ..]) = Digest::of(name.as_encoded_bytes());

@@ -15,6 +15,8 @@ use annals::Error;
 use annals::jsonl::{Create, Durability, Log, Options, read_span};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::gates::{self, Counts};
+
 const OS: Options = Options {
     durability: Durability::Os,
     lock_wait: Duration::from_secs(30),
@@ -94,7 +96,10 @@ fn role() {
     };
     let path = PathBuf::from(std::env::var_os("ANNALS_TEST_LOG").unwrap());
     match part.split_once(' ').unwrap() {
-        ("append", writer) => append_many(&Log::open(path, DISK).unwrap(), writer, 250),
+        ("append", writer) => {
+            let count = std::env::var("ANNALS_TEST_COUNT").unwrap().parse().unwrap();
+            append_many(&Log::open(path, crowd()).unwrap(), writer, count);
+        }
         ("limit", "sealing") => {
             let log = Log::open(&path, OS).unwrap();
             write_within_limits(&path, &|line| log.append(line.as_bytes()).map(drop));
@@ -112,27 +117,56 @@ fn role() {
     }
 }
 
+/// A crowd waits long for its turn. That lines stay whole does not depend on syncs, which would take
+/// hours in the full form.
+fn crowd() -> Options {
+    Options {
+        durability: if gates::full() {
+            Durability::Os
+        } else {
+            Durability::Disk
+        },
+        lock_wait: Duration::from_secs(600),
+        ..OS
+    }
+}
+
+/// Gate 2: in the full form 64 writers of 10,000 records each.
 #[test]
 fn threads_and_processes_lose_nothing_and_add_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = gates::dir();
     let path = log_in(&dir, "");
-    let mut children: Vec<_> = (0..4)
-        .map(|child| player(&format!("append p{child}"), &path).spawn().unwrap())
+    let half = if gates::full() { 32 } else { 6 };
+    let count = gates::size("ANNALS_GATE_APPENDS", 400, 10_000);
+    let mut children: Vec<_> = (0..half)
+        .map(|child| {
+            let mut player = player(&format!("append p{child}"), &path);
+            player.env("ANNALS_TEST_COUNT", count.to_string());
+            player.spawn().unwrap()
+        })
         .collect();
-    let log = Log::open(&path, DISK).unwrap();
+    let log = Log::open(&path, crowd()).unwrap();
     thread::scope(|scope| {
-        for thread in 0..8 {
+        for thread in 0..half {
             let log = &log;
-            scope.spawn(move || append_many(log, &format!("t{thread}"), 500));
+            scope.spawn(move || append_many(log, &format!("t{thread}"), count));
         }
     });
     for child in &mut children {
         assert!(child.wait().unwrap().success());
     }
-    let threads = (0..8).flat_map(|t| (0..500).map(move |n| format!("t{t}-{n}")));
-    let processes = (0..4).flat_map(|p| (0..250).map(move |n| format!("p{p}-{n}")));
-    assert_exactly(&path, threads.chain(processes));
+    let names = |kind: char| {
+        (0..half).flat_map(move |writer| (0..count).map(move |n| format!("{kind}{writer}-{n}")))
+    };
+    assert_exactly(&path, names('t').chain(names('p')));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no lock file");
+    let what = format!("{} writers, each {count} records", 2 * half);
+    let acks = 2 * half * count;
+    let counts = Counts {
+        acks,
+        ..Counts::default()
+    };
+    gates::tell(2, &what, counts);
 }
 
 #[test]
@@ -148,6 +182,7 @@ fn control_writers_that_use_two_writes_are_caught() {
         file.write_all(b"\n").unwrap();
     }
     assert_eq!(lines(&path).get(&record("a")), None);
+    gates::tell_control(2, "two writes");
 }
 
 #[test]
@@ -385,7 +420,8 @@ fn write_within_limits(path: &Path, append: &dyn Fn(&str) -> annals::Result<()>)
     let mut acknowledged = File::create(path.with_extension("acks")).unwrap();
     let unlimited = getrlimit(Resource::Fsize);
     let long = "y".repeat(8_192);
-    for room in (0..=8_192).step_by(37) {
+    let step = if gates::full() { 1 } else { 37 };
+    for room in (0..=8_192).step_by(step) {
         let len = fs::metadata(path).unwrap().len();
         setrlimit(
             Resource::Fsize,
@@ -407,8 +443,8 @@ fn write_within_limits(path: &Path, append: &dyn Fn(&str) -> annals::Result<()>)
 }
 
 /// Runs [`write_within_limits`] in a child that ignores the signal of the limit.
-fn lost_within_limits(variant: &str) -> usize {
-    let dir = tempfile::tempdir().unwrap();
+fn lost_within_limits(variant: &str) -> Counts {
+    let dir = gates::dir();
     let path = dir.path().join(format!("{variant}.jsonl"));
     File::create(&path)
         .unwrap()
@@ -428,19 +464,29 @@ fn lost_within_limits(variant: &str) -> usize {
     assert!(shell.status().unwrap().success());
     let found = lines(&path);
     let acknowledged = fs::read_to_string(path.with_extension("acks")).unwrap();
-    assert!(acknowledged.lines().count() > 200);
-    acknowledged
-        .lines()
-        .filter(|name| !found.contains_key(&record(name)))
-        .count()
+    let acks = acknowledged.lines().count();
+    assert!(acks > 200);
+    let mut names = acknowledged.lines();
+    let lost = names
+        .by_ref()
+        .filter(|name| !found.contains_key(&record(name)));
+    Counts {
+        points: acks,
+        acks,
+        lost: lost.count(),
+        ..Counts::default()
+    }
 }
 
 #[test]
 fn a_file_size_limit_at_any_byte_loses_no_acknowledged_record() {
-    assert_eq!(lost_within_limits("sealing"), 0);
+    let counts = lost_within_limits("sealing");
+    assert_eq!(counts.lost, 0);
+    gates::tell(4, "no room after any byte of a record", counts);
 }
 
 #[test]
 fn control_a_writer_that_does_not_seal_loses_at_the_limit() {
-    assert!(lost_within_limits("plain") > 100);
+    assert!(lost_within_limits("plain").lost > 100);
+    gates::tell_control(4, "no sealing");
 }

@@ -1,20 +1,31 @@
-//! Writers killed at random: what they acknowledged stands in the log.
-//!
-//! `ANNALS_GATE_KILLS` sets how many; the long form of the gate asks for 100,000.
+//! Gate 3: sixteen writers killed at random; what they acknowledged stands in the log.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use annals::jsonl::{Durability, Log, Options};
 
+use crate::gates::{self, Counts};
+use crate::support::Dice;
+
+const WRITERS: usize = 16;
+
+/// Kills after which a log is judged and another begun.
+const AT_A_TIME: usize = 800;
+
+/// The one record of this name: from one that fits into a page to one of many.
 fn record(name: &str) -> String {
-    format!(
-        r#"{{"id":"{name}","pad":"{}"}}"#,
-        "x".repeat(name.len() * 997 % 9_000)
-    )
+    let number = name.bytes().fold(7, |sum: usize, byte| {
+        sum.wrapping_mul(31) + usize::from(byte)
+    });
+    let pad = [9, 200, 900, 5_000, 30_000][number % 5] + number % 97;
+    format!(r#"{{"id":"{name}","pad":"{}"}}"#, "x".repeat(pad))
 }
 
 fn spawn(part: &str, writer: &str, path: &Path) -> Child {
@@ -24,6 +35,7 @@ fn spawn(part: &str, writer: &str, path: &Path) -> Child {
             "jsonl_kill::role",
             "--include-ignored",
             "--nocapture",
+            "--test-threads=1",
         ])
         .env("ANNALS_TEST_PART", part)
         .env("ANNALS_TEST_WRITER", writer)
@@ -47,14 +59,13 @@ fn role() {
     } else {
         Durability::Os
     };
-    let log = Log::open(
-        &path,
-        Options {
-            durability,
-            ..Options::default()
-        },
-    )
-    .unwrap();
+    let options = Options {
+        durability,
+        lock_wait: std::time::Duration::from_secs(60),
+        ..Options::default()
+    };
+    let log = Log::open(&path, options).unwrap();
+    let mut plain = File::options().append(true).open(&path).unwrap();
     // One write, or the kill may cut the name short.
     let acknowledge = |name: &str| {
         io::stderr()
@@ -63,12 +74,21 @@ fn role() {
     };
     for n in 0.. {
         let name = format!("{writer}-{n}");
-        if part == "early" {
-            acknowledge(&name);
-            log.append(record(&name).as_bytes()).unwrap();
-        } else {
-            log.append(record(&name).as_bytes()).unwrap();
-            acknowledge(&name);
+        let record = record(&name);
+        match part.as_str() {
+            "early" => {
+                acknowledge(&name);
+                log.append(record.as_bytes()).unwrap();
+            }
+            // One write and no look at what stands before it.
+            "unsealed" => {
+                plain.write_all(format!("{record}\n").as_bytes()).unwrap();
+                acknowledge(&name);
+            }
+            _ => {
+                log.append(record.as_bytes()).unwrap();
+                acknowledge(&name);
+            }
         }
     }
 }
@@ -87,47 +107,86 @@ fn kill_after(child: &mut Child, acks: usize) -> Vec<String> {
         .collect()
 }
 
-/// The acknowledged records that do not stand in the log as lines of their own.
+/// The acknowledged records that do not stand in the log, each once, as lines of their own.
 fn lost<'a>(path: &Path, acknowledged: &'a [String]) -> Vec<&'a String> {
     let bytes = fs::read(path).unwrap();
-    let lines: HashSet<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let mut lines: HashSet<&[u8]> = HashSet::new();
+    let mut twice: HashSet<&[u8]> = HashSet::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        if !lines.insert(line) {
+            twice.insert(line);
+        }
+    }
     acknowledged
         .iter()
-        .filter(|name| !lines.contains(record(name).as_bytes()))
+        .filter(|name| {
+            let record = record(name);
+            !lines.contains(record.as_bytes()) || twice.contains(record.as_bytes())
+        })
         .collect()
+}
+
+/// Sixteen writers on one log at any time, each killed after a random number of records and
+/// followed by another.
+fn storm(part: &str, kills: usize, seed: u64) -> Counts {
+    let dir = gates::dir();
+    let path = dir.path().join("log.jsonl");
+    File::create(&path).unwrap();
+    let (next, acknowledged) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= kills {
+                        break;
+                    }
+                    let acks = Dice(seed ^ number as u64).roll(7);
+                    let mut child = spawn(part, &format!("{seed}.{number}"), &path);
+                    let acks = kill_after(&mut child, acks);
+                    acknowledged.lock().unwrap().extend(acks);
+                }
+            });
+        }
+    });
+    let acknowledged = acknowledged.into_inner().unwrap();
+    Counts {
+        points: 0,
+        kills,
+        acks: acknowledged.len(),
+        lost: lost(&path, &acknowledged).len(),
+    }
 }
 
 #[test]
 fn killed_writers_have_lost_nothing_they_acknowledged() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("log.jsonl");
-    File::create(&path).unwrap();
-    let kills = std::env::var("ANNALS_GATE_KILLS").map_or(50, |kills| kills.parse().unwrap());
-    let mut acknowledged = Vec::new();
-    for round in 0..kills / 2 {
-        let part = if round % 2 == 0 { "disk" } else { "os" };
-        let mut pair = [0, 1].map(|n| spawn(part, &format!("{round}.{n}"), &path));
-        for (n, child) in pair.iter_mut().enumerate() {
-            let acks = kill_after(child, 1 + (round * 7 + n * 3) % 23);
-            assert!(!acks.is_empty());
-            acknowledged.extend(acks);
+    let kills = gates::size("ANNALS_GATE_KILLS", 160, 100_000);
+    let mut sum = Counts::default();
+    for turn in 0.. {
+        let left = (kills - sum.kills).min(AT_A_TIME.min(kills / 2));
+        if left == 0 {
+            break;
         }
+        let part = if turn % 2 == 0 { "disk" } else { "os" };
+        let counts = storm(part, left, turn);
+        assert_eq!(counts.lost, 0, "of {}", counts.acks);
+        sum.kills += counts.kills;
+        sum.acks += counts.acks;
     }
-    let lost = lost(&path, &acknowledged);
-    assert!(lost.is_empty(), "{lost:?} of {}", acknowledged.len());
+    assert!(sum.acks > sum.kills, "{} records", sum.acks);
+    gates::tell(3, "16 writers killed at random", sum);
+}
+
+#[test]
+fn control_writers_that_do_not_seal_are_caught() {
+    let caught = (0..20).any(|turn| storm("unsealed", 100, turn).lost > 0);
+    assert!(caught);
+    gates::tell_control(3, "no sealing");
 }
 
 #[test]
 fn control_a_writer_that_acknowledges_before_it_writes_is_caught() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("log.jsonl");
-    File::create(&path).unwrap();
-    let caught = (0..400).any(|round| {
-        let acknowledged = kill_after(
-            &mut spawn("early", &round.to_string(), &path),
-            1 + round % 5,
-        );
-        !lost(&path, &acknowledged).is_empty()
-    });
+    let caught = (0..20).any(|turn| storm("early", 40, turn).lost > 0);
     assert!(caught);
+    gates::tell_control(3, "acknowledges early");
 }

@@ -3,8 +3,11 @@
 use super::*;
 use annals::model::Draft;
 
+use crate::gates::{self, Counts};
+
 #[test]
 fn the_spans_of_all_records_are_the_file() {
+    let mut points = 0;
     for case in cases() {
         for (file, bytes) in logs(&case) {
             let mut together: Vec<u8> = Vec::new();
@@ -17,8 +20,34 @@ fn the_spans_of_all_records_are_the_file() {
                 together.extend(&bytes[span]);
             }
             assert_eq!(together, bytes, "{}", file.path.display());
+            points += 1;
         }
     }
+    let counts = Counts {
+        points,
+        ..Counts::default()
+    };
+    gates::tell(9, "every fixture's bytes", counts);
+}
+
+/// Gate 9's control: whoever reads records as values and writes them again changes them.
+#[test]
+fn control_a_round_trip_through_values_is_caught() {
+    let (mut same, mut other) = (0, 0);
+    for case in cases() {
+        for (_, bytes) in logs(&case) {
+            for line in lines(&bytes) {
+                let value = serde_json::from_slice::<serde_json::Value>(&line.bytes);
+                let again = value.ok().and_then(|value| serde_json::to_vec(&value).ok());
+                match again.as_deref() == Some(&line.bytes[..]) {
+                    true => same += 1,
+                    false => other += 1,
+                }
+            }
+        }
+    }
+    assert!(other > 100 && same > 0, "{other} of {}", same + other);
+    gates::tell_control(9, "values");
 }
 
 #[test]

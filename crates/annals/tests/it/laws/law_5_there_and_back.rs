@@ -67,6 +67,11 @@ fn every_root_comes_back_byte_for_byte() {
         );
     });
     assert!(compared > 500, "{compared}");
+    let counts = crate::gates::Counts {
+        points: compared,
+        ..Default::default()
+    };
+    crate::gates::tell(9, "every root, there and back", counts);
 }
 
 /// What the conversations of a session say, block by block: layouts differ in how many entries a
@@ -130,6 +135,29 @@ fn a_converted_session_says_the_same() {
 }
 
 /// Every byte of every target, for comparison with what a cut-off run and a second one leave.
+/// The header of a sub-agent's log has a title too, which became the session's.
+#[test]
+fn a_session_keeps_its_title_beside_that_of_its_sub_agent() {
+    let case = crate::support::case("agents-todos-origin");
+    let dir = tempfile::tempdir().unwrap();
+    let there = Root::new("chorus", dir.path().join("there")).unwrap();
+    convert(&case.root(), there.clone());
+    let register = there
+        .path
+        .join("sessions/ws-37a635997607/annals/conversations.json");
+    let first = fs::read_to_string(&register).unwrap();
+    let title = case.sessions().remove(0);
+    let title = Session::read(title).unwrap().title().unwrap().text;
+    assert!(
+        first.contains(&format!("\"title\": \"{title}\"")),
+        "{first}"
+    );
+    // Nor is anything else said when only the register is made again.
+    fs::remove_file(&register).unwrap();
+    convert(&case.root(), there);
+    assert_eq!(fs::read_to_string(&register).unwrap(), first);
+}
+
 #[test]
 fn a_conversion_that_was_cut_off_is_completed() {
     let mut cut = 0;

@@ -1,0 +1,297 @@
+//! Gate 7, the short form: each fuzz target over damaged seeds, on the stable compiler.
+//!
+//! The full form is `cargo +nightly fuzz run TARGET` on the same functions, guided by coverage; its
+//! seeds are written by [`write_seeds`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use annals::layout::by_name;
+
+use crate::gates::{self, Counts};
+use crate::support::{Dice, cases};
+
+#[path = "../../../../fuzz/src/targets.rs"]
+#[allow(
+    unreachable_pub,
+    reason = "the fuzzer's crate has it as a public module"
+)]
+mod targets;
+
+use targets::{FILES, TARGETS, Target};
+
+/// Longer files teach a fuzzer nothing that shorter ones do not, and cost time.
+const LONGEST: u64 = 6_000;
+
+/// What a target is given to begin with.
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let typed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    match target {
+        "claude_code" | "chorus" | "clog" | "orchestrator" => {
+            let layout = target.replace('_', "-");
+            files(&layout)
+                .into_iter()
+                .map(|(which, bytes)| led(which, bytes))
+                .collect()
+        }
+        "lines" => logs()
+            .into_iter()
+            .map(|(at, bytes)| led(at * 37, bytes))
+            .collect(),
+        "session" => logs()
+            .into_iter()
+            .map(|(at, bytes)| led(at, bytes))
+            .collect(),
+        "search" => {
+            let led = |(at, bytes): (usize, Vec<u8>)| [&[at as u8, 3, 5], &bytes[..]].concat();
+            logs().into_iter().map(led).collect()
+        }
+        "enrol" => {
+            let registers = files("chorus").into_iter().filter(|(which, _)| *which == 1);
+            registers
+                .enumerate()
+                .map(|(at, (_, bytes))| led(at, bytes))
+                .collect()
+        }
+        "text" | "redact" => {
+            let mut found: Vec<Vec<u8>> = logs().into_iter().map(|(_, bytes)| bytes).collect();
+            found.push(
+                "\u{1b}[31m a\u{202e}b\u{200d}c \u{9b}1m 👩\u{200d}🔬 e\u{301}\r\n\t\0".into(),
+            );
+            found.push(b"AKIAIOSFODNN7EXAMPLE ghp_0123456789abcdefghijklmnopqrstuvwxyzAB".to_vec());
+            found.push(b"password=\"hunter22hunter22\" Authorization: Bearer abc.def.ghi".to_vec());
+            found
+        }
+        "query" => typed(&[
+            r#""connection reset" OR timeout role:user -tool:Bash"#,
+            "(a OR b*) -\"c d\" after:7d before:2026-03-01",
+            "kind:thinking model:opus file:src/main.rs agent:sub",
+            r"fo+ba[rz]\b(?i:x)|^\d{2,3}$",
+            "日本語 café layout:clog branch:main session:8c549c46",
+        ]),
+        "when" => typed(&[
+            "7d",
+            "yesterday",
+            "2026-03-01",
+            "2026-03-01T12:00",
+            "3h",
+            "now",
+            "2w",
+        ]),
+        "prices" => {
+            let built_in = include_bytes!("../../data/prices.csv");
+            let mut lines = built_in.split_inclusive(|byte| *byte == b'\n');
+            let head: Vec<u8> = lines.by_ref().take(12).flatten().copied().collect();
+            vec![head, b"model,input\nx,1e-6\n".to_vec()]
+        }
+        "entry" | "archive" => exported(target),
+        "path" => {
+            let known = FILES.iter().flat_map(|(_, paths)| paths.iter());
+            let odd = [
+                "../../etc/passwd",
+                "projects/-w/..%2fx.jsonl",
+                "projects//x.jsonl",
+                "a\0b",
+            ];
+            known
+                .chain(&odd)
+                .map(|path| path.as_bytes().to_vec())
+                .collect()
+        }
+        other => panic!("{other} has no seeds"),
+    }
+}
+
+/// A byte that chooses, and the rest.
+fn led(which: usize, bytes: Vec<u8>) -> Vec<u8> {
+    [&[which as u8], &bytes[..]].concat()
+}
+
+/// The short files of a layout's fixtures that a target knows, with the number of their kind.
+fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
+    let layout = by_name(name).unwrap();
+    let (_, paths) = FILES.iter().find(|(of, _)| *of == name).unwrap();
+    let kinds = paths.iter().map(|path| layout.classify(path.as_ref()));
+    let kinds: Vec<_> = kinds
+        .map(|artifact| artifact.unwrap_or_else(|| panic!("{name}: {paths:?}")).kind)
+        .collect();
+    let mut found = Vec::new();
+    for case in cases()
+        .into_iter()
+        .filter(|case| case.layout.name() == name)
+    {
+        for file in case.files() {
+            let which = kinds.iter().position(|kind| *kind == file.artifact.kind);
+            let short = fs::metadata(&file.path).unwrap().len() < LONGEST;
+            if let (Some(which), true) = (which, short) {
+                found.push((which, fs::read(&file.path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 10, "{name}: {}", found.len());
+    found
+}
+
+/// The short logs of all fixtures, with the number of their layout.
+fn logs() -> Vec<(usize, Vec<u8>)> {
+    let layouts = FILES.iter().enumerate();
+    let of = |(at, (name, _)): (usize, &(&str, _))| {
+        let first = files(name).into_iter().filter(|(which, _)| *which == 0);
+        first.map(move |(_, bytes)| (at, bytes)).collect::<Vec<_>>()
+    };
+    layouts.flat_map(of).collect()
+}
+
+/// Fixtures as they are exported: whole, or entry by entry.
+fn exported(target: &str) -> Vec<Vec<u8>> {
+    use annals::export::{Exporter, Format, Options, Part};
+    use annals::store::Session;
+    let names = [
+        "2.1.325-s04-agent",
+        "compaction",
+        "chorus-plain",
+        "every-role-and-channel",
+    ];
+    let mut found = Vec::new();
+    for case in cases()
+        .into_iter()
+        .filter(|case| names.contains(&case.name.as_str()))
+    {
+        let session = Session::read(case.sessions().remove(0)).unwrap();
+        for format in [Format::Json, Format::Jsonl] {
+            let mut page = Vec::new();
+            let mut exporter = Exporter::begin(Options::new(format), None, &mut page).unwrap();
+            exporter.session(&session, &Part::Whole).unwrap();
+            exporter.finish().unwrap();
+            if target == "archive" {
+                found.push(page);
+            } else if format == Format::Jsonl {
+                found.extend(page.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
+            }
+        }
+    }
+    found
+}
+
+/// Damages a seed as storage and people do, and as an adversary would.
+fn damage(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
+    const WORDS: [&[u8]; 24] = [
+        b"\"",
+        b"\\",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"\n",
+        b"\r\n",
+        b"\0",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"\\ud800",
+        b"1e999",
+        b"-0",
+        b"18446744073709551616",
+        b"null",
+        b"true",
+        b"}{",
+        b":",
+        b",",
+        b"\"id\"",
+        b"\"type\":",
+        "\u{202e}".as_bytes(),
+        "é".as_bytes(),
+    ];
+    let mut bytes = seeds[dice.roll(seeds.len())].clone();
+    for _ in 0..1 + dice.roll(6) {
+        let at = dice.roll(bytes.len() + 1);
+        let end = (at + 1 + dice.roll(40)).min(bytes.len());
+        match dice.roll(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << dice.roll(8),
+            1 if at < end => drop(bytes.drain(at..end)),
+            2 => bytes.truncate(at),
+            3 => {
+                let copy = bytes[at.min(end)..end].to_vec();
+                bytes.splice(at..at, copy);
+            }
+            4 => {
+                let other = &seeds[dice.roll(seeds.len())];
+                let cut = dice.roll(other.len() + 1);
+                bytes.truncate(at);
+                bytes.extend(&other[cut..]);
+            }
+            _ => {
+                let word = WORDS[dice.roll(WORDS.len())];
+                bytes.splice(at..at, word.iter().copied());
+            }
+        }
+    }
+    bytes
+}
+
+/// The first input that a target does not survive.
+fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option<Vec<u8>> {
+    let mut dice = Dice(seed);
+    let mut all = seeds.to_vec();
+    all.extend((0..inputs).map(|_| damage(&mut dice, seeds)));
+    all.into_iter()
+        .find(|input| catch_unwind(AssertUnwindSafe(|| target(input))).is_err())
+}
+
+#[test]
+fn no_input_makes_a_target_panic() {
+    let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
+    let failed: BTreeMap<&str, String> = std::thread::scope(|scope| {
+        let halves = TARGETS.chunks(TARGETS.len().div_ceil(2));
+        let run = |half: &'static [(&'static str, Target)]| {
+            let mut failed = Vec::new();
+            for (number, (name, target)) in half.iter().enumerate() {
+                // These make files.
+                let slow = ["session", "search"].contains(name);
+                let inputs = if slow { inputs / 4 } else { inputs };
+                let failure = attack(*target, &seeds(name), inputs, number as u64 + 1);
+                failed.extend(failure.map(|input| (*name, input.escape_ascii().to_string())));
+            }
+            failed
+        };
+        let halves: Vec<_> = halves.map(|half| scope.spawn(move || run(half))).collect();
+        halves
+            .into_iter()
+            .flat_map(|half| half.join().unwrap())
+            .collect()
+    });
+    assert!(failed.is_empty(), "{failed:#?}");
+    let points = inputs * TARGETS.len();
+    gates::tell(
+        7,
+        "damaged seeds, stable compiler",
+        Counts {
+            points,
+            ..Counts::default()
+        },
+    );
+}
+
+#[test]
+fn control_a_planted_panic_is_found() {
+    let found = attack(targets::planted, &[b"{\"a\":1}\n".to_vec()], 20_000, 1);
+    assert!(found.is_some());
+    gates::tell_control(7, "planted panic");
+}
+
+/// Writes the seeds of the fuzzer: `ANNALS_SEEDS=fuzz/corpus cargo test … gate_fuzz::write_seeds`.
+#[test]
+#[ignore = "a part that ./test --gates asks for"]
+fn write_seeds() {
+    let Some(corpus) = std::env::var_os("ANNALS_SEEDS") else {
+        return;
+    };
+    for (name, _) in TARGETS {
+        let dir = PathBuf::from(&corpus).join(name);
+        fs::create_dir_all(&dir).unwrap();
+        for (number, seed) in seeds(name).iter().enumerate() {
+            fs::write(dir.join(format!("seed-{number:04}")), seed).unwrap();
+        }
+    }
+}

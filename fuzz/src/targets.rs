@@ -1,0 +1,487 @@
+//! What is fuzzed: one function for each decoder and parser, over any bytes.
+//!
+//! Shared by the fuzzer (`fuzz/targets`, coverage guided, millions of inputs) and by a test on the
+//! stable compiler that feeds each of them some thousands of damaged seeds. They see the library as
+//! any embedder does. Each asserts more than the absence of a panic where there is more to say.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use annals::cost::Prices;
+use annals::export::{Archive, Exporter, Format, Options, Part, Redactor, read_entry, write_entry};
+use annals::jsonl::{Ending, Scanner, TailReader};
+use annals::layout::{Enrolled, Layout, Record, Row, Sink, by_name};
+use annals::model::{Artifact, Block, Body, Entry, Span};
+use annals::search::{Dialect, Query};
+use annals::store::{Root, Session, Store};
+use annals::text::{Breaks, is_hostile, visible};
+use annals::when::Now;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tempfile::TempDir;
+
+/// A function over any bytes; it must return.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name that the fuzzer knows it by.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("claude_code", claude_code),
+    ("chorus", chorus),
+    ("clog", clog),
+    ("orchestrator", orchestrator),
+    ("lines", lines),
+    ("query", query),
+    ("search", search),
+    ("text", text),
+    ("prices", prices),
+    ("when", when),
+    ("entry", entry),
+    ("archive", archive),
+    ("redact", redact),
+    ("enrol", enrol),
+    ("path", path),
+    ("session", session),
+];
+
+/// Files of each kind that a layout knows, as paths within a root. The first is a session's log.
+const CLAUDE_CODE: &[&str] = &[
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/subagents/agent-a1.jsonl",
+    "projects/-w/agent-a2.jsonl",
+    "history.jsonl",
+    "todos/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa-agent-aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.json",
+    "tasks/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/1.json",
+    "settings.json",
+    "projects/-w/sessions-index.json",
+];
+const CHORUS: &[&str] = &[
+    "sessions/w-app/a-main/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa-messages.jsonl",
+    "sessions/w-app/a-main/conversations.json",
+    "sessions/w-app/a-main/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa-todos.json",
+    "sessions/w-app/a-main/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa-notes.jsonl",
+    "config.json",
+];
+const CLOG: &[&str] = &[
+    "conversations/conversation-2026-03-26T01-32-20-418Z-thread/chat.jsonl",
+    "conversations/conversation-2026-03-26T01-32-20-418Z-thread/notes.jsonl",
+    "state/channels.json",
+    "sessions/2026-03-26T01-32-19Z/system.log",
+];
+const ORCHESTRATOR: &[&str] = &[
+    "projects/eSlgu1iz-VWavn8Y4vLC/2026-03-01.jsonl",
+    "projects/eSlgu1iz-VWavn8Y4vLC/named.todos.json",
+    "projects/eSlgu1iz-VWavn8Y4vLC/named.notes.jsonl",
+    "projects/eSlgu1iz-VWavn8Y4vLC/named.annals-origin.jsonl",
+];
+
+/// The paths that the first byte of an input chooses from, for the script that makes seeds.
+pub const FILES: &[(&str, &[&str])] = &[
+    ("claude-code", CLAUDE_CODE),
+    ("chorus", CHORUS),
+    ("clog", CLOG),
+    ("orchestrator", ORCHESTRATOR),
+];
+
+fn claude_code(data: &[u8]) {
+    file("claude-code", CLAUDE_CODE, data);
+}
+
+fn chorus(data: &[u8]) {
+    file("chorus", CHORUS, data);
+}
+
+fn clog(data: &[u8]) {
+    file("clog", CLOG, data);
+}
+
+fn orchestrator(data: &[u8]) {
+    file("orchestrator", ORCHESTRATOR, data);
+}
+
+/// Decodes a file of a layout at every depth; the first byte says which file it is.
+fn file(layout: &str, paths: &[&str], data: &[u8]) {
+    let Some((&which, bytes)) = data.split_first() else {
+        return;
+    };
+    let layout = by_name(layout).unwrap();
+    let path = Path::new(paths[usize::from(which) % paths.len()]);
+    let Some(artifact) = layout.classify(path) else {
+        return;
+    };
+    if artifact.kind.is_log() {
+        for (span, line, terminated) in split(bytes) {
+            let record = Record {
+                span,
+                bytes: &line,
+                terminated,
+                oversize: false,
+            };
+            depths(layout, &artifact, &record);
+        }
+    } else {
+        let span = Span {
+            offset: 0,
+            len: bytes.len() as u64,
+            line: 1,
+        };
+        let record = Record {
+            span,
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        depths(layout, &artifact, &record);
+    }
+}
+
+/// The lines of a file, with what they take of it.
+fn split(bytes: &[u8]) -> Vec<(Span, Vec<u8>, bool)> {
+    let mut scanner = Scanner::with_capacity_and_cap(bytes, 64, 1 << 20);
+    let mut found = Vec::new();
+    while let Some(line) = scanner.next().unwrap() {
+        let span = Span {
+            offset: line.offset,
+            len: line.len,
+            line: line.number,
+        };
+        found.push((span, line.bytes.to_vec(), line.ending != Ending::None));
+    }
+    found
+}
+
+/// Reads one record at every depth: what lies outside of it is nobody's, and what a ledger sees is
+/// no more than what there is.
+fn depths(layout: &dyn Layout, artifact: &Artifact, record: &Record<'_>) {
+    let within = |span: Span| {
+        assert!(span.offset >= record.span.offset, "{span:?}");
+        assert!(span.end() <= record.span.end(), "{span:?}");
+    };
+    let mut decoder = layout.decoder(artifact);
+    let mut outlines = Sink::default();
+    decoder.outline(record, &mut outlines);
+    let mut spent = Sink::default();
+    decoder.spending(record, &mut spent);
+    let mut entries = Sink::default();
+    decoder.decode(record, &mut entries);
+    decoder.beside(record, &mut |text| _ = text.len());
+    assert!(spent.found.len() <= outlines.found.len());
+    outlines.found.iter().for_each(|found| within(found.span));
+    entries.found.iter().for_each(|found| within(found.span));
+    for flaw in outlines.flaws.iter().chain(&entries.flaws) {
+        within(flaw.span);
+    }
+    if artifact.kind.is_conversation() {
+        entries.found.iter().for_each(comes_back);
+    }
+}
+
+/// An entry that is written as JSON is read as the same.
+fn comes_back(entry: &Entry) {
+    let mut json = Vec::new();
+    write_entry(entry, &mut json).unwrap();
+    let json = String::from_utf8(json).unwrap();
+    let mut read = read_entry(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    // Where it lay is not part of what it says.
+    read.span = entry.span;
+    assert_eq!(&read, entry);
+}
+
+/// Lines forwards and backwards: both concatenate to the input and agree, whatever the buffers.
+fn lines(data: &[u8]) {
+    let Some((&sizes, bytes)) = data.split_first() else {
+        return;
+    };
+    let block = 1 + usize::from(sizes & 15);
+    let cap = 1 + usize::from(sizes >> 4) * 3;
+    let mut scanner = Scanner::with_capacity_and_cap(bytes, block, cap);
+    let mut forwards = Vec::new();
+    let mut next = 0;
+    while let Some(line) = scanner.next().unwrap() {
+        assert_eq!(line.offset, next);
+        assert!(line.len > 0 && line.bytes.len() as u64 <= line.len);
+        next += line.len;
+        let span = &bytes[line.offset as usize..next as usize];
+        let ending = match line.ending {
+            Ending::Lf => &b"\n"[..],
+            Ending::CrLf => b"\r\n",
+            Ending::None => b"",
+        };
+        let mark = if line.bom { 3 } else { 0 };
+        if !line.oversize {
+            assert_eq!(&span[mark..span.len() - ending.len()], line.bytes);
+        }
+        assert!(span.ends_with(ending));
+        forwards.push((line.offset, line.len, line.bytes.to_vec(), line.oversize));
+    }
+    assert_eq!(next, bytes.len() as u64);
+    let mut tail = TailReader::with_cap(Cursor::new(bytes), block, cap).unwrap();
+    while let Some(line) = tail.prev().unwrap() {
+        let seen = (line.offset, line.len, line.bytes.to_vec(), line.oversize);
+        assert_eq!(forwards.pop(), Some(seen));
+    }
+    assert_eq!(forwards, []);
+}
+
+fn now() -> Now {
+    Now {
+        time: Timestamp::from_second(1_794_744_000).unwrap(),
+        zone: TimeZone::UTC,
+    }
+}
+
+/// What people type into a search, read in every dialect.
+fn query(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    for (case, regex) in [(false, false), (true, false), (false, true)] {
+        let dialect = Dialect::at(now()).case(case).regex(regex);
+        let _ = Query::parse(text, &dialect);
+    }
+}
+
+/// A place for the targets that need files; one for each process.
+fn place() -> &'static Path {
+    static PLACE: OnceLock<TempDir> = OnceLock::new();
+    let make = || {
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        };
+        dir.unwrap()
+    };
+    PLACE.get_or_init(make).path()
+}
+
+/// A root of a layout with one session whose log holds these bytes.
+fn root(layout: usize, log: &[u8]) -> (Store, PathBuf) {
+    let (name, files) = FILES[layout % FILES.len()];
+    // Tests run on several threads.
+    let thread = format!("{:?}", std::thread::current().id());
+    let dir = place().join(thread).join(name);
+    let path = dir.join(files[0]);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, log).unwrap();
+    (Store::new(vec![Root::new(name, dir).unwrap()]), path)
+}
+
+/// What a record says is found: nothing that is meant to save work rules it out.
+fn search(data: &[u8]) {
+    let [layout, from, len, log @ ..] = data else {
+        return;
+    };
+    let (store, path) = root(usize::from(*layout), log);
+    let inventory = store.inventory();
+    let Some(files) = inventory.sessions.first() else {
+        return;
+    };
+    let Some(file) = files.logs().find(|file| file.path == path) else {
+        return;
+    };
+    let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
+    let mut said = None;
+    for (span, line, terminated) in split(log) {
+        let record = Record {
+            span,
+            bytes: &line,
+            terminated,
+            oversize: false,
+        };
+        let mut entries = Sink::default();
+        let mut decoder = layout.decoder(&file.artifact);
+        decoder.decode(&record, &mut entries);
+        said = said.or_else(|| entries.found.iter().find_map(first_text));
+    }
+    let Some(said) = said else { return };
+    let letters: Vec<char> = said.chars().collect();
+    let from = usize::from(*from) % letters.len();
+    let sought: String = letters
+        .iter()
+        .skip(from)
+        .take(1 + usize::from(*len) % 9)
+        .collect();
+    if sought.trim().is_empty() {
+        return;
+    }
+    for case in [false, true] {
+        let dialect = Dialect::at(now()).case(case).regex(true);
+        let Ok(query) = Query::parse(&regex::escape(&sought), &dialect) else {
+            continue;
+        };
+        let found = store.search(&inventory, &query).unwrap();
+        assert!(
+            found.total > 0,
+            "{sought:?} stands in {said:?}, which was not found"
+        );
+    }
+}
+
+fn first_text(entry: &Entry) -> Option<String> {
+    let Body::Message(message) = &entry.body else {
+        return None;
+    };
+    message.blocks.iter().find_map(|block| match block {
+        Block::Text(text) if !text.is_empty() => Some(text.to_string()),
+        _ => None,
+    })
+}
+
+/// No control leaves but those that were allowed, and what is visible stays as it is.
+fn text(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for breaks in [Breaks::Spaces, Breaks::Kept] {
+        let shown = visible(&text, breaks);
+        for c in shown.chars().filter(|c| c.is_control()) {
+            assert!(breaks == Breaks::Kept && matches!(c, '\n' | '\t'), "{c:?}");
+        }
+        let overrides = [
+            '\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{200B}', '\u{FEFF}',
+        ];
+        assert!(!shown.contains(overrides), "{shown:?}");
+        assert_eq!(visible(&shown, breaks), shown, "not settled");
+        if !text.contains(is_hostile) {
+            assert_eq!(shown, text);
+        }
+    }
+}
+
+fn prices(data: &[u8]) {
+    let Ok(prices) = Prices::default().with_bytes(data, "prices.csv") else {
+        return;
+    };
+    for row in prices.rows().iter().take(3) {
+        let _ = prices.find(&row.model);
+    }
+    let asked = String::from_utf8_lossy(data.get(..40.min(data.len())).unwrap_or_default());
+    let _ = prices.find(&asked);
+    let _ = prices.nearest(&asked);
+}
+
+fn when(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let now = now();
+    if let (Some(since), Some(until)) = (now.since(text), now.until(text)) {
+        assert!(since <= until, "{text:?}: {since} {until}");
+    }
+}
+
+fn entry(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(entry) = read_entry(text) {
+        comes_back(&entry);
+    }
+}
+
+fn archive(data: &[u8]) {
+    let Ok(archive) = Archive::read(data, "input") else {
+        return;
+    };
+    if let Ok(contents) = archive.check() {
+        let mut sessions = 0;
+        archive
+            .each(|_| {
+                sessions += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(sessions, contents.sessions.len());
+    }
+}
+
+fn redact(data: &[u8]) {
+    thread_local! {
+        static REDACTOR: std::cell::RefCell<Redactor> =
+            std::cell::RefCell::new(Redactor::new().unwrap());
+    }
+    let text = String::from_utf8_lossy(data);
+    REDACTOR.with_borrow_mut(|redactor| {
+        let _ = redactor.text(&text);
+        let _ = redactor.json(&text);
+    });
+}
+
+/// A register in any state is brought up to date once; then it is.
+fn enrol(data: &[u8]) {
+    let Some((&flags, old)) = data.split_first() else {
+        return;
+    };
+    let layout = by_name("chorus").unwrap();
+    let writer = layout.writer().unwrap();
+    let register = layout.classify(Path::new(CHORUS[1])).unwrap();
+    let log = layout.classify(Path::new(CHORUS[0])).unwrap();
+    let mut row = Row::default();
+    row.log = Some(log);
+    row.messages = u64::from(flags);
+    row.started = Some(now().time);
+    row.updated = Some(now().time);
+    row.title = (flags & 1 == 1).then(|| "A \"title\"\n".to_owned());
+    row.gone = flags & 2 == 2;
+    let rows = [row];
+    let whole = flags & 4 == 4;
+    let Ok(Enrolled::Changed { bytes, .. }) = writer.enrol(&register, Some(old), &rows, whole)
+    else {
+        return;
+    };
+    let again = writer.enrol(&register, Some(&bytes), &rows, whole).unwrap();
+    assert_eq!(again, Enrolled::Same, "{}", String::from_utf8_lossy(&bytes));
+}
+
+/// A path means one thing, and that thing has one path.
+fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let path = Path::new(text);
+    for (name, _) in FILES {
+        let layout = by_name(name).unwrap();
+        if let Some(artifact) = layout.classify(path) {
+            let placed = layout.place(&artifact);
+            assert_eq!(layout.classify(&placed), Some(artifact), "{text:?}");
+            let climbs = |part| !matches!(part, std::path::Component::Normal(_));
+            assert!(!placed.components().any(climbs), "{placed:?}");
+        }
+    }
+}
+
+/// A whole session: its tree, and every form in which it is passed on.
+fn session(data: &[u8]) {
+    let Some((&layout, log)) = data.split_first() else {
+        return;
+    };
+    let (store, _) = root(usize::from(layout), log);
+    for files in store.inventory().sessions {
+        let session = Session::read(files).unwrap();
+        let _ = (session.title(), session.todos());
+        for format in [Format::Html, Format::Markdown, Format::Jsonl] {
+            let mut page = Vec::new();
+            let options = Options::new(format).redact(false);
+            let mut exporter = Exporter::begin(options, None, &mut page).unwrap();
+            exporter.session(&session, &Part::Whole).unwrap();
+            exporter.finish().unwrap();
+            let page = String::from_utf8(page).unwrap();
+            if format == Format::Html {
+                let scripts = page.to_ascii_lowercase().matches("<script").count();
+                assert!(scripts <= 1, "{scripts} scripts");
+            } else if format == Format::Jsonl {
+                let archive = Archive::read(page.as_bytes(), "page").unwrap();
+                let contents = archive.check().unwrap();
+                assert_eq!(contents.sessions, [session.files.id.as_str()]);
+            }
+        }
+    }
+}
+
+/// The control: it panics at one word, which the fuzzer has to find.
+#[allow(dead_code, reason = "only the fuzzer plants it")]
+pub fn planted(data: &[u8]) {
+    lines(data);
+    assert!(!data.windows(4).any(|word| word == b"\"id\""), "planted");
+}

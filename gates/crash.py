@@ -1,0 +1,187 @@
+"""Gate 5: the loss of power at every moment of every operation, on a simulated disk.
+
+Each operation is run once and recorded. Then the disk is cut off after each of its calls, with any
+part of what was not synced missing, and what is left is judged: nothing that lay there is lost,
+and what was acknowledged stands there. In the full form the program also goes on from each state.
+"""
+
+import random
+import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import disk
+import oracle
+from kill import Plan, Tally, chosen, lost
+from scripts import PLAIN, Script
+from stage import lasting
+from table import Row
+
+
+def losses(pending, dice, many):
+    """Which of the pending moments are lost: none, all, each alone, all but each, some, and torn."""
+    yield {}
+    if not pending:
+        return
+    yield dict.fromkeys(pending, 1)
+    for at in pending[-many:]:
+        yield {at: 1}
+        yield {other: 1 for other in pending if other != at}
+        yield {at: dice.random()}
+    for _ in range(many):
+        yield {at: 1 for at in pending if dice.random() < 0.5}
+        yield {at: dice.choice((1, dice.random())) for at in pending if dice.random() < 0.5}
+
+
+def states(recorded, dice, many):
+    """Every state that a crash may leave, each once: its moment, its files, its directories."""
+    seen = set()
+    moments = {change.moment for change in recorded.changes} | set(recorded.answers)
+    for node in recorded.nodes:
+        moments.update(at for at, *_ in node.writes)
+        moments.update(recorded.syncs.get(id(node), ()) if hasattr(recorded, "syncs") else ())
+    for moment in sorted(moments):
+        for lost in losses(recorded.pending(moment), dice, many):
+            files, directories = recorded.crashed(moment, lost)
+            answered = any(at <= moment for at in recorded.answers)
+            key = hash((answered, frozenset(files.items()), frozenset(directories)))
+            if key not in seen:
+                seen.add(key)
+                yield moment, answered, files, directories
+
+
+def simulate(script, layout, seed, many, goes_on):
+    """All crashes of one operation on one layout."""
+    tally, dice = Tally(), random.Random(seed)
+    plan = Plan(script, layout)
+    with plan.stage() as stage:
+        token = "token-crash"
+        recorded, run = disk.record(stage, plan.spell(script.command, token))
+        if run.returncode != 0:
+            raise RuntimeError(f"{script.name}, {layout}: {run.stderr.decode()}")
+        done = stage.tree()
+        whole = lasting(recorded.crashed(recorded.now, {})[0])
+        if whole != done:
+            odd = [path for path in whole.keys() | done.keys() if whole.get(path) != done.get(path)]
+            raise RuntimeError(f"{script.name}, {layout}: the replay differs in {sorted(odd)[:3]}")
+        for moment, answered, files, directories in states(recorded, dice, many):
+            tally.points += 1
+            tally.acks += answered
+            where = f"{script.name}, {layout}, power lost after call {moment}"
+            tree = lasting(files)
+            failures = oracle.lost(stage.before, tree, script)
+            if failures and script.unpack:
+                stage.lay(files, directories)
+                failures = lost(plan, stage, tree)
+            if answered:
+                failures += [
+                    f"{path} was acknowledged and is {'gone' if path not in tree else 'other'}"
+                    for path in done
+                    if tree.get(path) != done[path]
+                ]
+            tally.failures += [f"{where}: {failure}" for failure in failures]
+            if goes_on:
+                tally.failures += [f"{where}: {what}" for what in _go_on(plan, stage, files, directories)]
+    return tally
+
+
+def _go_on(plan, stage, files, directories):
+    """Runs the operation in such a state, as someone would after a crash."""
+    lasts = {path: content for path, content in files.items() if "catalogue" not in path}
+    stage.lay(lasts, directories)
+    run = stage.run(plan.spell(plan.script.command, "token-after"))
+    if run.returncode not in plan.script.again or b"panicked" in run.stderr:
+        yield f"a second run fails: {run.stderr.decode()[:300]}"
+    yield from lost(plan, stage, stage.tree())
+
+
+UNSYNCED = """
+import os, sys
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+os.write(log, sys.argv[2].encode() + b"\\n")
+os.write(1, b"added\\n")
+"""
+NO_DIRECTORY = """
+import os, sys
+new = os.open(sys.argv[1] + ".new", os.O_WRONLY | os.O_CREAT)
+os.write(new, sys.argv[2].encode() + b"\\n")
+os.fsync(new)
+os.rename(sys.argv[1] + ".new", sys.argv[1] + ".document")
+os.write(1, b"replaced\\n")
+"""
+RENAMED_FIRST = """
+import os, sys
+was = open(sys.argv[1], "rb").read()
+new = os.open(sys.argv[1] + ".new", os.O_WRONLY | os.O_CREAT)
+os.write(new, was + sys.argv[2].encode() + b"\\n")
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+os.fsync(new)
+os.fsync(os.open(os.path.dirname(sys.argv[1]), os.O_RDONLY))
+os.write(1, b"replaced\\n")
+"""
+
+
+def controls():
+    """Wrong programs that power must catch."""
+    python = shutil.which("python3")
+    log = "{base}/root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"
+    on = {"chorus": PLAIN["chorus"]}
+    texts = {
+        "no sync": UNSYNCED,
+        "a rename without its directory": NO_DIRECTORY,
+        "a rename before the sync": RENAMED_FIRST,
+    }
+    return [
+        Script(f"control: {name}", on, (python, "-I", "-S", "-c", text, log, "{token}"))
+        for name, text in texts.items()
+    ]
+
+
+def gate(full, seed=1, only=None):
+    begin = time.monotonic()
+    total = Row("5", "power lost at every call", "simulated disk", 0, None, 0, 0)
+    rows = []
+    many = 12 if full else 2
+    with ThreadPoolExecutor(2) as pool:
+        for script in chosen(only):
+            row = Row("5", script.name, ", ".join(script.on), 0, None, 0, 0)
+            started = time.monotonic()
+            jobs = [
+                pool.submit(simulate, script, layout, f"{seed} {layout}", many, full)
+                for layout in script.on
+            ]
+            for job in jobs:
+                tally = job.result()
+                row.points += tally.points
+                row.acks += tally.acks
+                row.lost += len(tally.failures)
+                row.failures += tally.failures
+            row.seconds = time.monotonic() - started
+            rows.append(row)
+            if full:
+                print(f"    {' | '.join(row.cells())}", flush=True)
+            total.points += row.points
+            total.acks += row.acks
+            total.lost += row.lost
+            total.failures += row.failures
+    wrong = controls()
+    caught = sum(
+        bool(simulate(script, "chorus", seed, many, False).failures) for script in wrong
+    )
+    total.control = f"{caught} of {len(wrong)} caught"
+    if caught != len(wrong):
+        total.failures.append("a wrong program was not caught")
+    total.seconds = time.monotonic() - begin
+    return [*rows, total] if full else [total]
+
+
+if __name__ == "__main__":
+    from table import show
+
+    arguments = sys.argv[1:]
+    found = gate("--full" in arguments, only=next((a for a in arguments if a[0] != "-"), None))
+    show(found)
+    for row in found[-1:]:
+        for failure in row.failures[:40]:
+            print(failure)

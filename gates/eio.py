@@ -1,0 +1,108 @@
+"""Gate 6: a device that fails a sync is believed: the operation fails, says so, and acknowledges
+nothing; what lay there before still does, and the operation can be run again."""
+
+import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import disk
+import oracle
+from kill import Plan, Tally, chosen, lost
+from scripts import PLAIN, Script
+from stage import lasting
+from table import Row
+
+SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
+
+
+def fail(plan, point):
+    """Fails one sync."""
+    tally, script = Tally(), plan.script
+    name, number = point
+    where = f"{script.name}, {plan.layout}, {name} {number} fails"
+    inject = f"inject={name}:error=EIO:when={number}"
+    with plan.stage() as stage:
+        arguments = plan.spell(script.command, "token-fails")
+        recorded, run = disk.record(stage, arguments, ("-e", inject))
+        tally.points += 1
+        if run.returncode == 0:
+            tally.acks += 1
+            if not _survives(plan, recorded):
+                tally.failures.append(f"{where}: acknowledged: {run.stdout.decode()[:200]}")
+        elif b"panicked" in run.stderr or b"os error 5" not in run.stderr + run.stdout:
+            tally.failures.append(f"{where}: not reported: {run.stderr.decode()[:200]}")
+        for what in lost(plan, stage, stage.tree()):
+            tally.failures.append(f"{where}: {what}")
+        run = stage.run(plan.spell(script.command, "token-again"))
+        if run.returncode not in script.again:
+            tally.failures.append(f"{where}: a second run fails: {run.stderr.decode()[:300]}")
+        for what in lost(plan, stage, stage.tree()):
+            tally.failures.append(f"{where}, run again: {what}")
+    return tally
+
+
+def _survives(plan, recorded):
+    """Whether what was acknowledged is safe without the sync that failed: a list of logs may be
+    behind them, the log itself may not."""
+    if plan.script.goal != "token":
+        return False
+    everything = dict.fromkeys(recorded.pending(recorded.now), 1)
+    tree = lasting(recorded.crashed(recorded.now, everything)[0])
+    return oracle.count(tree, "token-fails") == plan.copies
+
+
+RETRIES = """
+import os, sys
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+os.write(log, sys.argv[2].encode() + b"\\n")
+try:
+    os.fdatasync(log)
+except OSError:
+    os.fdatasync(log)
+os.write(1, b"added\\n")
+"""
+
+
+def control():
+    python = shutil.which("python3")
+    log = "{base}/root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"
+    on = {"chorus": PLAIN["chorus"]}
+    return Script("control: retries", on, (python, "-I", "-S", "-c", RETRIES, log, "{token}"))
+
+
+def syncs(plan):
+    return [point for point in plan.points if point[0] in SYNCS]
+
+
+def gate(full, seed=1, only=None):
+    begin = time.monotonic()
+    row = Row("6", "every sync fails", "all layouts", 0, None, 0, 0)
+    with ThreadPoolExecutor(2) as pool:
+        for script in chosen(only):
+            layouts = list(script.on) if full else list(script.on)[:1]
+            for layout in layouts:
+                plan = Plan(script, layout)
+                for tally in pool.map(lambda point: fail(plan, point), syncs(plan)):
+                    row.points += tally.points
+                    row.acks += tally.acks
+                    row.failures += tally.failures
+    row.lost = len(row.failures)
+    plan = Plan(control(), "chorus")
+    caught = any(fail(plan, point).failures for point in syncs(plan))
+    row.control = "1 of 1 caught" if caught else "not caught"
+    if not caught:
+        row.failures.append("the writer that retries was not caught")
+    row.seconds = time.monotonic() - begin
+    return [row]
+
+
+if __name__ == "__main__":
+    from table import show
+
+    arguments = sys.argv[1:]
+    found = gate("--full" in arguments, only=next((a for a in arguments if a[0] != "-"), None))
+    show(found)
+    for row in found:
+        for failure in row.failures[:40]:
+            print(failure)

@@ -1,0 +1,238 @@
+"""Runs the gates and prints one table of what they did.
+
+    python3 gates/run.py --short          what ./test runs: seconds
+    python3 gates/run.py --full           what ./test --gates runs: an hour or so
+    python3 gates/run.py --full 1 5       only these
+    python3 gates/run.py --full 1 --seed 7
+
+Gates 1, 5 and 6 drive the built program under strace; 2, 3, 4, 8 and 9 are tests of the library in
+their full form; 7 is cargo-fuzz. What cannot be run here is said and counts as skipped, not passed.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import crash
+import eio
+import kill
+import shutdown
+import stage
+from mounts import mounted
+from stage import FAST, REPOSITORY
+from table import Row, show
+
+FUZZ_RUNS = 1_000_000
+# The library denies unsafe code, so there is nothing for an address sanitizer to find in it; debug
+# assertions and overflow checks are on.
+SANITIZER = ("--sanitizer", "none")
+# Larger inputs repeat what smaller ones do.
+FUZZ_OPTIONS = ("-max_len=4096", "-rss_limit_mb=2048", "-timeout=30", "-print_final_stats=1")
+
+
+def tests(gate, names, what, environment=None, where="disk"):
+    """Runs tests of the library in their full form and makes rows of what they tell."""
+    begin = time.monotonic()
+    environment = {**os.environ, "ANNALS_GATES": "full", **(environment or {})}
+    command = [str(binary()), "--nocapture", "--test-threads=1", *names]
+    run = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        cwd=REPOSITORY / "crates" / "annals",
+        check=False,
+    )
+    told = [json.loads(line[5:]) for line in run.stdout.splitlines() if line.startswith("GATE ")]
+    told = [line for line in told if line["gate"] == gate]
+    controls = [line["control"] for line in told if "control" in line]
+    rows = []
+    for line in told:
+        if "what" in line:
+            counts = {name: line[name] or None for name in ("points", "kills", "acks")}
+            rows.append(Row(str(gate), line["what"], where, **counts, lost=line["lost"]))
+    rows = rows or [Row(str(gate), what, where)]
+    rows[-1].control = f"{len(controls)} caught" if controls else "-"
+    rows[-1].seconds = time.monotonic() - begin
+    if run.returncode != 0 or not any("what" in line for line in told):
+        rows[-1].failures.append(f"{' '.join(names)}: {run.stdout[-2000:]}{run.stderr[-2000:]}")
+    return rows
+
+
+def binary():
+    """The library's integration tests, built."""
+    if not hasattr(binary, "path"):
+        built = subprocess.run(
+            ["cargo", "test", "-p", "annals", "--test", "it", "--no-run", "--message-format=json"],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        lines = [json.loads(line) for line in built.stdout.splitlines()]
+        paths = [line["executable"] for line in lines if line.get("executable")]
+        binary.path = Path(paths[-1])
+    return binary.path
+
+
+def places(size, skipped):
+    """Every file system that can be had: the disk, memory, and loop-mounted ones where root."""
+    yield "disk", None
+    for kind in ("tmpfs", "ext4", "xfs", "btrfs"):
+        with mounted(kind, size) as place:
+            if isinstance(place, Path):
+                yield kind, place
+            else:
+                skipped.append(f"{kind}: {place}")
+
+
+def gate_2(skipped):
+    rows = []
+    for kind, place in places("2G", skipped):
+        environment = {"ANNALS_GATE_DIR": str(place)} if place else {}
+        names = ["jsonl_append::threads_and_processes"]
+        if kind == "disk":
+            names.append("jsonl_append::control_writers_that_use_two_writes")
+        rows += tests(2, names, "64 writers", environment, kind)
+    return rows
+
+
+def gate_3(skipped):
+    environment = {"ANNALS_GATE_DIR": str(FAST)}
+    return tests(3, ["jsonl_kill::"], "writers killed at random", environment, str(FAST))
+
+
+def gate_4(skipped):
+    rows = tests(4, ["jsonl_append::a_file_size", "jsonl_append::control_a_writer_that"], "no room")
+    quick = {"ANNALS_GATE_DIR": str(FAST)}
+    rows += tests(4, ["gate_room::a_document", "gate_room::a_session"], "no room", quick, str(FAST))
+    for kind, size in (("tmpfs", "1M"), ("ext4", "8M"), ("xfs", "320M"), ("btrfs quota", "256M")):
+        with mounted(kind, size) as place:
+            if not isinstance(place, Path):
+                skipped.append(f"a full {kind}: {place}")
+                continue
+            environment = {"ANNALS_GATE_SMALL": str(place)}
+            rows += tests(4, ["gate_room::a_full_disk"], "a full disk", environment, kind)
+    return rows
+
+
+def gate_7(skipped):
+    """Coverage-guided; each target from the seeds of the fixtures."""
+    fuzz = REPOSITORY / "fuzz"
+    if subprocess.run(["cargo", "+nightly", "--version"], capture_output=True).returncode != 0:
+        skipped.append("gate 7: no nightly compiler (rustup toolchain install nightly)")
+        return []
+    if shutil.which("cargo-fuzz") is None:
+        print("installing cargo-fuzz, which gate 7 needs", flush=True)
+        subprocess.run(["cargo", "install", "--locked", "cargo-fuzz"], check=True)
+    seeds = {**os.environ, "ANNALS_SEEDS": str(fuzz / "corpus")}
+    command = [str(binary()), "--exact", "gate_fuzz::write_seeds", "--include-ignored"]
+    subprocess.run(command, env=seeds, cwd=REPOSITORY / "crates" / "annals", check=True)
+    subprocess.run(["cargo", "+nightly", "fuzz", "build", *SANITIZER], cwd=fuzz, check=True)
+    listed = subprocess.run(
+        ["cargo", "+nightly", "fuzz", "list"], cwd=fuzz, capture_output=True, text=True, check=True
+    )
+    rows = []
+    for target in listed.stdout.split():
+        rows.append(fuzz_target(fuzz, target))
+        print(f"    {' '.join(rows[-1].cells())}", flush=True)
+    return rows
+
+
+def fuzz_target(fuzz, target):
+    begin = time.monotonic()
+    planted = target == "planted"
+    runs = int(os.environ.get("ANNALS_GATE_FUZZ", FUZZ_RUNS))
+    command = ["cargo", "+nightly", "fuzz", "run", *SANITIZER, target, "--", f"-runs={runs}", "-seed=1"]
+    if planted:
+        # From nothing but a few words, so that it is found and not given.
+        (fuzz / "corpus" / "planted").mkdir(parents=True, exist_ok=True)
+    run = subprocess.run(
+        [*command, *FUZZ_OPTIONS], cwd=fuzz, capture_output=True, text=True, errors="replace"
+    )
+    done = re.search(r"stat::number_of_executed_units:\s+(\d+)", run.stderr)
+    row = Row("7", f"fuzz {target}", "nightly", int(done.group(1)) if done else None)
+    row.seconds = time.monotonic() - begin
+    if planted:
+        caught = run.returncode != 0 and "planted" in run.stderr
+        row.control = "1 of 1 caught" if caught else "not caught"
+        row.failures += [] if caught else ["the planted panic was not found"]
+    else:
+        row.lost = int(run.returncode != 0)
+        row.failures += [run.stderr[-3000:]] if run.returncode != 0 else []
+    return row
+
+
+def full(wanted, seed):
+    skipped = []
+    gates = {
+        "1": lambda: kill.gate(True, seed),
+        "2": lambda: gate_2(skipped),
+        "3": lambda: gate_3(skipped),
+        "4": lambda: gate_4(skipped),
+        "5": lambda: crash.gate(True, seed) + shutdown.gate(binary(), skipped, 100, seed),
+        "6": lambda: eio.gate(True, seed),
+        "7": lambda: gate_7(skipped),
+        "8": lambda: tests(8, ["gate_histories::"], "histories", {"ANNALS_GATE_DIR": str(FAST)}, str(FAST)),
+        "9": lambda: tests(9, ["laws::law_1", "laws::law_5"], "round trips"),
+    }
+    return run_all(gates, wanted, skipped)
+
+
+def short(wanted, seed):
+    """The gates that are no tests of the library; the others run with all tests."""
+    gates = {
+        "1": lambda: kill.gate(False, seed),
+        "5": lambda: crash.gate(False, seed),
+        "6": lambda: eio.gate(False, seed),
+    }
+    return run_all(gates, wanted, [])
+
+
+def run_all(gates, wanted, skipped):
+    rows = []
+    for name, gate in gates.items():
+        if wanted and name not in wanted:
+            continue
+        print(f"gate {name}", flush=True)
+        found = gate()
+        show(found)
+        rows += found
+        for row in found:
+            for failure in row.failures[:20]:
+                print(f"  FAILED {failure}", file=sys.stderr)
+    print()
+    show(rows)
+    for what in dict.fromkeys(skipped):
+        print(f"SKIPPED {what}")
+    return not any(row.failures for row in rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    form = parser.add_mutually_exclusive_group(required=True)
+    form.add_argument("--short", action="store_true")
+    form.add_argument("--full", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("gates", nargs="*", help="the numbers of the gates; all without any")
+    arguments = parser.parse_args()
+    if shutil.which("strace") is None:
+        sys.exit("strace is not installed: gates 1, 5 and 6 cannot be run")
+    subprocess.run(["cargo", "build", "-q", "-p", "annals-cli", "--locked"], cwd=REPOSITORY, check=True)
+    with tempfile.TemporaryDirectory() as aside:
+        # A build that is made meanwhile must not change what is tested.
+        stage.PROGRAM = Path(shutil.copy2(stage.PROGRAM, aside))
+        passed = (full if arguments.full else short)(arguments.gates, arguments.seed)
+    sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    main()

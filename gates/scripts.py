@@ -1,0 +1,249 @@
+"""The operations that gates interrupt: one row each. A new verb of the program is a new row.
+
+`{id}` is the first session of the fixture, `{token}` a word that stands nowhere yet and is another
+one in every run, `{base}` and `{root}` are places of the stage.
+"""
+
+from dataclasses import dataclass
+
+# Lists that are derived from logs: they may be replaced, whole, by whoever finds them behind.
+REGISTERS = ("*/conversations.json", "*/sessions-index.json", "*/index.json")
+
+PLAIN = {
+    "claude-code": "2.1.325-s03-todos",
+    "chorus": "chorus-plain",
+    "clog": "agents-todos-origin",
+    "orchestrator": "notes-and-todos",
+}
+FAMILY = {
+    "claude-code": "subagents-every-placement",
+    "chorus": "chorus-plain",
+    "clog": "agents-todos-origin",
+    "orchestrator": "sub-agent",
+}
+TORN = {
+    "claude-code": "torn-tail",
+    "chorus": "chorus-damage",
+    "clog": "torn-last-message",
+    "orchestrator": "torn-tail",
+}
+
+
+@dataclass(frozen=True)
+class Script:
+    """One operation, how its tree is prepared, and what must hold once it was run to its end."""
+
+    name: str
+    # The fixture for each layout that it is run on.
+    on: dict
+    # What is interrupted, and later run again.
+    command: tuple
+    # Commands that are run before, undisturbed.
+    prepare: tuple = ()
+    # Documents that the operation replaces; each is whole at any time.
+    changes: tuple = ()
+    # What a second run may answer: 0, and more where the first may have done all there was to do.
+    again: tuple = (0,)
+    # Commands that are run after the second run.
+    finish: tuple = ()
+    # What holds in the end: "token" (it stands where an undisturbed run puts it), "undone" (the
+    # root is what it was at first), "same" (what was made is what an undisturbed run makes).
+    goal: str = "token"
+    # Files that the operation is meant to remove for good.
+    removes: tuple = ()
+    # A command that gives back below `{base}/out` what is kept in another form.
+    unpack: tuple = ()
+    # A verb and a flag that the program must have; the script is skipped, and told, where it has not.
+    needs: tuple = ()
+
+
+DAMAGED = {
+    "claude-code": "glued-records",
+    "chorus": "chorus-damage",
+    "clog": "glued-messages",
+    "orchestrator": "glued-records",
+}
+# One session each, so that a whole root comes back with it.
+ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}
+
+SCRIPTS = (
+    Script(
+        "begin",
+        PLAIN,
+        ("new", "--cwd", "/w/gate", "-m", "{token}"),
+        changes=("root/config.json",),
+    ),
+    Script("append", PLAIN, ("append", "{id}", "-m", "{token}")),
+    Script("append to a torn log", TORN, ("append", "{id}", "-m", "{token}")),
+    Script("title", PLAIN, ("title", "{id}", "{token}")),
+    Script("note", PLAIN, ("note", "{id}", "{token}")),
+    Script(
+        "todo",
+        {**PLAIN, "orchestrator": "one-day"},
+        ("todo", "{id}", "add", "{token}"),
+        changes=("root/todos/*.json", "*todos*"),
+    ),
+    Script("fork", PLAIN, ("fork", "{id}", "--title", "{token}")),
+    Script(
+        "delete",
+        FAMILY,
+        ("delete", "{id}", "--apply"),
+        again=(0, 1, 2),
+        finish=(("delete", "--undo", "{id}"),),
+        goal="undone",
+    ),
+    Script(
+        "undelete",
+        FAMILY,
+        ("delete", "--undo", "{id}"),
+        prepare=(("delete", "{id}", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        removes=("state/trash/*/manifest.json",),
+    ),
+    Script(
+        "convert to chorus",
+        {name: PLAIN[name] for name in ("claude-code", "clog", "orchestrator")},
+        ("convert", "{root}", "--to", "chorus", "--into", "{base}/out"),
+        goal="same",
+    ),
+    Script(
+        "convert to claude-code",
+        {name: PLAIN[name] for name in ("chorus", "clog", "orchestrator")},
+        ("convert", "{root}", "--to", "claude-code", "--into", "{base}/out"),
+        goal="same",
+    ),
+    Script(
+        "convert to clog",
+        {"claude-code": FAMILY["claude-code"]},
+        ("convert", "{root}", "--to", "clog", "--into", "{base}/out"),
+        goal="same",
+    ),
+    Script(
+        "convert to orchestrator",
+        {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
+        ("convert", "{root}", "--to", "orchestrator", "--into", "{base}/out"),
+        goal="same",
+    ),
+    Script(
+        "register: mend an index",
+        {"chorus": "chorus-index-behind"},
+        ("repair", "--apply"),
+        goal="same",
+    ),
+    Script(
+        "register: mend a torn index",
+        {"chorus": "chorus-index-torn"},
+        ("repair", "--apply"),
+        goal="readable",
+    ),
+    Script(
+        "register: add a workspace",
+        {"chorus": "chorus-plain"},
+        ("workspaces", "add", "/w/{token}"),
+        changes=("root/config.json",),
+        again=(0, 2),
+        goal="token",
+    ),
+    Script(
+        "archive",
+        FAMILY,
+        ("archive", "{id}", "--apply"),
+        again=(0, 1, 2),
+        finish=(("restore", "{id}", "--apply"),),
+        goal="undone",
+        unpack=("restore", "{id}", "--to", "{base}/out", "--apply"),
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "mirror",
+        FAMILY,
+        ("archive", "{id}", "--keep-source", "--apply"),
+        finish=(("archive", "--verify"),),
+        goal="undone",
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "mirror what was added",
+        PLAIN,
+        ("archive", "{id}", "--keep-source", "--apply"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            ("append", "{id}", "-m", "{token}"),
+        ),
+        changes=("state/archive/*",),
+        finish=(("archive", "--verify"),),
+        goal="readable",
+        needs=("archive", "--keep-source"),
+    ),
+    Script(
+        "restore",
+        FAMILY,
+        ("restore", "{id}", "--apply"),
+        prepare=(("archive", "{id}", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        needs=("restore", "--to"),
+    ),
+    Script(
+        "repair",
+        DAMAGED,
+        ("repair", "--apply"),
+        goal="readable",
+        again=(0, 1),
+        needs=("repair", "--undo"),
+    ),
+    Script(
+        "repair, undone",
+        # One damaged log each.
+        {
+            "claude-code": DAMAGED["claude-code"],
+            "clog": DAMAGED["clog"],
+            "orchestrator": "corrupt-middle",
+        },
+        ("repair", "--undo", "{id}"),
+        prepare=(("repair", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        # What was mended goes, and the original comes back from quarantine.
+        removes=("root/*", "state/quarantine/*"),
+        needs=("repair", "--undo"),
+    ),
+    Script(
+        "clean",
+        FAMILY,
+        ("clean", "--older-than", "1d", "--apply"),
+        again=(0, 1),
+        goal="readable",
+        # A register goes with the last log that it listed; the trash keeps its rows.
+        removes=("*/conversations.json",),
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "clean, undone",
+        ALONE,
+        ("clean", "--older-than", "1d", "--apply"),
+        again=(0, 1),
+        finish=(("delete", "--undo", "{id}"),),
+        goal="undone",
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "purge",
+        FAMILY,
+        ("clean", "--purge", "--apply"),
+        prepare=(("delete", "{id}", "--apply"),),
+        again=(0, 1),
+        goal="readable",
+        removes=("state/trash/*",),
+        needs=("clean", "--purge"),
+    ),
+    Script(
+        "pin",
+        PLAIN,
+        ("pin", "{id}"),
+        changes=("state/pins.json",),
+        goal="readable",
+        needs=("pin", "--help"),
+    ),
+)

@@ -1,0 +1,139 @@
+"""A root in a directory of its own, the program run on it, and pictures of what lies there.
+
+Time, zone, home and state are fixed, as in the tests of the program, so that what is written
+depends on the root and on the command alone.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+PROGRAM = (REPOSITORY / TARGET / "debug" / "annals").resolve()
+if "ANNALS_GATE_PROGRAM" in os.environ:
+    PROGRAM = Path(os.environ["ANNALS_GATE_PROGRAM"]).resolve()
+
+# Kills and simulated crashes ask nothing of a disk; memory is a hundred times faster.
+FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+
+
+def lasting(tree):
+    """A tree without what may come and go."""
+
+    def lasts(path):
+        name = path.rsplit("/", 1)[-1]
+        return not name.startswith("catalogue") and not TEMPORARY.match(name)
+
+    return {path: content for path, content in tree.items() if lasts(path)}
+
+
+TEMPORARY = re.compile(r"\.annals-[0-9a-f]+\.tmp$")
+
+
+def has(needs):
+    """Whether the program has a verb and a flag of it."""
+    if not needs:
+        return True
+    verb, flag = needs
+    told = subprocess.run([PROGRAM, verb, "--help"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and flag in told.stdout
+
+
+class Stage:
+    """One copy of a fixture, with a state directory and a home beside it."""
+
+    def __init__(self, layout, fixture, within=None):
+        self.layout = layout
+        self.base = Path(tempfile.mkdtemp(prefix="annals-gate-", dir=within or FAST))
+        self.root = self.base / "root"
+        for name in ("home", "work"):
+            (self.base / name).mkdir()
+        # What lay there before the operation; set by who prepares the stage.
+        self.before = {}
+        shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def environment(self):
+        return {
+            "ANNALS_NOW": "2026-11-15T12:00:00Z",
+            "ANNALS_STATE_DIR": str(self.base / "state"),
+            "HOME": str(self.base / "home"),
+            "TMPDIR": str(self.base / "work"),
+            "PATH": os.environ["PATH"],
+            "TZ": "UTC",
+            "USER": "mira",
+            # One reader, so that calls come in one order.
+            "RAYON_NUM_THREADS": "1",
+        }
+
+    def fill(self, arguments):
+        """Puts the stage's own places into a command of the table."""
+        places = {"{base}": str(self.base), "{root}": str(self.root)}
+        filled = []
+        for argument in arguments:
+            for name, place in places.items():
+                argument = argument.replace(name, place)
+            filled.append(argument)
+        return filled
+
+    def command(self, arguments):
+        """The program with these arguments; one that begins with a path is another program."""
+        arguments = self.fill(arguments)
+        if arguments[0].startswith("/"):
+            return arguments
+        return [str(PROGRAM), "--root", f"{self.layout}:{self.root}", *arguments]
+
+    def run(self, arguments, around=(), stdin=b""):
+        """Runs a command, perhaps under another one; its working directory is none of ours."""
+        return subprocess.run(
+            [*around, *self.command(arguments)],
+            input=stdin,
+            capture_output=True,
+            cwd="/",
+            env=self.environment(),
+            timeout=120,
+            check=False,
+        )
+
+    def tree(self):
+        """Every file with its bytes, by its path, without the catalogue, which is disposable, and
+        without temporary files: those of a killed program stay until the next one takes their name.
+        """
+        return lasting(self.everything())
+
+    def everything(self):
+        """Every file with its bytes, by its path."""
+        found = {}
+        for top in ("root", "state", "out"):
+            for folder, _, names in os.walk(self.base / top):
+                for name in names:
+                    path = Path(folder) / name
+                    try:
+                        found[str(path.relative_to(self.base))] = path.read_bytes()
+                    except OSError:
+                        found[str(path.relative_to(self.base))] = b""
+        return found
+
+    def lay(self, files, directories):
+        """Makes the tree this one."""
+        for top in ("root", "state", "out"):
+            shutil.rmtree(self.base / top, ignore_errors=True)
+        for path in directories:
+            (self.base / path).mkdir(parents=True, exist_ok=True)
+        for path, content in files.items():
+            (self.base / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.base / path).write_bytes(content)
+
+    def first_session(self):
+        listed = self.run(["--json", "--no-index", "sessions"])
+        return json.loads(listed.stdout)["sessions"][0]["id"]
