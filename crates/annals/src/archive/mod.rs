@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
-pub use pack::{Bytes, Pack, PackedFile};
+pub use pack::{Pack, PackedFile};
 pub use restore::{Fate, Restored, RestoredFile};
 pub use session::Archived;
 pub use verify::{Damage, Verified, verify};

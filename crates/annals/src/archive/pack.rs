@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,7 @@ use zstd::bulk::Decompressor;
 
 use super::index::{Frame, Index, Member, Named, Part, VERSION};
 use crate::error::{Error, Result};
+use crate::jsonl::{Bytes, FileId};
 use crate::model::SessionId;
 
 /// A pack begins with this, its version, and sixteen random bytes that its footers are made with.
@@ -27,20 +28,6 @@ pub(super) const FOOTER: usize = 64;
 
 /// No index is longer than this.
 const MOST_INDEX: u64 = 1 << 28;
-
-/// Something that is read at any place.
-pub trait Bytes: Send + Sync {
-    /// How long it is.
-    fn len(&self) -> u64;
-
-    /// Reads what stands at `offset`, as much as fits or as can be had at once; 0 only at the end.
-    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
-
-    /// Whether there is nothing in it.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// An archived session, open for reading.
 #[derive(Clone, Debug)]
@@ -153,7 +140,10 @@ impl Pack {
         }
         PackedFile {
             source: Arc::clone(&self.source),
-            len: start,
+            id: FileId {
+                len: start,
+                ..member.id()
+            },
             parts,
             own: Mutex::default(),
         }
@@ -183,7 +173,8 @@ impl Pack {
 #[derive(Debug)]
 pub struct PackedFile {
     source: Arc<Source>,
-    len: u64,
+    /// What the file was when it was archived.
+    id: FileId,
     parts: Vec<Stretch>,
     /// The frame that was read last.
     own: Mutex<Cache>,
@@ -199,8 +190,8 @@ struct Stretch {
 }
 
 impl Bytes for PackedFile {
-    fn len(&self) -> u64 {
-        self.len
+    fn id(&self) -> io::Result<FileId> {
+        Ok(self.id)
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::index::Member;
-use super::pack::{Bytes as _, Pack};
+use super::pack::Pack;
 use super::sum::Summing;
 use super::verify::verify_member;
 use super::write::open_source;
 use crate::convert::stage::Stage;
 use crate::error::{Error, Result};
+use crate::jsonl::Bytes as _;
 use crate::store::{Root, Store};
 
 /// The directory of a root in which files are until they are whole.

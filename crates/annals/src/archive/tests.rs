@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::*;
+use crate::jsonl::Bytes as _;
 
 const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
 const TODOS: &str =
@@ -81,9 +82,9 @@ fn now() -> Timestamp {
 
 fn all(pack: &Pack, member: &Member) -> Vec<u8> {
     let file = pack.file(member);
-    let mut bytes = vec![0; file.len() as usize];
-    write::read_exact(&file, &mut bytes, 0).unwrap();
-    assert_eq!(file.read_at(&mut [0], file.len()).unwrap(), 0);
+    let mut bytes = vec![0; member.len as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(file.read_at(&mut [0], member.len).unwrap(), 0);
     bytes
 }
 
@@ -321,7 +322,7 @@ fn a_flipped_bit_is_never_read_as_content() {
         };
         let member = &pack.members()[0];
         let mut got = vec![0; member.len as usize];
-        if write::read_exact(&pack.file(member), &mut got, 0).is_ok() {
+        if pack.file(member).read_exact_at(&mut got, 0).is_ok() {
             assert!(got == wanted, "byte {at}");
         }
     }

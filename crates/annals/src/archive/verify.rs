@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::index::Member;
-use super::pack::{Bytes as _, Cache, Pack};
+use super::pack::{Cache, Pack};
 use super::sum::Summing;
 use crate::error::Error;
+use crate::jsonl::Bytes as _;
 
 /// Something in an archive that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,9 +9,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::archive::{Archive, Bytes as _, Pack, PackedFile};
+use crate::archive::{Archive, Pack};
 use crate::error::{Error, Result};
-use crate::jsonl::{Bytes, FileId, LogFile};
+use crate::jsonl::{FileId, LogFile};
 use crate::model::{About, Artifact, ArtifactKind, Body};
 
 use super::inventory::{FoundFile, SessionFiles};
@@ -27,26 +27,7 @@ pub(crate) struct Kept {
 impl Kept {
     pub(super) fn open(&self) -> Option<LogFile> {
         let member = self.pack.members().get(self.member)?;
-        Some(LogFile::Kept(Arc::new(KeptFile {
-            id: member.id(),
-            file: self.pack.file(member),
-        })))
-    }
-}
-
-#[derive(Debug)]
-struct KeptFile {
-    id: FileId,
-    file: PackedFile,
-}
-
-impl Bytes for KeptFile {
-    fn id(&self) -> std::io::Result<FileId> {
-        Ok(self.id)
-    }
-
-    fn read_at(&self, into: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        self.file.read_at(into, offset)
+        Some(LogFile::Kept(Arc::new(self.pack.file(member))))
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals::Error;
-use annals::archive::{Archive, Bytes as _, Fate, KeepOptions, Pack, verify};
+use annals::archive::{Archive, Fate, KeepOptions, Pack, verify};
+use annals::jsonl::Bytes as _;
 use annals::jsonl::{Log, Options};
 use annals::model::Draft;
 use annals::store::{Root, SessionFiles, Store};
@@ -188,7 +189,7 @@ fn a_session_that_goes_on_adds_what_was_added() {
     let pack = &packs(&copy)[0];
     assert_eq!((verify(pack).len(), pack.earlier().len()), (0, 0));
     let main = copy.sessions()[0].main_path().to_owned();
-    let mut archived = vec![0; pack.file(&pack.members()[0]).len() as usize];
+    let mut archived = vec![0; pack.members()[0].len as usize];
     let mut at = 0;
     while at < archived.len() {
         let file = pack.file(&pack.members()[0]);
