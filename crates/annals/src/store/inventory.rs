@@ -66,8 +66,8 @@ impl FoundFile {
 
     /// Opens it for reading.
     pub fn open(&self) -> Result<LogFile> {
-        if let Some(file) = self.kept.as_ref().and_then(Kept::open) {
-            return Ok(file);
+        if let Some(kept) = &self.kept {
+            return kept.open();
         }
         LogFile::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }

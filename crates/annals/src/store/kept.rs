@@ -9,25 +9,31 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::archive::{Archive, Pack};
+use crate::archive::{Archive, Index, Pack};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, LogFile};
-use crate::model::{About, Artifact, ArtifactKind, Body};
+use crate::jsonl::LogFile;
+use crate::model::{About, ArtifactKind, Body, SessionId};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, document_of};
 
-/// Where a file lies in the archive.
+/// Where a file lies in the archive. The pack is opened when the file is: there may be more of them
+/// than a process may have open.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    pack: Arc<Pack>,
-    member: usize,
+    pack: Arc<Path>,
+    /// Its path within the root.
+    within: PathBuf,
 }
 
 impl Kept {
-    pub(super) fn open(&self) -> Option<LogFile> {
-        let member = self.pack.members().get(self.member)?;
-        Some(LogFile::Kept(Arc::new(self.pack.file(member))))
+    pub(super) fn open(&self) -> Result<LogFile> {
+        let pack = Pack::open(&self.pack)?;
+        let member = pack.member(&self.within).ok_or_else(|| {
+            let (pack, within) = (self.pack.display(), self.within.display());
+            Error::refused(format!("{pack} holds no {within} any more"))
+        })?;
+        Ok(LogFile::Kept(Arc::new(pack.file(member))))
     }
 }
 
@@ -71,22 +77,28 @@ pub(super) fn add(
     }
     let live = names(archive, root, files);
     let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
-    let mut there: HashSet<&Path> = HashSet::new();
+    let mut packs = Vec::new();
+    for path in paths.iter().filter(|path| !is_live(path)) {
+        match Pack::open(path) {
+            // What is left open here would soon be too much.
+            Ok(pack) => packs.push((pack.path.as_path().into(), Arc::clone(&pack.index))),
+            Err(error) => troubles.push(error),
+        }
+    }
+    // A file that two packs hold is what the newer one says.
+    packs.sort_by_key(|(_, index): &(Arc<Path>, Arc<Index>)| std::cmp::Reverse(index.archived));
+    let moved = Moved::of(files);
+    let mut there: HashSet<PathBuf> = HashSet::new();
+    if !packs.is_empty() {
+        there.extend(files.iter().map(|file| file.path.clone()));
+    }
     let mut found = Vec::new();
     let mut rows = Rows::new();
-    for path in paths.iter().filter(|path| !is_live(path)) {
-        let pack = match Pack::open(path) {
-            Ok(pack) => Arc::new(pack),
-            Err(error) => {
-                troubles.push(error);
-                continue;
-            }
-        };
-        if there.is_empty() {
-            there = files.iter().map(|file| file.path.as_path()).collect();
+    for (pack, index) in &packs {
+        if !moved.has(root, index) {
+            found.extend(missing(pack, index, root, &mut there, wanted));
+            rows.extend(told(index, root));
         }
-        found.extend(missing(&pack, root, &there, wanted));
-        rows.extend(told(&pack, root));
     }
     if !found.is_empty() {
         files.append(&mut found);
@@ -96,13 +108,38 @@ pub(super) fn add(
     rows
 }
 
+/// Logs of sessions, by which one that lies in another folder now is known.
+struct Moved<'a>(HashSet<(&'a SessionId, u64, u64)>);
+
+impl<'a> Moved<'a> {
+    fn of(files: &'a [FoundFile]) -> Self {
+        let logs = files.iter().filter_map(|file| match file.artifact.kind {
+            ArtifactKind::SessionLog => {
+                Some((file.artifact.session.as_ref()?, file.id.dev, file.id.ino))
+            }
+            _ => None,
+        });
+        Moved(logs.collect())
+    }
+
+    /// The session of a pack lies elsewhere in its root: its folder was renamed.
+    fn has(&self, root: &Root, index: &Index) -> bool {
+        index.members.iter().any(|member| {
+            let artifact = root.layout.classify(&member.path);
+            let artifact = artifact.filter(|one| one.kind == ArtifactKind::SessionLog);
+            let session = artifact.and_then(|artifact| artifact.session);
+            session.is_some_and(|session| self.0.contains(&(&session, member.dev, member.ino)))
+        })
+    }
+}
+
 /// What registers told of a pack's sessions when it was made.
-fn told(pack: &Pack, root: &Root) -> Rows {
+fn told(index: &Index, root: &Root) -> Rows {
     let mut rows = Rows::new();
     let Some(writer) = root.layout.writer() else {
         return rows;
     };
-    for row in &pack.index.rows {
+    for row in &index.rows {
         let log = root.layout.classify(&row.path);
         let Some(register) = log.and_then(|log| writer.register(&log)) else {
             continue;
@@ -140,34 +177,27 @@ fn names(archive: &Archive, root: &Root, files: &[FoundFile]) -> HashSet<OsStrin
 
 /// The files of a pack that are wanted and not there.
 fn missing(
-    pack: &Arc<Pack>,
+    pack: &Arc<Path>,
+    index: &Index,
     root: &Root,
-    there: &HashSet<&Path>,
+    there: &mut HashSet<PathBuf>,
     wanted: &dyn Fn(ArtifactKind) -> bool,
 ) -> Vec<FoundFile> {
     let mut found = Vec::new();
-    for (number, member) in pack.members().iter().enumerate() {
-        let path = root.path.join(&member.path);
+    for member in &index.members {
         let meaning = root.layout.classify(&member.path);
-        let meaning = meaning.filter(|artifact| wanted(artifact.kind));
-        if let Some(artifact) = meaning.filter(|_| !there.contains(path.as_path())) {
-            found.push(file(path, artifact, pack, number, member.id()));
+        let Some(artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
+            continue;
+        };
+        let path = root.path.join(&member.path);
+        if there.insert(path.clone()) {
+            let mut file = FoundFile::new(path, artifact, member.id());
+            file.kept = Some(Kept {
+                pack: Arc::clone(pack),
+                within: member.path.clone(),
+            });
+            found.push(file);
         }
     }
     found
-}
-
-fn file(
-    path: PathBuf,
-    artifact: Artifact,
-    pack: &Arc<Pack>,
-    member: usize,
-    id: FileId,
-) -> FoundFile {
-    let mut file = FoundFile::new(path, artifact, id);
-    file.kept = Some(Kept {
-        pack: Arc::clone(pack),
-        member,
-    });
-    file
 }

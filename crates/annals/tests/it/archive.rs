@@ -63,7 +63,7 @@ fn packs(copy: &Copy) -> Vec<Pack> {
 fn keep(store: &Store) -> annals::archive::Kept {
     let options = KeepOptions::default();
     store
-        .keep(&store.inventory(), options, now(), &|_, _| {})
+        .keep(&store.inventory_in_place(), options, now(), &|_, _| {})
         .unwrap()
 }
 
@@ -336,7 +336,7 @@ fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
     assert!(packs(&copy)[0].restore(None).is_err());
     assert_eq!(picture(&copy.root.path), before);
     let kept = store.keep(
-        &store.inventory(),
+        &store.inventory_in_place(),
         KeepOptions { verify_all: true },
         now(),
         &|_, _| {},
@@ -352,7 +352,7 @@ fn one_keeps_at_a_time() {
     let lock = File::open(copy.state().join("archive/keep.lock")).unwrap();
     lock.lock().unwrap();
     let options = KeepOptions::default();
-    let refused = store.keep(&store.inventory(), options, now(), &|_, _| {});
+    let refused = store.keep(&store.inventory_in_place(), options, now(), &|_, _| {});
     let refused = refused.unwrap_err().to_string();
     assert!(
         refused.starts_with("another `annals keep` is at work"),
@@ -375,7 +375,7 @@ fn every_pack_is_read_back_within_a_month_however_often_one_keeps() {
         let now = now() + jiff::SignedDuration::from_hours(hours);
         let options = KeepOptions::default();
         store
-            .keep(&store.inventory(), options, now, &|_, _| {})
+            .keep(&store.inventory_in_place(), options, now, &|_, _| {})
             .unwrap()
     };
     assert_eq!((keep(0).archived.len(), keep(0).verified.packs), (40, 0));

@@ -193,3 +193,26 @@ fn what_is_mirrored_and_still_there_is_told_once() {
     let read = Session::read(sessions[0].clone()).unwrap();
     assert_eq!(read.last_messages(9).unwrap().len(), 1);
 }
+
+/// A folder that was renamed holds the session that was mirrored before, and not another one.
+#[test]
+fn a_session_whose_folder_was_renamed_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("Why?")).unwrap();
+    drop(session);
+    let inventory = store.inventory_in_place();
+    let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+    store.mirror(&group, Timestamp::now()).unwrap();
+    let folder = inventory.sessions[0]
+        .main_path()
+        .parent()
+        .unwrap()
+        .to_owned();
+    std::fs::rename(&folder, folder.with_file_name("-home-me-new")).unwrap();
+    let sessions = store.inventory().sessions;
+    assert_eq!(sessions.len(), 1);
+    assert!(!sessions[0].is_archived());
+}

@@ -134,7 +134,7 @@ impl Copy {
     }
 
     pub(crate) fn sessions(&self) -> Vec<SessionFiles> {
-        self.store().inventory().sessions
+        self.store().inventory_in_place().sessions
     }
 
     pub(crate) fn files(&self, prefix: &str) -> SessionFiles {
