@@ -28,6 +28,28 @@ impl<'a> Raw<'a> {
         self.0.and_then(string)
     }
 
+    /// The same, or only how it begins: with so many characters at least.
+    pub(crate) fn beginning(self, chars: usize) -> Option<Cow<'a, str>> {
+        let raw = self.0?;
+        let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+        // So long is an escaped pair of surrogates; nothing that is spelled with more is cut.
+        const ESCAPE: usize = 12;
+        let apart = |at: &usize| {
+            let before = inner.as_bytes().get(at.saturating_sub(ESCAPE)..*at);
+            inner.is_char_boundary(*at) && before.is_some_and(|before| !before.contains(&b'\\'))
+        };
+        // Enough for characters of any script, unless most are spelled as escapes.
+        let end = (4 * chars.max(ESCAPE)..inner.len()).find(apart);
+        let Some(head) = end.and_then(|end| raw.get(..end + 1)) else {
+            return string(raw);
+        };
+        let text = string(&format!("{head}\""))?.into_owned();
+        match text.chars().nth(chars) {
+            Some(_) => Some(Cow::Owned(text)),
+            None => string(raw),
+        }
+    }
+
     /// Reads it as `T`, which must be lenient itself.
     pub(crate) fn read<T: Deserialize<'a> + Default>(self) -> T {
         self.0
@@ -445,6 +467,35 @@ mod tests {
 
     fn read(json: &str) -> Sample<'_> {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_text_begins_as_all_of_it_does() {
+        let units = [
+            "a",
+            "é",
+            "日",
+            "🚀",
+            r"\n",
+            r#"\""#,
+            r"\\",
+            r"\u00e9",
+            r"\ud83d\ude80",
+            r"\ud83d",
+        ];
+        for one in units {
+            for other in units {
+                for count in [0, 1, 40, 400] {
+                    let raw = format!("\"{}{}\"", one.repeat(count), other.repeat(count));
+                    let all = string(&raw).unwrap();
+                    let start = Raw(Some(&raw)).beginning(30).unwrap();
+                    assert!(all.starts_with(&*start), "{raw}");
+                    let whole = start.len() == all.len();
+                    assert!(whole || start.chars().count() >= 30, "{raw}");
+                }
+            }
+        }
+        assert_eq!(Raw(Some("[1]")).beginning(30), None);
     }
 
     #[test]

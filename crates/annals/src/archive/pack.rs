@@ -149,6 +149,20 @@ impl Pack {
         }
     }
 
+    /// Unpacks a stretch of a frame and shows it, without a copy of it. Who goes through a pack needs
+    /// no more than the one frame that files share.
+    pub(super) fn look_at<T>(&self, part: &Part, look: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+        // Members come from the index, which was looked through, but anyone can make one.
+        let Some(frame) = self.index.frames.get(part.frame as usize) else {
+            return Ok(look(&[]));
+        };
+        let mut cache = lock(&self.source.shared);
+        cache.load(&self.source, frame)?;
+        let start = part.at as usize;
+        let end = start + part.len as usize;
+        Ok(look(cache.bytes.get(start..end).unwrap_or_default()))
+    }
+
     /// Reads a frame, and so makes sure that it is what was written.
     pub(super) fn try_frame(&self, frame: &Frame, cache: &mut Cache) -> io::Result<()> {
         cache.load(&self.source, frame)

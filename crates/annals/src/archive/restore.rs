@@ -1,7 +1,7 @@
 //! Putting archived sessions back, byte for byte, with their modes and times.
 //!
-//! Everything is read from the pack and its checksums compared before the first file gets its name.
-//! Nothing that is there is ever written over.
+//! Everything is unpacked once, straight into files that have no names yet. Only when all checksums
+//! fit does the first of them get its name. Nothing that is there is ever written over.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,10 @@ use serde::Serialize;
 use super::index::Member;
 use super::pack::Pack;
 use super::sum::Summing;
-use super::verify::verify_member;
+use super::verify::unpack;
 use super::write::open_source;
-use crate::convert::stage::Stage;
+use crate::convert::stage::{Naming, Stage};
 use crate::error::{Error, Result};
-use crate::jsonl::Bytes as _;
 use crate::store::{Root, Store};
 
 /// The directory of a root in which files are until they are whole.
@@ -108,19 +107,10 @@ impl Pack {
         let each = self.members().iter().zip(&plan.files);
         let fresh = each.filter(|(_, file)| file.fate == Fate::New);
         let fresh: Vec<&Member> = fresh.map(|(member, _)| member).collect();
-        let mut block = vec![0; 256 << 10];
-        for member in &fresh {
-            if let Some(damage) = verify_member(self, member, &mut block).first() {
-                let (path, detail) = (member.path.display(), &damage.detail);
-                return Err(Error::refused(format!(
-                    "{path} cannot be put back, and nothing was changed: {detail}"
-                )));
-            }
-        }
         // One that was killed when all had their names leaves an empty stage.
         let left = root.path.join(STAGE).symlink_metadata().is_ok();
         if left || !fresh.is_empty() {
-            self.place(&root, &fresh, &mut block)?;
+            self.place(&root, &fresh)?;
         }
         if !self.index.lone {
             let logs: Vec<PathBuf> = plan.files.iter().map(|it| it.path.clone()).collect();
@@ -133,12 +123,12 @@ impl Pack {
         Ok(plan)
     }
 
-    fn place(&self, root: &Root, members: &[&Member], block: &mut [u8]) -> Result<()> {
-        let stage = Stage::named(root, STAGE, "restoring")?;
+    fn place(&self, root: &Root, members: &[&Member]) -> Result<()> {
         // The main log is the first of the list and gets its name last: until then there is no
         // session that could be taken for whole.
-        for member in members.iter().rev() {
-            if let Err(error) = self.stage(&stage, member, block) {
+        let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
+        for member in members {
+            if let Err(error) = self.stage(&stage, member) {
                 stage.abandon();
                 return Err(error);
             }
@@ -151,26 +141,14 @@ impl Pack {
         }
     }
 
-    fn stage(&self, stage: &Stage, member: &Member, block: &mut [u8]) -> Result<()> {
-        let failed = |error| Error::io("read", &self.path, error);
+    fn stage(&self, stage: &Stage, member: &Member) -> Result<()> {
         let mut staged = stage.file(&member.path)?;
-        let file = self.file(member);
-        let mut sum = Summing::new();
-        let mut at = 0;
-        loop {
-            let read = file.read_at(block, at).map_err(failed)?;
-            let some = block.get(..read).unwrap_or_default();
-            if some.is_empty() {
-                break;
-            }
-            sum.update(some);
-            staged.put(some)?;
-            at += read as u64;
-        }
-        if sum.sum() != member.sha256 {
-            return Err(Error::Changed {
-                path: self.path.clone(),
-            });
+        let damaged = unpack(self, member, |bytes| staged.put(bytes))?;
+        if let Some(damage) = damaged.first() {
+            let (path, detail) = (member.path.display(), &damage.detail);
+            return Err(Error::refused(format!(
+                "{path} cannot be put back, and nothing was changed: {detail}"
+            )));
         }
         staged.like(member.mode, member.mtime_ns);
         stage.commit(staged).map(drop)

@@ -119,7 +119,8 @@ fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
         return Err(changed());
     }
     let mut sum = Summing::new();
-    let mut block = vec![0; 256 << 10];
+    // Most files are small, and there are many.
+    let mut block = vec![0; id.len.clamp(1, 256 << 10) as usize];
     let mut file = file;
     loop {
         use std::io::Read as _;

@@ -7,8 +7,7 @@ use serde::Serialize;
 use super::index::Member;
 use super::pack::{Cache, Pack};
 use super::sum::Summing;
-use crate::error::Error;
-use crate::jsonl::Bytes as _;
+use crate::error::{Error, Result};
 
 /// Something in an archive that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,11 +73,8 @@ impl Verified {
 
 /// Reads all files of a pack, earlier versions too, and compares their checksums.
 pub fn verify(pack: &Pack) -> Vec<Damage> {
-    let mut block = vec![0; 256 << 10];
     let all = pack.index.all();
-    let mut damaged: Vec<Damage> = all
-        .flat_map(|member| verify_member(pack, member, &mut block))
-        .collect();
+    let mut damaged: Vec<Damage> = all.flat_map(|member| verify_member(pack, member)).collect();
     if pack.torn > 0 {
         let (torn, generation) = (pack.torn, pack.index.generation);
         damaged.push(Damage {
@@ -93,36 +89,37 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
     damaged
 }
 
-pub(super) fn verify_member(pack: &Pack, member: &Member, block: &mut [u8]) -> Vec<Damage> {
-    let file = pack.file(member);
+fn verify_member(pack: &Pack, member: &Member) -> Vec<Damage> {
+    // Whoever takes nothing cannot fail to.
+    unpack(pack, member, |_| Ok(())).unwrap_or_default()
+}
+
+/// Unpacks a file and hands over its content as it comes, before all of it is known to be sound. Gives
+/// back what is not; what stands before a damaged frame and behind it was handed over.
+pub(super) fn unpack(
+    pack: &Pack,
+    member: &Member,
+    mut give: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Vec<Damage>> {
     let mut damaged = Vec::new();
     let mut sum = Summing::new();
-    let mut start = 0;
     for part in &member.parts {
-        let end = start + u64::from(part.len);
-        let mut at = start;
-        while at < end {
-            let want = (block.len() as u64).min(end - at) as usize;
-            let some = block.get_mut(..want).unwrap_or_default();
-            match file.read_at(some, at) {
-                Ok(0) => break,
-                Ok(read) => {
-                    sum.update(some.get(..read).unwrap_or_default());
-                    at += read as u64;
-                }
-                Err(error) => {
-                    let frame = pack.index.frames.get(part.frame as usize);
-                    damaged.push(Damage {
-                        pack: pack.path.clone(),
-                        member: Some(member.path.clone()),
-                        frame: frame.map(|frame| frame.at),
-                        detail: error.to_string(),
-                    });
-                    break;
-                }
+        let given = pack.look_at(part, |bytes| {
+            sum.update(bytes);
+            give(bytes)
+        });
+        match given {
+            Ok(given) => given?,
+            Err(error) => {
+                let frame = pack.index.frames.get(part.frame as usize);
+                damaged.push(Damage {
+                    pack: pack.path.clone(),
+                    member: Some(member.path.clone()),
+                    frame: frame.map(|frame| frame.at),
+                    detail: error.to_string(),
+                });
             }
         }
-        start = end;
     }
     let sum = sum.sum();
     if damaged.is_empty() && sum != member.sha256 {
@@ -133,7 +130,7 @@ pub(super) fn verify_member(pack: &Pack, member: &Member, block: &mut [u8]) -> V
             detail: format!("its checksum is {sum}, not {}", member.sha256),
         });
     }
-    damaged
+    Ok(damaged)
 }
 
 /// Reads back what was written to a pack from some place on.

@@ -1,6 +1,6 @@
 //! How the entries of one log hang together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use jiff::SignedDuration;
@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{Record, Sink};
-use crate::model::{Body, Fact, Flaw, FlawKind, Key, Link, Outline, Span};
+use crate::model::{Body, Fact, Flaw, FlawKind, Key, KeyMap, KeySet, Link, Outline, Span};
 use crate::store::{FoundFile, LogScan, Root, scope, strip};
 use crate::tree::Tree;
 
@@ -69,7 +69,7 @@ fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
 /// others say; elsewhere a later record is a later state of the same.
 fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
     let key = |flaw: &Flaw| at(outlines, flaw)?.key;
-    let wanted: HashSet<Key> = twins.iter().filter_map(key).collect();
+    let wanted: KeySet = twins.iter().filter_map(key).collect();
     let mut by_key: BTreeMap<[u64; 2], Vec<&Outline>> = BTreeMap::new();
     for outline in outlines.iter().filter(|_| !wanted.is_empty()) {
         if let Some(key) = outline.key.filter(|key| wanted.contains(key)) {
@@ -156,7 +156,7 @@ impl<'a> Records<'a> {
 
 /// Calls without results after which the conversation went on, and results without calls.
 fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
-    let mut open: HashMap<Key, usize> = HashMap::new();
+    let mut open: KeyMap<usize> = KeyMap::default();
     let mut lone: Vec<(Key, &Outline)> = Vec::new();
     for (at, outline) in outlines.iter().enumerate() {
         open.extend(outline.calls().iter().map(|call| (*call, at)));
@@ -170,7 +170,7 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     // Lines are not in causal order, and either side may stand there twice.
     if !lone.is_empty() {
         let calls = outlines.iter().flat_map(Outline::calls);
-        let calls: HashSet<Key> = calls.copied().collect();
+        let calls: KeySet = calls.copied().collect();
         for (call, outline) in lone.into_iter().filter(|(call, _)| !calls.contains(call)) {
             let detail = "it answers a tool call that is not in this file";
             flaws.push(Place::of(outline).flaw(FlawKind::LoneResult, detail));

@@ -1,9 +1,9 @@
 //! Where files are before they have their names: those of a conversion, or of a restored session.
 //!
 //! Files are written in a directory of their own within the target and get their names when they are
-//! whole and durable, some hundreds at a time: one sync of the file system costs little more than one
-//! of a single file. A conversion that is cut off leaves whole files and that directory, which the
-//! next one clears away.
+//! whole and durable, some hundreds at a time or all at the end: one sync of the file system costs
+//! little more than one of a single file. A conversion that is cut off leaves whole files and that
+//! directory, which the next one clears away.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -26,6 +26,9 @@ pub(crate) const NAME: &str = ".annals-convert";
 pub(crate) struct Stage {
     root: Root,
     dir: PathBuf,
+    naming: Naming,
+    /// Directories that were made for it, the outermost first.
+    made: Vec<PathBuf>,
     /// Held until the conversion is done.
     _lock: File,
     next: AtomicU64,
@@ -40,11 +43,18 @@ impl Stage {
     /// Prepares a target; what an earlier conversion left behind goes. Refuses a target that another
     /// conversion is writing to.
     pub(crate) fn open(root: &Root) -> Result<Self> {
-        Stage::named(root, NAME, "conversion")
+        Stage::named(root, NAME, "conversion", Naming::AsTheyCome)
     }
 
     /// The same under another name, for another kind of work.
-    pub(crate) fn named(root: &Root, name: &str, work: &str) -> Result<Self> {
+    pub(crate) fn named(root: &Root, name: &str, work: &str, naming: Naming) -> Result<Self> {
+        let mut made: Vec<PathBuf> = root
+            .path
+            .ancestors()
+            .take_while(|dir| dir.symlink_metadata().is_err())
+            .map(Path::to_owned)
+            .collect();
+        made.reverse();
         jsonl::ensure_dir(&root.path)?;
         let dir = root.path.join(name);
         root.guard(&dir)?;
@@ -68,6 +78,8 @@ impl Stage {
         Ok(Stage {
             root: root.clone(),
             dir,
+            naming,
+            made,
             _lock: lock,
             next: AtomicU64::new(0),
             waiting: Mutex::default(),
@@ -76,10 +88,14 @@ impl Stage {
         })
     }
 
-    /// Clears the stage away with all that has no name yet.
+    /// Clears the stage away with all that has no name yet, and the target if it was made for it.
     pub(crate) fn abandon(self) {
         // What is left is cleared by the next one.
         let _ = fs::remove_dir_all(&self.dir);
+        for dir in self.made.iter().rev() {
+            // One that has something in it by now stays.
+            let _ = fs::remove_dir(dir);
+        }
     }
 
     /// Begins a file that is to lie at `within` the target.
@@ -139,17 +155,20 @@ impl Stage {
         }
         let mut waiting = lock(&self.waiting);
         waiting.push(Waiting { temp, to });
-        if waiting.len() >= AT_A_TIME {
+        if self.naming == Naming::AsTheyCome && waiting.len() >= AT_A_TIME {
             self.name_all(&mut waiting)?;
         }
         Ok(true)
     }
 
-    /// Syncs the files that wait for their names, and gives them out in their order.
+    /// Syncs the files that wait for their names, and gives them out.
     fn name_all(&self, waiting: &mut Vec<Waiting>) -> Result<()> {
         let failed = |error| Error::io("sync", &self.dir, error);
         let dir = File::open(&self.dir).map_err(failed)?;
         rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))?;
+        if self.naming == Naming::AtTheEnd {
+            waiting.reverse();
+        }
         for Waiting { temp, to } in waiting.drain(..) {
             let parent = to.parent().unwrap_or(&self.root.path);
             jsonl::ensure_dir(parent)?;
@@ -173,6 +192,15 @@ impl Stage {
         fs::remove_dir_all(&self.dir).map_err(|error| Error::io("remove", &self.dir, error))?;
         Ok(std::mem::take(&mut lock(&self.taken)))
     }
+}
+
+/// When staged files get their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Some hundreds at a time, in their order: each is whole by itself.
+    AsTheyCome,
+    /// When all are there, the first one last: only all of them are a whole.
+    AtTheEnd,
 }
 
 /// How many files wait for one sync.
@@ -250,5 +278,25 @@ impl Staged {
             false => std::time::UNIX_EPOCH.checked_sub(since),
         };
         self.mtime = time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_whole_only_together_gets_no_name_before_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::claude_code(dir.path());
+        let stage = Stage::named(&root, ".stage", "test", Naming::AtTheEnd).unwrap();
+        for number in 0..=AT_A_TIME {
+            let staged = stage.file(Path::new(&number.to_string())).unwrap();
+            assert!(stage.commit(staged).unwrap());
+        }
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names(), 1, "the stage alone");
+        assert!(stage.close().unwrap().is_empty());
+        assert_eq!(names(), AT_A_TIME + 1);
     }
 }

@@ -19,9 +19,8 @@ pub(crate) fn read<'a, T: Fast<'a>>(text: &'a str) -> Option<T> {
     let mut walk = Walk {
         text,
         at: 0,
-        clean: !text
-            .bytes()
-            .fold(false, |found, byte| found | (byte < 0x20)),
+        // The least byte of a text takes half the time of a look at each.
+        clean: text.bytes().fold(u8::MAX, u8::min) >= 0x20,
     };
     walk.space();
     let value = T::fast(&mut walk)?;
@@ -266,7 +265,10 @@ impl<'a> Walk<'a> {
         }
         let plain = self.clean && bytes.get(end) == Some(&b'"');
         if !plain {
-            end = string_end(bytes, end)?;
+            end = match self.clean {
+                true => string_end::<true>(bytes, end)?,
+                false => string_end::<false>(bytes, end)?,
+            };
         }
         self.at = end + 1;
         Some(plain)
@@ -289,7 +291,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
 ///
 /// Blocks in which nothing is rare are passed over without a look at single bytes. The others are
 /// gone through mark by mark, and so is the first one, because most strings end in it.
-fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         // Here, `at` is the first byte of no escape but maybe of one.
         let mut marks = marks(bytes.get(at..)?);
@@ -323,7 +325,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
         while bytes
             .get(at - 1..)
             .and_then(<[u8]>::first_chunk)
-            .is_some_and(is_common)
+            .is_some_and(is_common::<CLEAN>)
         {
             at += BLOCK;
         }
@@ -333,8 +335,9 @@ fn string_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Whether a block is all text and the most common escapes. It begins with the byte before it.
-fn is_common(block: &[u8; BLOCK + 1]) -> bool {
+/// Whether a block is all text and the most common escapes. It begins with the byte before it. In a
+/// clean text there is no control character to look for.
+fn is_common<const CLEAN: bool>(block: &[u8; BLOCK + 1]) -> bool {
     let (Some(before), Some(bytes)) = (block.first_chunk::<BLOCK>(), block.last_chunk::<BLOCK>())
     else {
         return false;
@@ -344,7 +347,8 @@ fn is_common(block: &[u8; BLOCK + 1]) -> bool {
         let after = before == b'\\';
         let quote = byte == b'"';
         let escape = quote | (byte == b'n') | (byte == b't') | (byte == b'r');
-        rare |= (byte < 0x20) | (after & !escape) | (quote & !after);
+        let control = !CLEAN && byte < 0x20;
+        rare |= control | (after & !escape) | (quote & !after);
     }
     !rare
 }

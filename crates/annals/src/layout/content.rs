@@ -89,8 +89,7 @@ impl Content {
     fn add(&mut self, part: &Glimpse<'_>) {
         match part.kind.get() {
             Some("text") if self.prompt.is_none() => {
-                let text = part.text.text().filter(|text| !is_client_text(text));
-                self.prompt = text.as_deref().map(opening);
+                self.prompt = prompt(part.text);
             }
             Some("tool_use") => {
                 let Some(call) = part.id.filled().map(Key::of) else {
@@ -204,12 +203,25 @@ pub(crate) fn is_client_text(text: &str) -> bool {
     text.is_empty() || OPENINGS.iter().any(|opening| text.starts_with(opening))
 }
 
+/// How a person's text begins; `None` if it is the client's.
+fn prompt(text: Raw<'_>) -> Option<Box<str>> {
+    let start = text.beginning(OPENING)?;
+    // One that begins with a page of space says only later whose it is.
+    let start = match start.trim_start().len() < OPENING / 2 {
+        true => text.text()?,
+        false => start,
+    };
+    (!is_client_text(&start)).then(|| opening(&start))
+}
+
+/// How many characters titles are made of.
+const OPENING: usize = 200;
+
 /// The leading characters that titles are made of.
 pub(crate) fn opening(text: &str) -> Box<str> {
-    const LONGEST: usize = 200;
     let end = text
         .char_indices()
-        .nth(LONGEST)
+        .nth(OPENING)
         .map_or(text.len(), |(at, _)| at);
     text.get(..end).unwrap_or(text).into()
 }

@@ -4,6 +4,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -146,8 +147,17 @@ text_impls!(EntryId);
 ///
 /// Trees of a million messages hold keys instead of strings. Two different ids share a key only if
 /// someone breaks SHA-256 truncated to 128 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key([u64; 2]);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Half by half: an array would hash its length too.
+        let [high, low] = self.0;
+        state.write_u64(high);
+        state.write_u64(low);
+    }
+}
 
 impl Key {
     /// In halves, because a whole would be aligned to sixteen bytes and make all that holds it larger.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Flaw, FlawKind, Key, Link, Outline};
+use crate::model::{Flaw, FlawKind, Key, KeyMap, Link, Outline};
 
 use super::Scope;
 
@@ -11,7 +11,7 @@ use super::Scope;
 pub(super) struct Links {
     /// What each outline is to the tree.
     places: Vec<Place>,
-    by_key: HashMap<Key, usize>,
+    by_key: KeyMap<usize>,
     /// Entries of the main tree, parents before children.
     pub(super) order: Vec<usize>,
     strands: Vec<Vec<usize>>,
@@ -107,8 +107,8 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
 }
 
 /// Ids to entries, and which entries count: the last of duplicates does.
-fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> (HashMap<Key, usize>, Vec<bool>) {
-    let mut by_key = HashMap::with_capacity(outlines.len());
+fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> (KeyMap<usize>, Vec<bool>) {
+    let mut by_key = KeyMap::with_capacity_and_hasher(outlines.len(), Default::default());
     let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
     for (at, outline) in outlines.iter().enumerate() {
         let Some(key) = outline.key else { continue };

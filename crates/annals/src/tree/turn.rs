@@ -1,10 +1,8 @@
 //! Turns: entries that belong together, so that what is left of the graph is a tree of choices.
 
-use std::collections::{HashMap, HashSet};
-
 use jiff::Timestamp;
 
-use crate::model::{Key, Kind, Outline, ResponseKey};
+use crate::model::{KeyMap, Kind, Outline, ResponseKey};
 
 use super::link::Links;
 use super::{Conversation, Limb};
@@ -51,7 +49,7 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
         turns: Vec::new(),
         turn_of: vec![None; outlines.len()],
     };
-    let mut calls: HashMap<Key, usize> = HashMap::new();
+    let mut calls: KeyMap<usize> = KeyMap::default();
     let asked = asked_again(outlines, links);
     for &at in &links.order {
         let Some(outline) = outlines.get(at) else {
@@ -66,7 +64,7 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
                     Kind::System | Kind::Other => true,
                     Kind::Assistant => {
                         let response = outline.reply.as_ref().and_then(|reply| reply.response);
-                        let broken = parent.is_some_and(|parent| asked.contains(&parent));
+                        let broken = parent.and_then(|parent| asked.get(parent)) == Some(&true);
                         let fits = response
                             .zip(turn.response)
                             .is_some_and(|(one, other)| one.fits(&other));
@@ -93,9 +91,9 @@ pub(super) fn group(outlines: &[Outline], links: &Links) -> Turns {
     turns
 }
 
-/// Lines of a reply from which a person asked something else: what the reply went on to say is
-/// another branch.
-fn asked_again(outlines: &[Outline], links: &Links) -> HashSet<usize> {
+/// For each entry whether it is a line of a reply from which a person asked something else: what the
+/// reply went on to say is another branch.
+fn asked_again(outlines: &[Outline], links: &Links) -> Vec<bool> {
     let human = |at: &&usize| outlines.get(**at).is_some_and(|outline| outline.human);
     let parents = links
         .order
@@ -107,7 +105,13 @@ fn asked_again(outlines: &[Outline], links: &Links) -> HashSet<usize> {
             .get(*at)
             .is_some_and(|outline| outline.kind == Kind::Assistant)
     };
-    parents.filter(answers).collect()
+    let mut asked = vec![false; outlines.len()];
+    for parent in parents.filter(answers) {
+        if let Some(asked) = asked.get_mut(parent) {
+            *asked = true;
+        }
+    }
+    asked
 }
 
 impl Turns {

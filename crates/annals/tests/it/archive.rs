@@ -315,6 +315,26 @@ fn a_log_behind_a_link_is_mirrored_and_never_removed() {
 }
 
 #[test]
+fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    let pack = packs(&copy).remove(0);
+    let sound = fs::read(&pack.path).unwrap();
+    let new = copy.dir.path().join("new");
+    assert!(!pack.index.frames.is_empty());
+    for frame in &pack.index.frames {
+        let mut bytes = sound.clone();
+        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+        fs::write(&pack.path, bytes).unwrap();
+        let restored = packs(&copy)[0].restore(Some(&new.join("root")));
+        let refused = restored.unwrap_err().to_string();
+        assert!(refused.contains("nothing was changed"), "{refused}");
+        assert!(!new.exists());
+    }
+}
+
+#[test]
 fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();

@@ -1,8 +1,9 @@
 //! The members of a log line that we read, and what both depths of decoding share.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
+use memchr::memmem::Finder;
 
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
@@ -167,11 +168,11 @@ impl Line<'_> {
     /// What the client kept of a tool's result beside the result itself.
     pub(super) fn outcome(&self) -> ToolOutcome<'_> {
         // Most are long and say nothing that we look for.
-        let says = |name: &str| {
-            let raw = self.result.0.unwrap_or_default();
-            memchr::memmem::find(raw.as_bytes(), name.as_bytes()).is_some()
-        };
-        if says("agentId") || says("persistedOutputPath") {
+        static NAMES: LazyLock<[Finder<'_>; 2]> =
+            LazyLock::new(|| ["agentId", "persistedOutputPath"].map(Finder::new));
+        let raw = self.result.0.unwrap_or_default();
+        let says = |name: &Finder<'_>| name.find(raw.as_bytes()).is_some();
+        if NAMES.iter().any(says) {
             self.result.read()
         } else {
             ToolOutcome::default()

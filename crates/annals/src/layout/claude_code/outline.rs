@@ -18,11 +18,11 @@ object! {
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
         let read = record.object_or_pieces(out, is_record, |text| {
-            let line = match fast::read(text) {
+            let mut line = match fast::read(text) {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok(self.sketch(&line, record.span))
+            Ok(self.sketch(&mut line, record.span))
         });
         let (outline, bad_usage) = match read {
             Ok(read) => read,
@@ -57,7 +57,8 @@ impl Decoder for Lines {
 }
 
 impl Lines {
-    fn sketch(&mut self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
+    /// Takes what it can out of the line, which nobody reads afterwards.
+    fn sketch(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.key = line.uuid.filled().map(Key::of);
@@ -85,7 +86,7 @@ impl Lines {
         match line.kind.or_empty() {
             "user" => {
                 outline.kind = Kind::User;
-                outline.results.clone_from(&line.message.content.answers);
+                outline.results = std::mem::take(&mut line.message.content.answers);
                 let (spawned, stored) = line.worked();
                 outline.facts.extend(spawned.map(Fact::Spawned));
                 outline.facts.extend(stored.map(Fact::Stored));
@@ -102,7 +103,7 @@ impl Lines {
             }
             "assistant" => {
                 outline.kind = Kind::Assistant;
-                let delegations = line.message.content.delegations.iter().cloned();
+                let delegations = line.message.content.delegations.drain(..);
                 let delegations = delegations.map(|made| Fact::Delegates(Box::new(made)));
                 outline.facts.extend(delegations);
                 let spent = field::spending(line.message.usage);
@@ -119,7 +120,7 @@ impl Lines {
                     terms: spent.terms,
                     recorded,
                     copied: line.forked_from.is_some(),
-                    calls: line.message.content.calls.clone(),
+                    calls: std::mem::take(&mut line.message.content.calls),
                 }));
             }
             "system" if line.is_compaction() => outline.kind = Kind::Compaction,
