@@ -9,6 +9,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use annals::archive::Pack;
 use annals::cost::Prices;
 use annals::export::{Archive, Exporter, Format, Options, Part, Redactor, read_entry, write_entry};
 use annals::jsonl::{Ending, Scanner, TailReader};
@@ -43,6 +44,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("enrol", enrol),
     ("path", path),
     ("session", session),
+    ("pack", pack),
 ];
 
 /// Files of each kind that a layout knows, as paths within a root. The first is a session's log.
@@ -477,6 +479,24 @@ fn session(data: &[u8]) {
             }
         }
     }
+}
+
+/// A pack of the archive in any state: it opens or is refused, and what it says it holds is read
+/// within bounds.
+fn pack(data: &[u8]) {
+    let thread = format!("{:?}", std::thread::current().id());
+    let dir = place().join(thread);
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("input.pack");
+    fs::write(&path, data).unwrap();
+    let Ok(pack) = Pack::open(&path) else {
+        return;
+    };
+    let damage = annals::archive::verify(&pack);
+    for member in pack.members().iter().chain(pack.earlier()) {
+        let _ = (pack.file(member), pack.member(&member.path));
+    }
+    drop(damage);
 }
 
 /// The control: it panics at one word, which the fuzzer has to find.

@@ -86,6 +86,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             let head: Vec<u8> = lines.by_ref().take(12).flatten().copied().collect();
             vec![head, b"model,input\nx,1e-6\n".to_vec()]
         }
+        "pack" => packs(),
         "entry" | "archive" => exported(target),
         "path" => {
             let known = FILES.iter().flat_map(|(_, paths)| paths.iter());
@@ -175,6 +176,35 @@ fn exported(target: &str) -> Vec<Vec<u8>> {
     found
 }
 
+/// Archived fixtures, one of them twice so that it has an earlier version.
+fn packs() -> Vec<Vec<u8>> {
+    let names = [
+        "compaction",
+        "chorus-plain",
+        "agents-todos-origin",
+        "one-day",
+    ];
+    let mut found = Vec::new();
+    for case in cases()
+        .into_iter()
+        .filter(|case| names.contains(&case.name.as_str()))
+    {
+        let copy = case.copy();
+        let now = jiff::Timestamp::from_second(1_794_744_000).unwrap();
+        for _ in 0..2 {
+            let sessions = copy.sessions();
+            copy.store().mirror(&[&sessions[0]], now).unwrap();
+            let log = &sessions[0].log.as_ref().unwrap().path;
+            fs::write(log, fs::read(log).unwrap().to_ascii_uppercase()).unwrap();
+        }
+        for path in copy.store().archive().unwrap().paths().unwrap() {
+            found.push(fs::read(path).unwrap());
+        }
+    }
+    assert!(found.len() >= names.len());
+    found
+}
+
 /// Damages a seed as storage and people do, and as an adversary would.
 fn damage(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     const WORDS: [&[u8]; 24] = [
@@ -248,7 +278,7 @@ fn no_input_makes_a_target_panic() {
             let mut failed = Vec::new();
             for (number, (name, target)) in half.iter().enumerate() {
                 // These make files.
-                let slow = ["session", "search"].contains(name);
+                let slow = ["session", "search", "pack"].contains(name);
                 let inputs = if slow { inputs / 4 } else { inputs };
                 let failure = attack(*target, &seeds(name), inputs, number as u64 + 1);
                 failed.extend(failure.map(|input| (*name, input.escape_ascii().to_string())));
