@@ -136,8 +136,8 @@ impl Pack {
         let stage = Stage::named(root, STAGE, "restoring")?;
         // The main log is the first of the list and gets its name last: until then there is no
         // session that could be taken for whole.
-        for member in members.iter().rev() {
-            if let Err(error) = self.stage(&stage, member, block) {
+        for (at, member) in members.iter().enumerate().rev() {
+            if let Err(error) = self.stage(&stage, member, at == 0, block) {
                 stage.abandon();
                 return Err(error);
             }
@@ -150,7 +150,7 @@ impl Pack {
         }
     }
 
-    fn stage(&self, stage: &Stage, member: &Member, block: &mut [u8]) -> Result<()> {
+    fn stage(&self, stage: &Stage, member: &Member, last: bool, block: &mut [u8]) -> Result<()> {
         let failed = |error| Error::io("read", &self.path, error);
         let mut staged = stage.file(&member.path)?;
         let file = self.file(member);
@@ -172,7 +172,10 @@ impl Pack {
             });
         }
         staged.like(member.mode, member.mtime_ns);
-        stage.commit(staged).map(drop)
+        match last {
+            true => stage.commit_last(staged).map(drop),
+            false => stage.commit(staged).map(drop),
+        }
     }
 
     fn target(&self, to: Option<&Path>) -> Result<Root> {

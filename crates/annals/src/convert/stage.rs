@@ -114,6 +114,16 @@ impl Stage {
     /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
     /// there already.
     pub(crate) fn commit(&self, staged: Staged) -> Result<bool> {
+        self.wait(staged, false)
+    }
+
+    /// The same for the file that says that all others are there: it gets its name once theirs are
+    /// durable.
+    pub(crate) fn commit_last(&self, staged: Staged) -> Result<bool> {
+        self.wait(staged, true)
+    }
+
+    fn wait(&self, staged: Staged, last: bool) -> Result<bool> {
         let Staged {
             temp,
             to,
@@ -138,19 +148,35 @@ impl Stage {
             return Ok(false);
         }
         let mut waiting = lock(&self.waiting);
-        waiting.push(Waiting { temp, to });
+        waiting.push(Waiting { temp, to, last });
         if waiting.len() >= AT_A_TIME {
             self.name_all(&mut waiting)?;
         }
         Ok(true)
     }
 
-    /// Syncs the files that wait for their names, and gives them out in their order.
+    /// Syncs the files that wait for their names, and gives them out in their order, but for those
+    /// that come last: these get theirs once all other names are synced too. Of two renames a file
+    /// system may keep the later one only.
     fn name_all(&self, waiting: &mut Vec<Waiting>) -> Result<()> {
+        self.sync()?;
+        let (last, others): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|file| file.last);
+        self.name(others)?;
+        if !last.is_empty() {
+            self.sync()?;
+            self.name(last)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
         let failed = |error| Error::io("sync", &self.dir, error);
         let dir = File::open(&self.dir).map_err(failed)?;
-        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))?;
-        for Waiting { temp, to } in waiting.drain(..) {
+        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))
+    }
+
+    fn name(&self, files: Vec<Waiting>) -> Result<()> {
+        for Waiting { temp, to, last: _ } in files {
             let parent = to.parent().unwrap_or(&self.root.path);
             jsonl::ensure_dir(parent)?;
             if rename_new(&temp, &to)? {
@@ -183,6 +209,8 @@ const AT_A_TIME: usize = 512;
 struct Waiting {
     temp: PathBuf,
     to: PathBuf,
+    /// It says that all others are there.
+    last: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
