@@ -280,3 +280,29 @@ impl Staged {
         self.mtime = time;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(stage: &Stage, within: &str) -> Staged {
+        let mut staged = stage.file(Path::new(within)).unwrap();
+        staged.line(b"{}").unwrap();
+        staged
+    }
+
+    #[test]
+    fn what_comes_last_has_no_name_before_all_others_have_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new("claude-code", dir.path()).unwrap();
+        let stage = Stage::open(&root).unwrap();
+        stage.commit_last(whole(&stage, "main.jsonl")).unwrap();
+        stage.commit(whole(&stage, "first.jsonl")).unwrap();
+        stage.commit(whole(&stage, "taken/origin.jsonl")).unwrap();
+        // No directory can be made where a file lies.
+        fs::write(dir.path().join("taken"), b"").unwrap();
+        stage.close().unwrap_err();
+        assert!(dir.path().join("first.jsonl").exists());
+        assert!(!dir.path().join("main.jsonl").exists());
+    }
+}
