@@ -127,8 +127,8 @@ impl Pack {
         // The main log is the first of the list and gets its name last: until then there is no
         // session that could be taken for whole.
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
-        for member in members {
-            if let Err(error) = self.stage(&stage, member) {
+        for (at, member) in members.iter().enumerate().rev() {
+            if let Err(error) = self.stage(&stage, member, at == 0) {
                 stage.abandon();
                 return Err(error);
             }
@@ -141,7 +141,7 @@ impl Pack {
         }
     }
 
-    fn stage(&self, stage: &Stage, member: &Member) -> Result<()> {
+    fn stage(&self, stage: &Stage, member: &Member, last: bool) -> Result<()> {
         let mut staged = stage.file(&member.path)?;
         let damaged = unpack(self, member, |bytes| staged.put(bytes))?;
         if let Some(damage) = damaged.first() {
@@ -151,7 +151,10 @@ impl Pack {
             )));
         }
         staged.like(member.mode, member.mtime_ns);
-        stage.commit(staged).map(drop)
+        match last {
+            true => stage.commit_last(staged).map(drop),
+            false => stage.commit(staged).map(drop),
+        }
     }
 
     fn target(&self, to: Option<&Path>) -> Result<Root> {

@@ -731,7 +731,11 @@ impl<'a> Work<'a> {
                 if !self.shared {
                     self.target.stage.clear(&staged)?;
                 }
-                self.target.stage.commit(staged).map(drop)
+                let stage = self.target.stage;
+                match path == self.main {
+                    true => stage.commit_last(staged).map(drop),
+                    false => stage.commit(staged).map(drop),
+                }
             }
             Out::Shared(lines) => {
                 let whole = self.target.root.path.join(path);

@@ -130,6 +130,16 @@ impl Stage {
     /// Gives a file its name, once it and those before it are durable. `false` if one of that name is
     /// there already.
     pub(crate) fn commit(&self, staged: Staged) -> Result<bool> {
+        self.wait(staged, false)
+    }
+
+    /// The same for the file that says that all others are there: it gets its name once theirs are
+    /// durable.
+    pub(crate) fn commit_last(&self, staged: Staged) -> Result<bool> {
+        self.wait(staged, true)
+    }
+
+    fn wait(&self, staged: Staged, last: bool) -> Result<bool> {
         let Staged {
             temp,
             to,
@@ -154,22 +164,35 @@ impl Stage {
             return Ok(false);
         }
         let mut waiting = lock(&self.waiting);
-        waiting.push(Waiting { temp, to });
+        waiting.push(Waiting { temp, to, last });
         if self.naming == Naming::AsTheyCome && waiting.len() >= AT_A_TIME {
             self.name_all(&mut waiting)?;
         }
         Ok(true)
     }
 
-    /// Syncs the files that wait for their names, and gives them out.
+    /// Syncs the files that wait for their names, and gives them out in their order, but for those
+    /// that come last: these get theirs once all other names are synced too. Of two renames a file
+    /// system may keep the later one only.
     fn name_all(&self, waiting: &mut Vec<Waiting>) -> Result<()> {
+        self.sync()?;
+        let (last, others): (Vec<_>, Vec<_>) = waiting.drain(..).partition(|file| file.last);
+        self.name(others)?;
+        if !last.is_empty() {
+            self.sync()?;
+            self.name(last)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
         let failed = |error| Error::io("sync", &self.dir, error);
         let dir = File::open(&self.dir).map_err(failed)?;
-        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))?;
-        if self.naming == Naming::AtTheEnd {
-            waiting.reverse();
-        }
-        for Waiting { temp, to } in waiting.drain(..) {
+        rustix::fs::syncfs(&dir).map_err(|error| failed(error.into()))
+    }
+
+    fn name(&self, files: Vec<Waiting>) -> Result<()> {
+        for Waiting { temp, to, last: _ } in files {
             let parent = to.parent().unwrap_or(&self.root.path);
             jsonl::ensure_dir(parent)?;
             if rename_new(&temp, &to)? {
@@ -199,7 +222,7 @@ impl Stage {
 pub(crate) enum Naming {
     /// Some hundreds at a time, in their order: each is whole by itself.
     AsTheyCome,
-    /// When all are there, the first one last: only all of them are a whole.
+    /// When all are there: only all of them are a whole.
     AtTheEnd,
 }
 
@@ -211,6 +234,8 @@ const AT_A_TIME: usize = 512;
 struct Waiting {
     temp: PathBuf,
     to: PathBuf,
+    /// It says that all others are there.
+    last: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -285,6 +310,7 @@ impl Staged {
 mod tests {
     use super::*;
 
+<<<<<<< HEAD
     #[test]
     fn what_is_whole_only_together_gets_no_name_before_the_end() {
         let dir = tempfile::tempdir().unwrap();
@@ -298,5 +324,26 @@ mod tests {
         assert_eq!(names(), 1, "the stage alone");
         assert!(stage.close().unwrap().is_empty());
         assert_eq!(names(), AT_A_TIME + 1);
+=======
+    fn whole(stage: &Stage, within: &str) -> Staged {
+        let mut staged = stage.file(Path::new(within)).unwrap();
+        staged.line(b"{}").unwrap();
+        staged
+    }
+
+    #[test]
+    fn what_comes_last_has_no_name_before_all_others_have_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new("claude-code", dir.path()).unwrap();
+        let stage = Stage::open(&root).unwrap();
+        stage.commit_last(whole(&stage, "main.jsonl")).unwrap();
+        stage.commit(whole(&stage, "first.jsonl")).unwrap();
+        stage.commit(whole(&stage, "taken/origin.jsonl")).unwrap();
+        // No directory can be made where a file lies.
+        fs::write(dir.path().join("taken"), b"").unwrap();
+        stage.close().unwrap_err();
+        assert!(dir.path().join("first.jsonl").exists());
+        assert!(!dir.path().join("main.jsonl").exists());
+>>>>>>> gates2
     }
 }

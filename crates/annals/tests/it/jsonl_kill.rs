@@ -16,6 +16,9 @@ use crate::support::Dice;
 
 const WRITERS: usize = 16;
 
+/// What the names of long records begin with.
+const LONG: char = 'u';
+
 /// Kills after which a log is judged and another begun.
 const AT_A_TIME: usize = 800;
 
@@ -24,7 +27,13 @@ fn record(name: &str) -> String {
     let number = name.bytes().fold(7, |sum: usize, byte| {
         sum.wrapping_mul(31) + usize::from(byte)
     });
-    let pad = [9, 200, 900, 5_000, 30_000][number % 5] + number % 97;
+    // The longer, the more often it is torn: the writers of the control have long ones, to be caught
+    // soon.
+    let sizes = match name.starts_with(LONG) {
+        true => [60_000; 5],
+        false => [9, 200, 400, 900, 9_000],
+    };
+    let pad = sizes[number % 5] + number % 97;
     format!(r#"{{"id":"{name}","pad":"{}"}}"#, "x".repeat(pad))
 }
 
@@ -141,8 +150,12 @@ fn storm(part: &str, kills: usize, seed: u64) -> Counts {
                     if number >= kills {
                         break;
                     }
-                    let acks = Dice(seed ^ number as u64).roll(7);
-                    let mut child = spawn(part, &format!("{seed}.{number}"), &path);
+                    let acks = Dice(seed << 32 ^ number as u64).roll(4);
+                    let name = match part {
+                        "unsealed" => format!("{LONG}{seed}.{number}"),
+                        _ => format!("{seed}.{number}"),
+                    };
+                    let mut child = spawn(part, &name, &path);
                     let acks = kill_after(&mut child, acks);
                     acknowledged.lock().unwrap().extend(acks);
                 }
