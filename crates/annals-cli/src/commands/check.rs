@@ -5,7 +5,8 @@ mod table;
 
 use annals::check::{self, FileReport};
 use annals::model::{Flaw, FlawKind, Severity};
-use anyhow::Result;
+use annals::store::{Inventory, Target};
+use anyhow::{Result, bail};
 use clap::Args;
 
 use super::Outcome;
@@ -105,7 +106,7 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
     } else {
         let mut results = Vec::new();
         for id in &args.ids {
-            let target = context.store.find(&inventory, id)?;
+            let target = find(id, &inventory, context)?;
             match &target.log {
                 Some(log) => results.extend(each(check::file(&target.files.root, log))),
                 None => results.extend(check::session(&inventory, &target.files)),
@@ -143,6 +144,22 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
         complete: unreadable.is_empty() && inventory.troubles.is_empty(),
         unreadable,
     })
+}
+
+/// The session or file that is meant; one that is archived has no files here to look at.
+fn find(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target> {
+    let missing = match context.store.find(inventory, id) {
+        Err(error @ annals::Error::NotFound { .. }) => error,
+        found => return Ok(found?),
+    };
+    let all = context.inventory();
+    match context.store.find(&all, id) {
+        Ok(target) if target.files.is_archived() => {
+            let id = &target.files.id;
+            bail!("session {id} is archived; `annals archive --verify {id}` checks what is there")
+        }
+        _ => Err(missing.into()),
+    }
 }
 
 /// Adds what is known of a file from outside to what its content told.

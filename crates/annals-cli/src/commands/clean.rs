@@ -17,6 +17,7 @@ use super::filter::one_project;
 use super::row::Short;
 use crate::config::{Config, TERMS};
 use crate::context::Context;
+use crate::failure::OfState;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -206,11 +207,21 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     for error in failed {
         context.warn(&error);
     }
-    let first = anyhow::Error::new(first);
+    let first = of_state(first, context);
     Err(match all {
         1 => first,
         _ => first.context(format!("{moved} of {all} were moved to the trash")),
     })
+}
+
+/// Marks an error about annals' own directory, so that the hint is about that.
+fn of_state(error: Error, context: &Context) -> anyhow::Error {
+    let ours = match &error {
+        Error::Io { path, .. } => path.starts_with(context.state_dir()),
+        _ => false,
+    };
+    let error = anyhow::Error::new(error);
+    if ours { error.context(OfState) } else { error }
 }
 
 fn term(text: &str) -> Result<Term> {
@@ -362,7 +373,7 @@ fn tell(
         plural(files(applied, plan, done) as u64, "file"),
         size::bytes(gone.iter().map(|old| old.info.bytes).sum())
     );
-    if gone.is_empty() {
+    if plan.groups.is_empty() {
         let than = match &policy.default {
             Some(term) if policy.layouts.is_empty() && policy.projects.is_empty() => {
                 format!("Nothing that could go is older than {term}.")
@@ -370,6 +381,8 @@ fn tell(
             _ => "Nothing that could go is older than the settings say.".to_owned(),
         };
         context.out.line(than)?;
+    } else if gone.is_empty() {
+        context.out.line("Nothing was moved to the trash.")?;
     } else if !applied {
         let told = paint(BOLD, "Would be moved to the trash:");
         context.out.line(format_args!("{told} {sum}"))?;

@@ -119,7 +119,7 @@ pub(crate) enum Command {
     Delete(delete::DeleteArgs),
     /// Look for damage in one file or in all
     Check(check::CheckArgs),
-    /// Make indexes say what the logs say
+    /// Mend damaged logs and indexes, and put originals back
     Repair(repair::RepairArgs),
     /// Keep sessions compressed in annals' own store, and check what is there
     Archive(archive::ArchiveArgs),

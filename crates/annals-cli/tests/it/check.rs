@@ -129,3 +129,25 @@ fn the_machine_is_looked_at_with_everything_and_not_with_one_file() {
         "{one}"
     );
 }
+
+#[test]
+fn of_an_archived_session_it_is_told_how_to_check_it() {
+    let stage = Stage::empty();
+    let id = "00000000-0000-4000-8000-000000000001";
+    stage
+        .annals(&[
+            "new",
+            "--id",
+            id,
+            "--cwd",
+            "/home/dev/one",
+            "-m",
+            "question",
+        ])
+        .fine();
+    stage.settle();
+    stage.annals(&["archive", id, "--apply", "--live"]).fine();
+    let run = stage.refused(&["check", id], "");
+    let told = format!("session {id} is archived; `annals archive --verify {id}`");
+    assert!(run.err.contains(&told), "{run}");
+}

@@ -382,3 +382,41 @@ fn a_clean_up_that_is_killed_anywhere_is_finished_by_the_next() {
     }
     assert!(points > 10, "{points}");
 }
+
+#[test]
+fn where_nothing_could_be_moved_nothing_else_is_said() {
+    let stage = four();
+    let log = stage.log_path(OLDER);
+    let elsewhere = stage.work().join("elsewhere.jsonl");
+    fs::rename(&log, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    let run = stage.annals(&["clean", "--older-than", "90d", "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert_eq!(run.out, "Nothing was moved to the trash.\n");
+}
+
+#[test]
+fn what_a_deletion_that_was_cut_off_moved_is_not_purged() {
+    let stage = four();
+    let log = stage.log_path(OTHER);
+    stage
+        .annals(&["clean", "--older-than", "30d", "-p", "other", "--apply"])
+        .fine();
+    let trash = stage.root.with_file_name("state").join("trash");
+    let folder = fs::read_dir(&trash).unwrap().next().unwrap().unwrap();
+    // As if it had been killed before its last step.
+    let moved = folder.path().join("files");
+    let moved = moved.join(log.strip_prefix(&stage.root).unwrap());
+    fs::rename(moved, &log).unwrap();
+    let before = stage.tree();
+    let run = stage.annals(&["clean", "--purge", "--apply"]).fine();
+    assert!(run.out.contains("its deletion was cut off"), "{run}");
+    assert!(run.out.contains(&format!("annals delete {OTHER}")), "{run}");
+    assert!(run.out.ends_with("There is nothing to remove.\n"), "{run}");
+    let told = stage.annals(&["clean", "--purge", "--apply", "--json"]);
+    let told = told.json();
+    assert_eq!(told["trashed"].as_array().unwrap().len(), 0);
+    assert_eq!(told["unfinished"][0]["sessions"][0], OTHER);
+    assert_eq!(told["unfinished"][0]["left"], log.to_str().unwrap());
+    assert!(stage.tree() == before);
+}

@@ -137,3 +137,21 @@ fn a_header_that_is_missing_is_made_from_what_else_tells_it() {
     assert!(!kinds.iter().any(|kind| *kind == "bad-header"), "{kinds:?}");
     stage.annals(&["repair", "--undo", "20"]).fine();
 }
+
+#[test]
+fn what_was_put_back_is_told_before_the_rest_fails() {
+    let stage = Stage::of("corrupt-parent");
+    stage.annals(&["repair", "--apply"]).fine();
+    // A second repair of what the first made and someone damaged again.
+    let mut text = fs::read(log(&stage)).unwrap();
+    text.extend(b"}{ no record\n");
+    fs::write(log(&stage), &text).unwrap();
+    stage.annals(&["repair", "--apply", "--live"]).fine();
+    assert_eq!(originals(&stage).len(), 2);
+    let run = stage.annals(&["repair", "--undo", "9682866b"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.out.contains("put back: 1 original"), "{run}");
+    assert!(run.err.contains("1 of 2 originals were put back"), "{run}");
+    assert_eq!(fs::read(log(&stage)).unwrap(), text);
+    assert_eq!(originals(&stage).len(), 1);
+}

@@ -13,8 +13,8 @@ mod machine;
 mod read;
 mod resume;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +44,9 @@ pub struct FileReport {
     pub bytes: u64,
     /// What is wrong, in file order.
     pub flaws: Vec<Flaw>,
+    /// Kinds that `annals repair` mends elsewhere, but not in this file.
+    #[serde(skip)]
+    pub left: BTreeSet<FlawKind>,
 }
 
 impl FileReport {
@@ -56,6 +59,38 @@ impl FileReport {
             valid: 0,
             bytes: 0,
             flaws: vec![flaw],
+            left: BTreeSet::new(),
+        }
+    }
+
+    /// Whether `annals repair` mends a flaw of that kind in this file.
+    pub fn fixable(&self, kind: FlawKind) -> bool {
+        self.is_made_anew(kind) || (kind.fixable() && !self.left.contains(&kind))
+    }
+
+    /// Whether the file is derived from logs and will be made from them again, whatever is in it.
+    fn is_made_anew(&self, kind: FlawKind) -> bool {
+        let is_document = matches!(kind, FlawKind::BadDocument | FlawKind::BadJson);
+        let mut kinds = self.flaws.iter().map(|flaw| flaw.kind);
+        is_document && kinds.any(|kind| kind == FlawKind::StaleIndex)
+    }
+
+    /// What to do about a flaw of that kind in this file, in one line.
+    pub fn advice(&self, kind: FlawKind) -> &'static str {
+        if self.is_made_anew(kind) {
+            return FlawKind::StaleIndex.advice();
+        }
+        if !self.left.contains(&kind) {
+            return kind.advice();
+        }
+        match kind {
+            FlawKind::BadHeader => {
+                "see whether it is the right file, and of a version that annals knows; annals changes no header that is there"
+            }
+            kind if kind.is_of_links() => {
+                "nothing: every entry is read; where sessions share a file, annals relinks nothing"
+            }
+            _ => FlawKind::BadDocument.advice(),
         }
     }
 
@@ -151,6 +186,7 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
             sum.lines += report.lines;
             sum.valid += report.valid;
             sum.bytes += report.bytes;
+            sum.left.extend(report.left);
             sum.flaws.extend(report.flaws);
             sum.flaws.sort_by_key(|flaw| (flaw.span.offset, flaw.kind));
         }

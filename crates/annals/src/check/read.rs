@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Result;
+use crate::jsonl;
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{ArtifactKind, Body, Fact, Flaw, FlawKind, Key, Outline, Span};
+use crate::repair;
 use crate::store::{FoundFile, LogScan, Root, VolumeScan, outline_noting};
 
 use super::{FileReport, count, log, whole_file};
@@ -94,6 +96,7 @@ pub(super) fn examine<'a>(
         (flaws, scan.volumes)
     };
     flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset, flaw.kind));
+    let left = left(root, file, &flaws);
     let volumes = file.volumes().zip(volumes).enumerate();
     let reports = volumes.map(|(number, (volume, counted))| FileReport {
         path: volume.path.clone(),
@@ -106,8 +109,38 @@ pub(super) fn examine<'a>(
             .filter(|flaw| usize::from(flaw.volume) == number)
             .cloned()
             .collect(),
+        left: left.clone(),
     });
     Ok((reports.collect(), traces))
+}
+
+/// The kinds that a repair mends elsewhere and not in this file. An index is made anew whatever else
+/// is wrong with it.
+fn left(root: &Root, file: &FoundFile, flaws: &[Flaw]) -> BTreeSet<FlawKind> {
+    let kind = file.artifact.kind;
+    let stays = |flaw: &&Flaw| match flaw.kind {
+        FlawKind::StaleIndex => false,
+        _ if !repair::mends(kind) => true,
+        FlawKind::BadHeader => !has_header_to_give(root, file, flaw),
+        of_links if of_links.is_of_links() => !repair::relinks(kind),
+        _ => false,
+    };
+    let fixable = flaws.iter().filter(|flaw| flaw.kind.fixable());
+    fixable.filter(stays).map(|flaw| flaw.kind).collect()
+}
+
+/// Whether a repair puts a header before the first line; one that is there stays, whatever it says.
+fn has_header_to_give(root: &Root, file: &FoundFile, flaw: &Flaw) -> bool {
+    let volume = file.volume(flaw.volume);
+    let line = volume.open().ok().and_then(|handle| {
+        let span = flaw.span;
+        jsonl::read_span(&handle, span.offset, span.len).ok()
+    });
+    let header = line.and_then(|line| {
+        let line = line.trim_ascii().to_vec();
+        root.layout.mend().header(&volume.artifact, &[line])
+    });
+    header.is_some()
 }
 
 /// Files without content. A log that several sessions share begins as one, and so does one for

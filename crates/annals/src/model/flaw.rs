@@ -124,7 +124,7 @@ kinds! {
         "see to it that you may read the file, then check again";
     /// A document that should hold a list or an object holds something else.
     BadDocument "bad-document" Damage kept
-        "restore the file from a backup, or remove it: its program makes a new one";
+        "restore the file from a backup; if there is none, keep a copy and mend it in an editor";
     /// A derived document tells something else than the logs it was made from.
     StaleIndex "stale-index" Damage fixable
         "`annals repair` makes it from the logs again";
@@ -172,7 +172,7 @@ kinds! {
         "nothing is lost: `annals show` reads it all, and a newer client may too";
     /// Files of a session whose log is not there.
     Stray "stray" Warning kept
-        "restore the log from a backup, or remove the files if you do not miss it";
+        "restore the log from a backup; `annals repair` lists the files";
     /// A record names a file of its session that is not there.
     MissingFile "missing-file" Warning kept
         "restore the file from a backup; the record itself is whole";
@@ -187,7 +187,7 @@ kinds! {
         "nothing: what it sums up was deleted, most likely by its own program";
     /// Several files claim to be the log of one session.
     SharedId "shared-id" Warning kept
-        "name the log by its path where an id is asked for; remove the copy that you do not want";
+        "name the log by its path where an id is asked for; see which of them is the copy";
     /// Several directories have the same folder name, so that their sessions lie side by side.
     SharedFolder "shared-folder" Note kept
         "nothing: annals tells them apart by what their records say";
@@ -203,6 +203,14 @@ kinds! {
 }
 
 impl FlawKind {
+    /// It is about how entries hang together, not about a line.
+    pub fn is_of_links(self) -> bool {
+        matches!(
+            self,
+            FlawKind::Orphan | FlawKind::Cycle | FlawKind::CollidingId | FlawKind::Dropped
+        )
+    }
+
     /// The line itself cannot be read as a record.
     pub fn hides_record(self) -> bool {
         matches!(

@@ -3,12 +3,13 @@
 //! The order, all of it under the log's lock: the original is copied and synced, what leaves it is
 //! listed and synced, the manifest is written and synced, and only then the mended log takes the
 //! damaged one's name, if that is still what was looked at. Who is killed in between leaves the log
-//! as it was and can run the repair again; who is killed after it has nothing left to do.
+//! as it was and can run the repair again; who is killed after it has nothing left to do. A repair
+//! that fails leaves nothing in the quarantine.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Component, Path};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId, Log, Options};
-use crate::store::{Root, Store};
+use crate::store::{Root, Store, is_plain_log};
 
 use super::Plan;
 use super::plan::Part;
@@ -39,11 +40,23 @@ impl Store {
             }
             let kept = describe(plan, handle, &metadata, now)?;
             let folder = quarantine.join(&kept.id);
-            keep(plan, &kept, handle, &folder)?;
             let modified = metadata.modified().ok();
-            let old = jsonl::rewrite(path, &plan.file.id, modified, |old, put| {
-                mended(plan, old, put)
-            })?;
+            let rewritten = keep(plan, &kept, handle, &folder).and_then(|()| {
+                jsonl::rewrite(path, &plan.file.id, modified, |old, put| {
+                    mended(plan, old, put)
+                })
+            });
+            let old = match rewritten {
+                Ok(old) => old,
+                Err(error) => {
+                    // What never happened is not to be undone; if that fails too, the next sweep
+                    // takes it.
+                    if is_still(path, &metadata) {
+                        let _ = self.drop_folder(&kept.id);
+                    }
+                    return Err(error);
+                }
+            };
             save_late(path, &old, plan.file.id.len)?;
             Ok(kept)
         })
@@ -124,6 +137,24 @@ impl Store {
             ),
         })
     }
+}
+
+/// No other file has taken the name of one that was looked at.
+fn is_still(path: &Path, looked: &fs::Metadata) -> bool {
+    let now = path.symlink_metadata();
+    now.is_ok_and(|now| (now.dev(), now.ino()) == (looked.dev(), looked.ino()))
+}
+
+/// Whether a repair was cut off before it changed anything, or undone by other hands: its file is the
+/// original.
+pub(super) fn never_happened(kept: &Kept) -> bool {
+    let path = kept.file();
+    let same_length = |it: fs::Metadata| it.is_file() && it.len() == kept.original.bytes;
+    if !path.symlink_metadata().is_ok_and(same_length) {
+        return false;
+    }
+    let now = File::open(&path).and_then(|file| hash(&file, u64::MAX));
+    now.is_ok_and(|hash| hash == kept.original.sha256)
 }
 
 /// What a repair comes to.
@@ -317,12 +348,4 @@ fn time_of(nanoseconds: i64) -> Option<SystemTime> {
         true => SystemTime::UNIX_EPOCH.checked_add(distance),
         false => SystemTime::UNIX_EPOCH.checked_sub(distance),
     }
-}
-
-/// A log that lies directly in its directory.
-fn is_plain_log(path: &Path) -> bool {
-    let mut parts = path.components();
-    let one = (parts.next(), parts.next());
-    matches!(one, (Some(Component::Normal(_)), None))
-        && path.extension().is_some_and(|ending| ending == "jsonl")
 }

@@ -26,7 +26,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes as _};
 use crate::layout::Sink;
-use crate::model::{ArtifactKind, Fact, FlawKind, Key, Link, Outline, SessionId};
+use crate::model::{ArtifactKind, Fact, Key, Link, Outline, SessionId};
 use crate::store::{
     FoundFile, Inventory, Root, SessionFiles, StaleRegister, check_free, each_line, record,
     with_scanner,
@@ -71,7 +71,7 @@ impl Patient {
     pub fn all(inventory: &Inventory) -> Vec<Patient> {
         let mut found = Patient::of(inventory.sessions.iter());
         let others = inventory.others.iter();
-        let others = others.filter(|(_, file)| mendable(file.artifact.kind));
+        let others = others.filter(|(_, file)| mends(file.artifact.kind));
         found.extend(others.map(|(root, file)| Patient {
             root: root.clone(),
             file: alone(file),
@@ -86,7 +86,7 @@ impl Patient {
         let mut found: BTreeMap<PathBuf, Patient> = BTreeMap::new();
         for files in sessions {
             let volumes = files.files().flat_map(FoundFile::volumes);
-            let volumes = volumes.filter(|file| mendable(file.artifact.kind));
+            let volumes = volumes.filter(|file| mends(file.artifact.kind));
             let volumes: Vec<&FoundFile> = volumes.collect();
             for file in &volumes {
                 let beside = volumes.iter().filter(|other| other.path != file.path);
@@ -132,8 +132,14 @@ impl Patient {
 }
 
 /// Files of records that annals knows how to mend.
-fn mendable(kind: ArtifactKind) -> bool {
+pub(crate) fn mends(kind: ArtifactKind) -> bool {
     kind.is_conversation() || matches!(kind, ArtifactKind::Notes | ArtifactKind::History)
+}
+
+/// Files whose entries are given other links or ids. Where several sessions share one, what an entry
+/// hangs from is not told by where it stands.
+pub(crate) fn relinks(kind: ArtifactKind) -> bool {
+    matches!(kind, ArtifactKind::SessionLog | ArtifactKind::AgentLog)
 }
 
 /// One volume by itself, with all that lies in it.
@@ -204,29 +210,7 @@ impl Plan {
 
     /// Fails with [`Error::Live`] if another program is writing to the file right now.
     pub fn is_free(&self) -> Result<()> {
-        if self.file.artifact.kind.is_conversation() {
-            check_free(&self.root, &self.file)?;
-        }
-        // Who has not finished a line may be about to.
-        let pending = |left: &Left| left.kind == FlawKind::TornTail;
-        let open = self.mending.left.iter().any(pending);
-        if !open && self.file.artifact.kind.is_conversation() {
-            return Ok(());
-        }
-        let path = &self.file.path;
-        let metadata = path.symlink_metadata();
-        let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
-        let age = metadata
-            .modified()
-            .ok()
-            .and_then(|time| time.elapsed().ok());
-        match age {
-            Some(age) if age < crate::store::LIVE => Err(Error::Live {
-                path: path.clone(),
-                age,
-            }),
-            _ => Ok(()),
-        }
+        check_free(&self.root, &self.file)
     }
 }
 

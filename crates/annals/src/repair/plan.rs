@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use crate::error::Result;
 use crate::jsonl::{Ending, Scanner};
 use crate::layout::{Decoder, Layout, Mend, Piece, Record, Sink, salvage};
-use crate::model::{Artifact, ArtifactKind, FlawKind, Key, Link, Outline, Span};
+use crate::model::{Artifact, FlawKind, Key, Link, Outline, Span};
 use crate::store::strip;
 
 use super::links;
@@ -460,11 +460,7 @@ impl<'a> Reading<'a> {
             _ => None,
         };
         let mut own: HashSet<Key> = self.outlines.iter().filter_map(explicit).collect();
-        let linked = matches!(
-            self.artifact.kind,
-            ArtifactKind::SessionLog | ArtifactKind::AgentLog
-        );
-        if linked {
+        if super::relinks(self.artifact.kind) {
             links::mend(&mut self, read)?;
             own.extend(self.homes.iter().copied());
         }

@@ -14,6 +14,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use jiff::Timestamp;
@@ -23,10 +24,14 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::Store;
 
+use super::apply::never_happened;
 use super::plan::Removed;
 
 /// The version of the quarantine that we write and read.
 pub const VERSION: u64 = 1;
+
+/// No repair of one file takes so long.
+const AT_WORK: Duration = Duration::from_secs(3600);
 
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const ORIGINAL: &str = "original";
@@ -158,6 +163,7 @@ impl Store {
     }
 
     /// The repairs whose originals are kept, the newest first. What cannot be read is told beside.
+    /// Those that were cut off before they changed anything are none.
     pub fn repairs(&self) -> Result<(Vec<Kept>, Vec<Error>)> {
         let dir = self.quarantine()?;
         let entries = match fs::read_dir(&dir) {
@@ -168,7 +174,7 @@ impl Store {
         let (mut found, mut troubles) = (Vec::new(), Vec::new());
         for entry in entries.flatten() {
             match read(&entry.path()) {
-                Ok(kept) => found.extend(kept),
+                Ok(kept) => found.extend(kept.filter(|kept| !never_happened(kept))),
                 Err(error) => troubles.push(error),
             }
         }
@@ -237,17 +243,44 @@ impl Store {
         clear(&gone)
     }
 
-    /// Takes away what cut-off runs left: folders without a manifest, and those half gone.
+    /// Takes away what cut-off runs left: folders that are half gone, and those of repairs that never
+    /// changed anything, once they are so old that nobody is at work on them.
     pub fn sweep_quarantine(&self) -> Result<()> {
         let dir = self.quarantine()?;
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
+            let (name, path) = (entry.file_name(), entry.path());
             if name.to_string_lossy().ends_with(".gone") {
-                clear(&entry.path())?;
+                clear(&path)?;
+            } else if let Some(id) = name.to_str().filter(|_| is_abandoned(&path)) {
+                self.drop_folder(id)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether a folder is of a repair that was cut off before it changed anything, long ago, and holds
+/// nothing but what a repair puts there.
+fn is_abandoned(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let metadata = folder.symlink_metadata();
+    let settled = metadata.is_ok_and(|it| {
+        let age = it.modified().ok().and_then(|time| time.elapsed().ok());
+        it.is_dir() && age.is_some_and(|age| age > AT_WORK)
+    });
+    let ours = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        [MANIFEST, ORIGINAL, REMOVED].contains(&&*name) || name.starts_with(".annals-")
+    };
+    name.is_some_and(is_name)
+        && settled
+        && fs::read_dir(folder).is_ok_and(|entries| entries.flatten().all(ours))
+        && match read(folder) {
+            Ok(Some(kept)) => never_happened(&kept),
+            Ok(None) => true,
+            Err(_) => false,
+        }
 }
 
 /// Removes one folder of ours; links in it are removed, not followed.

@@ -280,6 +280,14 @@ pub(crate) fn beneath(base: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A log that lies directly in its directory: what the manifest of one outside of any tree may name.
+pub(crate) fn is_plain_log(path: &Path) -> bool {
+    let mut parts = path.components();
+    let one = (parts.next(), parts.next());
+    matches!(one, (Some(Component::Normal(_)), None))
+        && path.extension().is_some_and(|ending| ending == "jsonl")
+}
+
 fn names_in(path: &Path) -> Result<Vec<String>> {
     let dir = std::fs::read_dir(path).map_err(|error| Error::io("read", path, error))?;
     Ok(dir

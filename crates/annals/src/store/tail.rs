@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes, Scanner};
 use crate::layout::{Decoder, Head, PROGRAM, Record, Sink};
 use crate::model::{
-    Artifact, Block, Body, Entry, EntryId, Fact, Key, Kind, Link, Outline, SessionId, Span,
+    Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Key, Kind, Link, Outline, SessionId,
+    Span,
 };
 
 use super::Root;
@@ -19,7 +20,7 @@ use super::log::{self, REACH, Window};
 use super::share::{self, Sieve};
 
 /// A log that another program wrote to so recently is being written to.
-pub(crate) const LIVE: Duration = Duration::from_secs(60);
+const LIVE: Duration = Duration::from_secs(60);
 
 /// What is known about the end of a log.
 #[derive(Debug)]
@@ -441,19 +442,56 @@ pub(super) fn decode<'a>(
     found
 }
 
-/// Refuses a log that another program is writing to.
+/// Refuses a log that another program is writing to: the one rule for whoever would move, remove or
+/// mend it.
+///
+/// It is stricter than the one for appending, which loses nothing if it is wrong. Beside a record of
+/// just now that is not ours, someone is at work if the log was touched just now and ends in a line
+/// that is not finished, or in a record without a time of a kind that annals does not write.
 pub(crate) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
     let handle = file.open()?;
+    let Some(age) = touched_just_now(&handle) else {
+        return Ok(());
+    };
+    let live = || Error::Live {
+        path: file.path.clone(),
+        age,
+    };
+    if !file.artifact.kind.is_conversation() {
+        return Err(live());
+    }
     let window = Window::read(root, file, &handle, |_| true)?;
+    let mut flaws = window.scan.flaws.iter();
+    let torn = flaws.any(|flaw| flaw.kind == FlawKind::TornTail);
+    let untimed = |last: &Outline| last.time.is_none() && !may_be_ours(last);
+    if torn || window.scan.outlines.last().is_some_and(untimed) {
+        return Err(live());
+    }
     refuse_live(root, file, &handle, &window)
+}
+
+/// Records that annals writes without a time, so that nothing tells whose they are.
+fn may_be_ours(outline: &Outline) -> bool {
+    let ours = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::Title(..) | Fact::Summary(..) | Fact::Tag(_) | Fact::Resume(_) | Fact::Note(_)
+        )
+    };
+    outline.facts.iter().any(ours)
+}
+
+/// How long ago a log was written to, if that is so short that someone may be at work.
+fn touched_just_now(handle: &dyn Bytes) -> Option<Duration> {
+    let touched = handle.id().map(|id| id.mtime_ns).ok()?;
+    let age = age(Timestamp::from_nanosecond(touched).ok()?);
+    (age < LIVE).then_some(age)
 }
 
 /// Two programs on one session make two branches; that must be asked for.
 fn refuse_live(root: &Root, file: &FoundFile, handle: &dyn Bytes, window: &Window) -> Result<()> {
     let (log, path) = (&file.artifact, &file.path);
-    let touched = handle.id().map(|id| id.mtime_ns).ok();
-    let touched = touched.and_then(|time| Timestamp::from_nanosecond(time).ok());
-    if touched.is_none_or(|time| age(time) >= LIVE) {
+    if touched_just_now(handle).is_none() {
         return Ok(());
     }
     // Not all lines have a time, so the last one may tell nothing.

@@ -3,12 +3,13 @@
 mod kinds;
 mod machine;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use annals::check::{self, FileReport};
 use annals::model::{FlawKind, Severity};
+use annals::repair::{Patient, Plan};
 use annals::store::{Inventory, Root, Store};
 
 use crate::support::{cases, fixtures};
@@ -79,6 +80,52 @@ fn the_page_of_checks_has_every_kind() {
         rows.iter().all(|row| row[3].len() > 20),
         "a meaning is missing"
     );
+}
+
+/// What is called fixable is what a repair mends, in every fixture of every layout.
+#[test]
+fn what_is_fixable_is_mended() {
+    let (mut fixable, mut left) = (0, 0);
+    for case in cases() {
+        let store = Store::new(vec![case.root()]);
+        let inventory = store.inventory();
+        let mended: BTreeSet<PathBuf> = Patient::all(&inventory)
+            .iter()
+            .filter_map(|patient| Plan::of(patient).ok())
+            .filter(|plan| !plan.mending.is_empty())
+            .map(|plan| plan.file.path)
+            .collect();
+        for report in reports(&case.root()) {
+            let kinds = report.flaws.iter().map(|flaw| flaw.kind);
+            let kinds: Vec<FlawKind> = kinds.filter(|kind| kind.fixable()).collect();
+            for kind in kinds {
+                let what = format!(
+                    "{}: {} in {}",
+                    case.name,
+                    kind.as_str(),
+                    report.path.display()
+                );
+                if report.fixable(kind) {
+                    let derived = kind == FlawKind::StaleIndex;
+                    assert!(derived || mended.contains(&report.path), "{what}");
+                    fixable += 1;
+                } else {
+                    assert!(!mended.contains(&report.path), "{what}");
+                    assert!(!report.advice(kind).contains("annals repair"), "{what}");
+                    left += 1;
+                }
+            }
+        }
+    }
+    assert!(fixable > 30 && left > 2, "{fixable} {left}");
+}
+
+/// What its owner wrote is never called superfluous.
+#[test]
+fn no_document_is_advised_away() {
+    for kind in [FlawKind::BadDocument, FlawKind::BadJson] {
+        assert!(!kind.advice().contains("remove"), "{}", kind.as_str());
+    }
 }
 
 /// One session is checked as it is among all.

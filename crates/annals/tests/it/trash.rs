@@ -298,3 +298,30 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
     assert_eq!(picture(&copy.root.path), before);
     assert!(store.trashed().unwrap().is_empty());
 }
+
+/// What a deletion that was cut off moved belongs to a session that is still there.
+#[test]
+fn a_deletion_that_was_cut_off_is_not_purged() {
+    let copy = case("2.1.325-s04-agent").copy();
+    let before = picture(&copy.root.path);
+    let store = copy.store();
+    let trashed = store
+        .delete(&copy.sessions()[0], Timestamp::UNIX_EPOCH)
+        .unwrap();
+    let whole = store.trash_look().unwrap().purgeable.remove(0);
+    assert_eq!(whole.unfinished, None);
+    let folder = copy.state().join("trash").join(&trashed.id);
+    let main = &trashed.files[0].path;
+    let place = copy.root.path.join(main);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::rename(folder.join("files").join(main), &place).unwrap();
+    let part = store.trash_look().unwrap().purgeable.remove(0);
+    assert_eq!(part.unfinished.as_deref(), Some(place.as_path()));
+    // Nor if it was looked at before.
+    for item in [&whole, &part] {
+        let error = store.purge(item).unwrap_err().to_string();
+        assert!(error.contains("was cut off"), "{error}");
+    }
+    store.undelete(&trashed.id).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}

@@ -75,18 +75,20 @@ impl<'a> FileRow<'a> {
             lines: report.lines,
             valid: report.valid,
             bytes: report.bytes,
-            flaws: report.flaws.iter().map(FoundRow::of).collect(),
+            flaws: (report.flaws.iter())
+                .map(|flaw| FoundRow::of(report, flaw))
+                .collect(),
         }
     }
 }
 
 impl<'a> FoundRow<'a> {
-    fn of(flaw: &'a Flaw) -> Self {
+    fn of(report: &FileReport, flaw: &'a Flaw) -> Self {
         FoundRow {
             flaw: FlawRow::of(flaw),
             severity: flaw.kind.severity().as_str(),
-            fixable: flaw.kind.fixable(),
-            advice: flaw.kind.advice(),
+            fixable: report.fixable(flaw.kind),
+            advice: report.advice(flaw.kind),
         }
     }
 }

@@ -66,13 +66,16 @@ fn print_file(
     Ok(())
 }
 
-/// One line for each kind that was shown, the worst first.
+/// One line for each kind that was shown and what to do about it, the worst first.
 fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> {
-    let mut kinds: BTreeMap<(Severity, FlawKind), u64> = BTreeMap::new();
-    for flaw in found.flaws() {
-        *kinds.entry((flaw.kind.severity(), flaw.kind)).or_default() += 1;
+    let mut kinds: BTreeMap<(Severity, FlawKind, &str), u64> = BTreeMap::new();
+    for report in &found.reports {
+        for kind in report.flaws.iter().map(|flaw| flaw.kind) {
+            let key = (kind.severity(), kind, report.advice(kind));
+            *kinds.entry(key).or_default() += 1;
+        }
     }
-    kinds.retain(|(severity, _), _| notes || *severity != Severity::Note);
+    kinds.retain(|(severity, ..), _| notes || *severity != Severity::Note);
     if kinds.is_empty() {
         return Ok(());
     }
@@ -82,12 +85,12 @@ fn print_kinds(found: &Found, notes: bool, context: &mut Context) -> Result<()> 
         Column::new("COUNT").right(),
         Column::new("WHAT TO DO").min(20),
     ]);
-    for ((severity, kind), count) in kinds {
+    for ((severity, kind, advice), count) in kinds {
         table.row([
             Cell::styled(severity.as_str(), style(severity)),
             Cell::new(kind.as_str()),
             Cell::new(size::count(count)),
-            Cell::new(kind.advice()),
+            Cell::new(advice),
         ]);
     }
     let table = table.render(context.out.width());

@@ -11,7 +11,7 @@ use crate::commands::Outcome;
 use crate::commands::row::Short;
 use crate::context::Context;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
+use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
@@ -20,8 +20,20 @@ struct Document<'a> {
     trashed: Vec<Row<'a>>,
     files: u64,
     bytes: u64,
+    /// Deletions that were cut off; what they moved stays.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unfinished: Vec<Unfinished<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<Failed>,
+}
+
+#[derive(Serialize)]
+struct Unfinished<'a> {
+    #[serde(flatten)]
+    row: Row<'a>,
+    /// A file that is still in its root.
+    left: &'a std::path::Path,
+    advice: String,
 }
 
 #[derive(Serialize)]
@@ -80,6 +92,9 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
     };
     let (kept, mut items): (Vec<Purgeable>, Vec<Purgeable>) =
         look.purgeable.into_iter().filter(old).partition(pinned);
+    let cut_off: Vec<Purgeable> = items
+        .extract_if(.., |item| item.unfinished.is_some())
+        .collect();
     let mut failed: Vec<(String, Error)> = Vec::new();
     if apply {
         items.retain(|item| match context.store.purge(item) {
@@ -104,9 +119,11 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
             trashed: items.iter().map(Row::of).collect(),
             files,
             bytes,
+            unfinished: cut_off.iter().filter_map(Unfinished::of).collect(),
             failed: failed.collect(),
         })?;
     } else {
+        tell_cut_off(&cut_off, context)?;
         tell(apply, &items, &kept, (files, bytes), context)?;
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
@@ -114,7 +131,43 @@ pub(super) fn run(term: Option<Term>, apply: bool, context: &mut Context) -> Res
         return Ok(Outcome::Fine);
     };
     failed.for_each(|error| context.warn(&error));
-    Err(first.into())
+    Err(super::of_state(first, context))
+}
+
+impl<'a> Unfinished<'a> {
+    fn of(item: &'a Purgeable) -> Option<Self> {
+        Some(Unfinished {
+            row: Row::of(item),
+            left: item.unfinished.as_deref()?,
+            advice: advice(item.trashed.as_ref()?),
+        })
+    }
+}
+
+/// What to do about a deletion that was cut off.
+fn advice(trashed: &Trashed) -> String {
+    let Trashed { session, id, .. } = trashed;
+    format!("run `annals delete {session}` again, or `annals delete --undo {id}`")
+}
+
+/// Tells of deletions that were cut off: what they moved is of sessions that are still there.
+fn tell_cut_off(items: &[Purgeable], context: &mut Context) -> Result<()> {
+    for item in items.iter().filter_map(Unfinished::of) {
+        let session = item.row.sessions.join(", ");
+        let left = item.left.display();
+        let why = format!(
+            "its deletion was cut off, {left} is still there; {}",
+            item.advice
+        );
+        let (id, why) = (paint(ID, &session), paint(PLAIN, &why));
+        context
+            .out
+            .line(format_args!("{id} stays in the trash: {why}"))?;
+    }
+    if !items.is_empty() {
+        context.out.blank()?;
+    }
+    Ok(())
 }
 
 fn tell(

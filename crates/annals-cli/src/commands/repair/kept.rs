@@ -51,10 +51,18 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
 }
 
 pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
-    let found = context.store.find_repairs(id)?;
+    let mut found = context.store.find_repairs(id)?;
+    let all = found.len();
     // The newest first: each original is what the repair before it made.
-    for kept in &found {
-        context.store.undo_repair(kept)?;
+    let mut failed = None;
+    for (at, kept) in found.iter().enumerate() {
+        if let Err(error) = context.store.undo_repair(kept) {
+            failed = Some((at, error));
+            break;
+        }
+    }
+    if let Some((done, _)) = &failed {
+        found.truncate(*done);
     }
     let inventory = context.inventory();
     for stale in context.store.stale_registers(&inventory) {
@@ -64,9 +72,24 @@ pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
         }
     }
     if context.json {
-        return tell_json(&found, context).map(|()| Outcome::Fine);
+        if failed.is_none() || !found.is_empty() {
+            tell_json(&found, context)?;
+        }
+    } else if !found.is_empty() {
+        tell_undone(&found, context)?;
     }
-    for kept in &found {
+    match failed {
+        None => Ok(Outcome::Fine),
+        Some((_, error)) if all == 1 => Err(error.into()),
+        Some((done, error)) => {
+            let told = format!("{done} of {all} originals were put back");
+            Err(anyhow::Error::new(error).context(told))
+        }
+    }
+}
+
+fn tell_undone(found: &[Kept], context: &mut Context) -> Result<()> {
+    for kept in found {
         let file = kept.file().display().to_string();
         context.out.line(paint(PATH, &file))?;
     }
@@ -76,7 +99,7 @@ pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
         plural(found.len() as u64, "original")
     );
     context.out.line(text)?;
-    Ok(Outcome::Fine)
+    Ok(())
 }
 
 pub(super) fn forget(id: &str, context: &mut Context) -> Result<Outcome> {

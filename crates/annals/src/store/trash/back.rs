@@ -1,15 +1,14 @@
 //! Puts deleted sessions back.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::model::SessionId;
-use crate::store::root::beneath;
+use crate::store::root::{beneath, is_plain_log};
 use crate::store::{Root, Store, register};
 
 use super::Trashed;
@@ -218,15 +217,6 @@ pub(super) fn strike_rows(trashed: &Trashed) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A log that lies directly in its directory.
-fn is_plain_log(path: &Path) -> bool {
-    let mut parts = path.components();
-    matches!(
-        (parts.next(), parts.next()),
-        (Some(Component::Normal(_)), None)
-    ) && path.extension() == Some(OsStr::new("jsonl"))
 }
 
 pub(super) fn remove_tree_of_empty(dir: &Path) {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -31,6 +31,9 @@ pub struct Purgeable {
     pub files: u64,
     /// How many bytes they have.
     pub bytes: u64,
+    /// A file that the deletion meant to move and that is still in its root: the deletion was cut off,
+    /// so the session is still found there, and what lies here belongs to it.
+    pub unfinished: Option<PathBuf>,
 }
 
 impl Purgeable {
@@ -103,6 +106,15 @@ impl Store {
                 && now.trashed.session == looked.session;
             if !same {
                 return Err(changed());
+            }
+            if let Some(left) = unfinished(&folder, &now.trashed) {
+                return Err(Error::refused(format!(
+                    "the deletion of session {} was cut off, and {} is still there; run `annals delete {}` again, or `annals delete --undo {}`",
+                    looked.session,
+                    left.display(),
+                    looked.session,
+                    looked.id
+                )));
             }
             let mut condemned = trash.join(format!("{CONDEMNED}{}", item.name));
             let mut copy = 1;
@@ -183,8 +195,22 @@ fn measured(folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable 
     }
     Purgeable {
         name,
+        unfinished: trashed
+            .as_ref()
+            .and_then(|trashed| unfinished(folder, trashed)),
         trashed,
         files,
         bytes,
     }
+}
+
+/// The first file of a deletion that never left its place. One that is both here and there came back
+/// by other hands.
+fn unfinished(folder: &Path, trashed: &Trashed) -> Option<PathBuf> {
+    let here = |path: &Path| folder.join("files").join(path).symlink_metadata().is_ok();
+    let mut left = trashed.files.iter().filter(|file| !here(&file.path));
+    left.find_map(|file| {
+        let place = trashed.root.join(&file.path);
+        place.symlink_metadata().is_ok().then_some(place)
+    })
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use annals::Error;
 use annals::repair::{Kept, Patient, Plan, VERSION};
 use jiff::Timestamp;
+use sha2::Digest as _;
 
 use super::{Place, SESSION, chain, damages, file_of, line};
 use crate::support::picture;
@@ -283,4 +284,64 @@ fn what_is_forgotten_is_gone_and_the_log_stays() {
     assert_eq!(place.bytes(), mended);
     let error = store.find_repairs("aaaaaaaa").unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
+}
+
+#[test]
+fn a_repair_that_fails_leaves_nothing_to_undo() {
+    let place = damaged();
+    let (store, bytes) = (place.store(), place.bytes());
+    // Nothing can grow beside the log: a directory has the name under which it would.
+    let name = place.log.file_name().unwrap().as_encoded_bytes();
+    let digest: String = sha2::Sha256::digest(name)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let taken = place.log.with_file_name(format!(".annals-{digest}.tmp"));
+    fs::create_dir(&taken).unwrap();
+    store.repair(&place.plan(), now()).unwrap_err();
+    assert_eq!(place.bytes(), bytes);
+    assert!(store.repairs().unwrap().0.is_empty());
+    let quarantine = place.state().join("quarantine");
+    assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
+    fs::remove_dir(&taken).unwrap();
+    store.repair(&place.plan(), now()).unwrap();
+    assert_eq!(store.repairs().unwrap().0.len(), 1);
+}
+
+#[test]
+fn a_repair_that_was_killed_before_it_changed_anything_is_none() {
+    let place = damaged();
+    let (store, bytes) = (place.store(), place.bytes());
+    let kept = store.repair(&place.plan(), now()).unwrap();
+    let mended = place.bytes();
+    fs::write(&place.log, &bytes).unwrap();
+    assert!(store.repairs().unwrap().0.is_empty());
+    assert!(store.find_repairs(&kept.id).is_err());
+    let folder = place.state().join("quarantine").join(&kept.id);
+    // Someone may be about to change the log.
+    store.sweep_quarantine().unwrap();
+    assert!(folder.exists());
+    let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    let age = || {
+        fs::File::open(&folder)
+            .unwrap()
+            .set_times(long_ago)
+            .unwrap()
+    };
+    // What did happen stays, however old it is.
+    fs::write(&place.log, &mended).unwrap();
+    age();
+    store.sweep_quarantine().unwrap();
+    assert!(folder.exists());
+    fs::write(&place.log, &bytes).unwrap();
+    // And so does what is not ours.
+    fs::write(folder.join("mine.txt"), b"mine").unwrap();
+    age();
+    store.sweep_quarantine().unwrap();
+    assert!(folder.exists());
+    fs::remove_file(folder.join("mine.txt")).unwrap();
+    age();
+    store.sweep_quarantine().unwrap();
+    assert!(!folder.exists());
 }

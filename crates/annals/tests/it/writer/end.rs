@@ -173,3 +173,32 @@ fn the_last_entry_of_a_fork_is_its_newest() {
     assert!(times[1] > times[0], "{times:?}");
     assert_eq!(times[0], time(90));
 }
+
+#[test]
+fn what_someone_is_writing_is_not_free_to_go() {
+    let long_ago = || foreign(1, None, "2020-01-01T00:00:00Z");
+    for (tail, free) in [
+        (String::new(), true),
+        (long_ago(), true),
+        (long_ago()[..60].to_owned(), false),
+        ("{\"type\":\"mode\",\"mode\":\"plan\"}\n".to_owned(), false),
+        // annals writes such records too.
+        (
+            "{\"type\":\"summary\",\"summary\":\"x\",\"leafUuid\":\"1\"}\n".to_owned(),
+            true,
+        ),
+        (foreign(1, None, &Timestamp::now().to_string()), false),
+    ] {
+        let fresh = fresh();
+        fresh.writer.append(Draft::user("ours")).unwrap();
+        let path = fresh.writer.path();
+        write_raw(&path, tail.as_bytes());
+        let told = fresh.store.is_free(&fresh.files());
+        assert_eq!(told.is_ok(), free, "{tail}: {told:?}");
+        assert!(free || matches!(told, Err(Error::Live { .. })), "{told:?}");
+        let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        let file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.set_times(times).unwrap();
+        assert!(fresh.store.is_free(&fresh.files()).is_ok(), "{tail}");
+    }
+}
