@@ -133,6 +133,15 @@ impl Pack {
         Ok(plan)
     }
 
+    /// Puts files back that were just removed.
+    pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
+        let members = self.members().iter();
+        let members: Vec<&Member> = members
+            .filter(|member| gone.contains(&member.path.as_path()))
+            .collect();
+        self.place(root, &members, &mut vec![0; 256 << 10])
+    }
+
     fn place(&self, root: &Root, members: &[&Member], block: &mut [u8]) -> Result<()> {
         let stage = Stage::named(root, STAGE, "restoring")?;
         // The main log is the first of the list and gets its name last: until then there is no
