@@ -51,11 +51,14 @@ pub(crate) struct ArchiveArgs {
     /// Also sessions that another program is writing to right now
     #[arg(long)]
     live: bool,
+    /// Also sessions that are pinned
+    #[arg(long)]
+    pinned: bool,
     /// Show what is in the archive
-    #[arg(long, conflicts_with_all = ["sessions", "project", "older_than", "apply", "keep_source", "live", "verify"])]
+    #[arg(long, conflicts_with_all = ["sessions", "project", "older_than", "apply", "keep_source", "live", "pinned", "verify"])]
     list: bool,
     /// Read archived sessions back and compare their checksums: those named, or all
-    #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live"])]
+    #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned"])]
     verify: bool,
 }
 
@@ -67,6 +70,9 @@ struct Document<'a> {
     files: usize,
     bytes: u64,
     added: u64,
+    /// Sessions that stay, because they are pinned.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pinned: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<Failed>,
 }
@@ -114,9 +120,10 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     if args.verify {
         return verify(&args.sessions, context);
     }
-    let wanted = wanted(args, context)?;
+    let mut wanted = wanted(args, context)?;
+    let pinned = without_pinned(args, &mut wanted, context)?;
     if wanted.is_empty() {
-        return nothing(args, context);
+        return nothing(args, &pinned, context);
     }
     let everything = context.inventory();
     let groups = groups(&wanted, &everything.sessions, args.keep_source);
@@ -146,6 +153,7 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
             files: done.iter().map(|it| it.files).sum(),
             bytes: done.iter().map(|it| it.bytes).sum(),
             added: done.iter().map(|it| it.added).sum(),
+            pinned: &pinned,
             failed: failed
                 .iter()
                 .map(|(session, error)| Failed {
@@ -156,6 +164,14 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         })?;
     } else if !done.is_empty() {
         tell(args, &done, context)?;
+        tell_pinned(&pinned, context)?;
+    }
+    for aside in done.iter().filter_map(|it| it.set_aside.as_ref()) {
+        context.warn(&annals::Error::refused(format!(
+            "{}; it was set aside as {}, and the session was archived anew",
+            aside.error,
+            aside.path.display()
+        )));
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
@@ -219,7 +235,11 @@ fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>
             "say what to archive: sessions, --project, or --older-than (`annals keep` mirrors everything)"
         ),
         (None, []) => context.inventory_in_place().sessions,
-        (None, named) => delete::named(named, context)?,
+        (None, named) => {
+            let named = delete::named(named, context)?;
+            named.iter().try_for_each(SessionFiles::refuse_archived)?;
+            named
+        }
     };
     if let Some(text) = &args.older_than {
         let limit = context.clock.since(text)?;
@@ -235,7 +255,44 @@ fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>
     Ok(wanted)
 }
 
-fn nothing(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
+/// A pin says that a session is not to go. Those that were named are refused, of others it is told that
+/// they stay.
+fn without_pinned(
+    args: &ArchiveArgs,
+    wanted: &mut Vec<SessionFiles>,
+    context: &Context,
+) -> Result<Vec<String>> {
+    if args.keep_source || args.pinned {
+        return Ok(Vec::new());
+    }
+    let pins = context.store.pins()?;
+    let pinned = wanted.iter().filter(|files| pins.hold_files(files));
+    let pinned: Vec<String> = pinned.map(|files| files.id.to_string()).collect();
+    match pinned.as_slice() {
+        [] => {}
+        _ if args.sessions.is_empty() => wanted.retain(|files| !pins.hold_files(files)),
+        [only] => bail!(
+            "session {only} is pinned; add --pinned to archive it all the same, or --keep-source to leave it in its place"
+        ),
+        [first, rest @ ..] => bail!(
+            "session {first} and {} are pinned; add --pinned to archive them all the same, or --keep-source to leave them in their places",
+            plural(rest.len() as u64, "other")
+        ),
+    }
+    Ok(pinned)
+}
+
+fn tell_pinned(pinned: &[String], context: &mut Context) -> Result<()> {
+    match pinned.len() {
+        0 => Ok(()),
+        1 => Ok(context.out.line("1 session stays: pinned")?),
+        count => Ok(context
+            .out
+            .line(format_args!("{count} sessions stay: pinned"))?),
+    }
+}
+
+fn nothing(args: &ArchiveArgs, pinned: &[String], context: &mut Context) -> Result<Outcome> {
     if context.json {
         context.out.json(&Document {
             applied: args.apply,
@@ -244,10 +301,14 @@ fn nothing(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
             files: 0,
             bytes: 0,
             added: 0,
+            pinned,
             failed: Vec::new(),
         })?;
-    } else {
+    } else if pinned.is_empty() {
         context.out.line("No session is that old.")?;
+    } else {
+        context.out.line("No session was archived.")?;
+        tell_pinned(pinned, context)?;
     }
     Ok(Outcome::Nothing)
 }

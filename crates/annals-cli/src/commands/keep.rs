@@ -1,7 +1,7 @@
 //! `annals keep`
 
 use annals::archive::{KeepOptions, Kept};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -16,7 +16,8 @@ use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
 #[command(after_help = "\
 Sessions that have not changed cost a look at their files. What is written is read back at once;
 older archives are read back in turn, all of them about once in 30 days. Nothing is ever removed.
-Exit code 1 says that something in the archive is damaged, 2 that something could not be archived.
+Exit code 1 says that something in the archive is damaged, 2 that something could not be archived or
+looked at. What is damaged in the archive and sound in its root is taken from there by the next run.
 docs/KEEP.md has timers for systemd, launchd and cron.
 
 Examples:
@@ -24,7 +25,7 @@ Examples:
   annals keep -q              the same, silent if there is nothing to say
   annals keep --verify-all    read the whole archive back")]
 pub(crate) struct KeepArgs {
-    /// Say nothing unless something was archived or is wrong
+    /// Say nothing unless something was archived or is wrong; with --json the document comes all the same
     #[arg(long, short)]
     quiet: bool,
     /// Read the whole archive back, not only the part whose turn it is
@@ -51,19 +52,28 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     drop(progress);
     let kept = kept?;
     let sound = kept.damaged().is_empty();
-    if args.quiet && kept.is_quiet() {
-        // Nothing to say.
-    } else if context.json {
+    if context.json {
         context.out.json(&Document {
-            ok: sound && kept.failed.is_empty(),
+            ok: kept.is_fine(),
             kept: &kept,
         })?;
-    } else {
+    } else if !args.quiet || !kept.is_quiet() {
         tell(&kept, context)?;
     }
     for failed in &kept.failed {
         let text = format!("{} was not archived: {}", failed.session, failed.error);
         context.warn(&annals::Error::refused(text));
+    }
+    // Those of the inventory are told already.
+    for trouble in kept.troubles.iter().skip(inventory.troubles.len()) {
+        context.warn(&annals::Error::refused(trouble.clone()));
+    }
+    if !inventory.troubles.is_empty() {
+        // Elsewhere a root that is not there is as good as an empty one; who keeps it wants it kept.
+        bail!(match inventory.troubles.len() {
+            1 => "something could not be looked at, and is not archived".to_owned(),
+            count => format!("{count} places could not be looked at, and are not archived"),
+        });
     }
     Ok(match sound {
         true => Outcome::Fine,
@@ -73,7 +83,7 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
 
 fn tell(kept: &Kept, context: &mut Context) -> Result<()> {
     archive::print_damage(kept.damaged(), context)?;
-    let mark = match kept.damaged().is_empty() && kept.failed.is_empty() {
+    let mark = match kept.is_fine() {
         true => paint(SUCCESS, "✓"),
         false => paint(ERROR, "✗"),
     };
@@ -98,6 +108,9 @@ fn tell(kept: &Kept, context: &mut Context) -> Result<()> {
     }
     if !kept.failed.is_empty() {
         parts.push(format!("{} failed", kept.failed.len()));
+    }
+    if !kept.troubles.is_empty() {
+        parts.push(plural(kept.troubles.len() as u64, "trouble"));
     }
     let text = parts.join(", ");
     context

@@ -1,15 +1,17 @@
 //! Keeping everything: mirror what changed, read back what was written, and a share of the rest.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::Archive;
 use super::session::Archived;
 use super::verify::{Damage, Verified};
 use crate::error::{Error, Result};
@@ -45,6 +47,8 @@ pub struct Kept {
     pub verified: Verified,
     /// Sessions that could not be archived.
     pub failed: Vec<NotKept>,
+    /// What else went wrong: places that could not be looked at, a note that could not be written.
+    pub troubles: Vec<String>,
 }
 
 /// A session that could not be archived.
@@ -66,6 +70,9 @@ struct Note {
     /// The last one of them, by its path within the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last: Option<PathBuf>,
+    /// Packs that are damaged, by their paths within the archive. They are read back every time.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    damaged: BTreeSet<PathBuf>,
 }
 
 impl Kept {
@@ -76,7 +83,12 @@ impl Kept {
 
     /// Nothing was written and nothing is wrong.
     pub fn is_quiet(&self) -> bool {
-        self.archived.is_empty() && self.failed.is_empty() && self.damaged().is_empty()
+        self.archived.is_empty() && self.is_fine()
+    }
+
+    /// Everything is archived, as far as one can tell.
+    pub fn is_fine(&self) -> bool {
+        self.failed.is_empty() && self.troubles.is_empty() && self.damaged().is_empty()
     }
 }
 
@@ -97,30 +109,44 @@ impl Store {
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
         let mut kept = Kept {
             sessions: all.len(),
+            troubles: inventory.troubles.iter().map(Error::to_string).collect(),
             ..Kept::default()
         };
-        kept.take(self.mirror_all(&all, now, progress));
-        let paths = archive.paths()?;
         // The first run has just read back all that it wrote.
-        let note_before = note.unwrap_or(Note {
+        let before = note.unwrap_or(Note {
             version: VERSION,
             verified: now,
             last: None,
+            damaged: BTreeSet::new(),
         });
-        let (due, upto) = match options.verify_all {
+        let suspects = before.suspects(archive.dir());
+        kept.take(self.mirror_all(&all, now, &suspects, progress));
+        let paths = archive.paths()?;
+        let (mut due, upto) = match options.verify_all {
             true => (paths, now),
-            false => due(archive.dir(), &paths, &note_before, now),
+            false => due(archive.dir(), &paths, &before, now),
         };
-        kept.verified = look_at(&due);
-        let last = due.last();
-        let last = last.and_then(|last| Some(last.strip_prefix(archive.dir()).ok()?.to_owned()));
-        if last.is_some() || is_first {
+        let within = |path: &Path| Some(path.strip_prefix(archive.dir()).ok()?.to_owned());
+        let last = due.last().and_then(|last| within(last));
+        let is_due: BTreeSet<PathBuf> = due.iter().cloned().collect();
+        let others = suspects.into_iter().filter(|path| !is_due.contains(path));
+        due.extend(others.filter(|path| path.symlink_metadata().is_ok()));
+        let verified = look_at(&due);
+        let damaged = verified.damaged.iter();
+        let damaged: BTreeSet<PathBuf> = damaged.filter_map(|it| within(&it.pack)).collect();
+        kept.verified.add(verified);
+        if last.is_some() || is_first || damaged != before.damaged {
             let note = Note {
                 version: VERSION,
                 verified: upto,
-                last: last.or(note_before.last),
+                last: last.or(before.last),
+                damaged,
             };
-            note.write(&note_of(archive.dir()))?;
+            // What was archived is archived all the same.
+            if let Err(error) = note.write(&note_of(archive.dir())) {
+                let why = "which packs were read back is not noted, so they are again";
+                kept.troubles.push(format!("{why}: {error}"));
+            }
         }
         Ok(kept)
     }
@@ -130,6 +156,7 @@ impl Store {
         &self,
         all: &[&SessionFiles],
         now: Timestamp,
+        suspects: &BTreeSet<PathBuf>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<(String, usize, Result<Archived>)> {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,7 +167,7 @@ impl Store {
             let name = group
                 .first()
                 .map_or_else(String::new, |it| it.id.to_string());
-            let made = self.mirror(group, now);
+            let made = self.mirror_with(group, now, suspects);
             let bytes: u64 = group.iter().map(|files| files.bytes()).sum();
             progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
             (name, group.len(), made)
@@ -155,6 +182,16 @@ impl Kept {
             match result {
                 Ok(archived) if archived.unchanged => self.unchanged += count,
                 Ok(archived) => {
+                    // It is told once; the pack that was begun instead is sound.
+                    self.verified.damaged.extend(archived.set_aside.as_ref().map(|aside| {
+                        let (to, error) = (aside.path.display(), &aside.error);
+                        Damage {
+                            pack: archived.pack.clone(),
+                            member: None,
+                            frame: None,
+                            detail: format!("{error}; it was set aside as {to}, and what the root has was archived anew"),
+                        }
+                    }));
                     self.added += archived.added;
                     self.archived.push(archived);
                 }
@@ -207,8 +244,11 @@ fn look_at(paths: &[PathBuf]) -> Verified {
 fn due(dir: &Path, paths: &[PathBuf], note: &Note, now: Timestamp) -> (Vec<PathBuf>, Timestamp) {
     let size = |path: &PathBuf| path.symlink_metadata().map_or(0, |found| found.len());
     let total: u64 = paths.iter().map(size).sum();
-    // The clock may have been set back.
-    let from = note.verified.min(now);
+    // A time that is yet to come tells nothing: all of it is read, and the time is set right.
+    let from = match note.verified > now {
+        true => Timestamp::MIN,
+        false => note.verified,
+    };
     let since = now.duration_since(from);
     let part = (since.as_secs_f64() / ROUND.as_secs_f64()).clamp(0.0, 1.0);
     let budget = (total as f64 * part) as u64;
@@ -235,7 +275,21 @@ fn note_of(dir: &Path) -> PathBuf {
     dir.join("keep.json")
 }
 
+/// The packs of an archive that the last run found damaged.
+pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
+    let note = Note::read(&note_of(archive.dir())).ok().flatten();
+    note.map_or_else(BTreeSet::new, |note| note.suspects(archive.dir()))
+}
+
 impl Note {
+    /// Where the packs lie that were damaged. A name that leads elsewhere is none.
+    fn suspects(&self, dir: &Path) -> BTreeSet<PathBuf> {
+        let down = |part: Component<'_>| matches!(part, Component::Normal(_));
+        let within = self.damaged.iter();
+        let within = within.filter(|path| path.components().all(down));
+        within.map(|path| dir.join(path)).collect()
+    }
+
     fn read(path: &Path) -> Result<Option<Self>> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,

@@ -30,7 +30,7 @@ pub use pack::{Pack, PackedFile};
 pub use restore::{Fate, Restored, RestoredFile};
 pub use session::Archived;
 pub use verify::{Damage, Verified, verify};
-pub use write::{Contents, Stored, store};
+pub use write::{Contents, SetAside, Stored, store};
 
 use crate::error::{Error, Result};
 use crate::store::Root;

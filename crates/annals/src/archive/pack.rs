@@ -3,6 +3,7 @@
 //! The end of a pack tells where its index is. If the end is torn, because whoever wrote it was
 //! killed, the last whole index before it counts.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -28,6 +29,10 @@ pub(super) const FOOTER: usize = 64;
 
 /// No index is longer than this.
 const MOST_INDEX: u64 = 1 << 28;
+
+/// So much is read in search of an index, and twice the length of the pack, before it counts as lost: a
+/// pack may be made of nothing but endings.
+const MOST_LOOKED: u64 = 1 << 20;
 
 /// An archived session, open for reading.
 #[derive(Clone, Debug)]
@@ -56,33 +61,43 @@ struct Source {
 impl Pack {
     /// Opens a pack and reads its index. Refuses one that does not add up.
     pub fn open(path: &Path) -> Result<Self> {
+        Pack::open_or_lost(path).map_err(Unread::into_error)
+    }
+
+    /// The same, and whether one that cannot be read is beyond reading.
+    pub(super) fn open_or_lost(path: &Path) -> Result<Self, Unread> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(flags.bits().cast_signed())
             .open(path)
             .map_err(|error| Error::io("open", path, error))?;
-        Pack::of(path, file)
+        Pack::read(path, file)
     }
 
     /// The pack that an open file is.
     pub(super) fn of(path: &Path, file: File) -> Result<Self> {
+        Pack::read(path, file).map_err(Unread::into_error)
+    }
+
+    /// The same, told apart.
+    pub(super) fn read(path: &Path, file: File) -> Result<Self, Unread> {
         let failed = |error| Error::io("read", path, error);
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(refused(path, "is not a regular file"));
+            return Err(refused(path, "is not a regular file").into());
         }
         let nonce = header(path, &file)?;
         let found = last_index(&file, metadata.len(), &nonce).map_err(failed)?;
         let Some(found) = found else {
-            return Err(refused(
+            return Err(Unread::Lost(refused(
                 path,
                 "is damaged: no whole index was found in it, so what it holds cannot be told",
-            ));
+            )));
         };
         let index = read_index(path, &found.index)?;
         if let Some(fault) = index.fault(HEADER as u64..found.at) {
-            return Err(refused(path, &format!("is not read, because {fault}")));
+            return Err(refused(path, &format!("is not read, because {fault}")).into());
         }
         Ok(Pack {
             path: path.to_owned(),
@@ -173,6 +188,35 @@ impl Pack {
         into.resize(frame.bytes as usize, 0);
         let read = self.source.file.read_exact_at(into, frame.at);
         read.map_err(|error| Error::io("read", &self.path, error))
+    }
+
+    /// Makes all of it durable, with the names of it and of the directories that it lies in up to the
+    /// state directory: that it can be read says nothing, for whoever wrote it may have been killed
+    /// before it was.
+    pub(super) fn sync(&self) -> Result<()> {
+        let synced = self.source.file.sync_all();
+        synced.map_err(|error| Error::io("sync", &self.path, error))?;
+        for dir in self.path.ancestors().skip(1).take(3) {
+            let dir = match dir.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => dir,
+            };
+            let synced = File::open(dir).and_then(|dir| dir.sync_all());
+            synced.map_err(|error| Error::io("sync", dir, error))?;
+        }
+        Ok(())
+    }
+
+    /// The frames of its files, as they are now, that cannot be read any more.
+    pub(super) fn unreadable(&self) -> HashSet<u32> {
+        let parts = self.members().iter().flat_map(|member| &member.parts);
+        let used: BTreeSet<u32> = parts.map(|part| part.frame).collect();
+        let mut cache = Cache::default();
+        let mut is_sound = |number: &u32| {
+            let frame = self.index.frames.get(*number as usize);
+            frame.is_some_and(|frame| self.try_frame(frame, &mut cache).is_ok())
+        };
+        used.into_iter().filter(|it| !is_sound(it)).collect()
     }
 
     /// Lets the system forget what it has read of the pack, so that it is read from the disk again.
@@ -293,26 +337,51 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why a pack was not read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It is cut or overwritten, and nobody can tell what it holds.
+    Lost(Error),
+    /// Anything else: it cannot be reached, is another program's or a newer one's, or lies.
+    Other(Error),
+}
+
+impl Unread {
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Unread::Lost(error) | Unread::Other(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        Unread::Other(error)
+    }
+}
+
 pub(super) fn refused(path: &Path, why: &str) -> Error {
     Error::refused(format!("{} {why}", path.display()))
 }
 
 /// Reads the beginning of a pack: what its footers are made with.
-fn header(path: &Path, file: &File) -> Result<[u8; 16]> {
+fn header(path: &Path, file: &File) -> Result<[u8; 16], Unread> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0)
         .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => refused(path, "is no pack: it is too short"),
-            _ => Error::io("read", path, error),
+            io::ErrorKind::UnexpectedEof => {
+                Unread::Lost(refused(path, "is no pack: it is too short"))
+            }
+            _ => Error::io("read", path, error).into(),
         })?;
     let (magic, rest) = header.split_first_chunk::<12>().unwrap_or((&[0; 12], &[]));
     let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
-        return Err(refused(path, "is no pack of an archive"));
+        return Err(Unread::Lost(refused(path, "is no pack of an archive")));
     }
     let version = u32::from_le_bytes(*version);
     if version != VERSION {
-        return Err(other_version(path, version));
+        return Err(other_version(path, version).into());
     }
     Ok(nonce.try_into().unwrap_or([0; 16]))
 }
@@ -353,7 +422,8 @@ pub(super) fn footer(nonce: &[u8; 16], at: u64, len: u64, index: &[u8]) -> [u8; 
 
 /// The last index of a pack that is whole.
 fn last_index(file: &File, len: u64, nonce: &[u8; 16]) -> io::Result<Option<FoundIndex>> {
-    if let Some(found) = index_before(file, len, nonce)? {
+    let mut left = MOST_LOOKED.saturating_add(len.saturating_mul(2));
+    if let Some(found) = index_before(file, len, nonce, &mut left)? {
         return Ok(Some(found));
     }
     // The end is torn: look for earlier ones, backwards.
@@ -368,8 +438,11 @@ fn last_index(file: &File, len: u64, nonce: &[u8; 16]) -> io::Result<Option<Foun
         file.read_exact_at(&mut block, start)?;
         for at in memmem::rfind_iter(&block, END) {
             let footer_end = start + at as u64 + END.len() as u64;
-            if let Some(found) = index_before(file, footer_end, nonce)? {
+            if let Some(found) = index_before(file, footer_end, nonce, &mut left)? {
                 return Ok(Some(found));
+            }
+            if left == 0 {
+                return Ok(None);
             }
         }
         end = start;
@@ -377,8 +450,16 @@ fn last_index(file: &File, len: u64, nonce: &[u8; 16]) -> io::Result<Option<Foun
     Ok(None)
 }
 
-/// The index whose footer ends at a place, if one does.
-fn index_before(file: &File, end: u64, nonce: &[u8; 16]) -> io::Result<Option<FoundIndex>> {
+/// The index whose footer ends at a place, if one does. What is `left` to be read for it gets less; one
+/// that needs more is none.
+fn index_before(
+    file: &File,
+    end: u64,
+    nonce: &[u8; 16],
+    left: &mut u64,
+) -> io::Result<Option<FoundIndex>> {
+    // A page at least is read for any.
+    *left = left.saturating_sub(4 << 10);
     let Some(start) = end.checked_sub(FOOTER as u64) else {
         return Ok(None);
     };
@@ -398,6 +479,13 @@ fn index_before(file: &File, end: u64, nonce: &[u8; 16]) -> io::Result<Option<Fo
     let fits = at >= HEADER as u64 && at.checked_add(packed) == Some(start);
     if !fits || packed > MOST_INDEX || len > MOST_INDEX {
         return Ok(None);
+    }
+    match left.checked_sub(packed) {
+        Some(rest) => *left = rest,
+        None => {
+            *left = 0;
+            return Ok(None);
+        }
     }
     let mut index = vec![0; packed as usize];
     file.read_exact_at(&mut index, at)?;

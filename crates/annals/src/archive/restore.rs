@@ -123,6 +123,15 @@ impl Pack {
         Ok(plan)
     }
 
+    /// Puts files back that were just removed.
+    pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
+        let members = self.members().iter();
+        let members: Vec<&Member> = members
+            .filter(|member| gone.contains(&member.path.as_path()))
+            .collect();
+        self.place(root, &members)
+    }
+
     fn place(&self, root: &Root, members: &[&Member]) -> Result<()> {
         // The main log is the first of the list and gets its name last: until then there is no
         // session that could be taken for whole.

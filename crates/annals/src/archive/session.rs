@@ -1,6 +1,6 @@
 //! Archiving sessions: what is to be done, doing it, and removing what was archived.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -9,10 +9,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::Archive;
 use super::index::{Named, Row, Sum};
-use super::pack::Pack;
+use super::keep;
+use super::pack::{Pack, Unread};
 use super::sum::Summing;
 use super::verify::{Damage, verify, verify_since};
-use super::write::{self, Contents, Stored};
+use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
 use crate::store::{Holdings, SessionFiles, Store};
@@ -41,6 +42,9 @@ pub struct Archived {
     pub unchanged: bool,
     /// The files were removed from the root.
     pub removed: bool,
+    /// Where the pack was put that was there before and could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<SetAside>,
 }
 
 impl Store {
@@ -64,14 +68,26 @@ impl Store {
 
     /// Brings the archive up to date with sessions that share files. What was written is read back.
     ///
-    /// A session that has not changed costs a `stat` for each of its files.
+    /// A session that has not changed costs a `stat` for each of its files, unless its pack was found
+    /// damaged: then what cannot be read of it is taken from the files again.
     pub fn mirror(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
+        let damaged = keep::known_damaged(&self.archive()?);
+        self.mirror_with(group, now, &damaged)
+    }
+
+    /// The same, with the packs that are known to be damaged.
+    pub(super) fn mirror_with(
+        &self,
+        group: &[&SessionFiles],
+        now: Timestamp,
+        damaged: &BTreeSet<PathBuf>,
+    ) -> Result<Archived> {
         let archive = self.archive()?;
         let holdings = holdings(group, false)?;
         let path = place(&archive, group, &holdings);
         let pack = existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
-        if plan.unchanged {
+        if plan.unchanged && !damaged.contains(&path) {
             return Ok(plan);
         }
         let stored = put(group, &holdings, &path, now)?;
@@ -81,8 +97,9 @@ impl Store {
 
     /// Archives sessions that share files and removes them from their root.
     ///
-    /// Everything is read back from the archive and compared with what lies in the root while its
-    /// logs are locked; if anything differs, nothing is removed.
+    /// Everything is made durable, read back from the archive and compared with what lies in the root
+    /// while its logs are locked; if anything differs, nothing is removed. If a file cannot be removed,
+    /// those that were are put back.
     pub fn archive_away(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
@@ -96,11 +113,12 @@ impl Store {
             });
         }
         let pack = &stored.pack;
+        pack.sync()?;
         pack.forget_pages();
         refuse_damaged(&path, &verify(pack))?;
-        Store::vacate(group, &holdings, &|within| {
-            confirm(pack, &holdings.root.path, within)
-        })?;
+        let safe = |within: &Path| confirm(pack, &holdings.root.path, within);
+        let back = |gone: &[&Path]| pack.put_back(&holdings.root, gone);
+        Store::vacate(group, &holdings, &safe, &back)?;
         Ok(Archived {
             removed: true,
             ..done(plan, &stored)
@@ -133,7 +151,7 @@ fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     }
     match sum.sum() == member.sha256 {
         true => Ok(id),
-        // It was changed before the end that was compared when it grew.
+        // Its times were set back after it was changed.
         false => Err(Error::refused(format!(
             "{} is not what the archive holds of it, though it looks unchanged; nothing was removed (`touch` it and archive it again)",
             path.display()
@@ -162,11 +180,17 @@ fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> Pat
     there.or(first).unwrap_or_default()
 }
 
+/// The pack that is there; one that is beyond reading will be begun anew.
 fn existing(path: &Path) -> Result<Option<Pack>> {
-    match Pack::open(path) {
+    match Pack::open_or_lost(path) {
         Ok(pack) => Ok(Some(pack)),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        Err(Unread::Lost(_)) => Ok(None),
+        Err(Unread::Other(Error::Io { source, .. }))
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        Err(Unread::Other(error)) => Err(error),
     }
 }
 
@@ -208,6 +232,7 @@ fn planned(
         packed: pack.map_or(0, |pack| pack.bytes),
         unchanged: unchanged && pack.is_some_and(same),
         removed: false,
+        set_aside: None,
     }
 }
 
@@ -217,6 +242,7 @@ fn done(plan: Archived, stored: &Stored) -> Archived {
         added: stored.added,
         packed: stored.pack.bytes,
         unchanged: stored.unchanged,
+        set_aside: stored.set_aside.clone(),
         ..plan
     }
 }

@@ -481,3 +481,117 @@ fn many_who_store_at_once_make_one_pack() {
     let names = fs::read_dir(desk.pack.parent().unwrap()).unwrap().count();
     assert_eq!(names, 1, "{}", desk.dir.path().display());
 }
+
+#[test]
+fn a_log_that_was_changed_far_before_its_end_and_grew_is_stored_anew() {
+    let desk = Desk::new();
+    let first = lines(1, 50_000);
+    desk.put(LOG, &first);
+    desk.put(TODOS, "[]");
+    desk.store();
+    let mut second = first.clone();
+    second[10] ^= 1;
+    desk.put(LOG, &second);
+    desk.add(LOG, "{}\n");
+    let pack = desk.store().pack;
+    desk.same();
+    assert!(all(&pack, &pack.earlier()[0]) == first);
+}
+
+#[test]
+fn what_cannot_be_read_of_a_pack_is_taken_from_the_source_again() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3 << 20));
+    desk.put(TODOS, "[]");
+    let pack = desk.store().pack;
+    for grows in [false, true] {
+        let frame = Pack::open(&desk.pack).unwrap().index.frames[0];
+        let mut bytes = fs::read(&desk.pack).unwrap();
+        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+        fs::write(&desk.pack, bytes).unwrap();
+        assert!(!verify(&Pack::open(&desk.pack).unwrap()).is_empty());
+        if grows {
+            desk.add(LOG, "{}\n");
+        }
+        let stored = desk.store();
+        assert_eq!(verify(&stored.pack), []);
+        assert!(stored.added >= pack.members()[0].len && stored.pack.earlier().is_empty());
+        desk.same();
+    }
+}
+
+#[test]
+fn a_pack_that_is_lost_is_set_aside_and_begun_anew() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[]");
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    for cut in [0, 20, 100, whole.len() - 1] {
+        fs::write(&desk.pack, &whole[..cut]).unwrap();
+        let aside = desk.store().set_aside.unwrap();
+        assert!(fs::read(&aside.path).unwrap() == whole[..cut], "{cut}");
+        assert!(!is_pack(&aside.path));
+        assert_eq!(desk.same().index.generation, 1);
+    }
+}
+
+#[test]
+fn a_pack_that_could_not_be_made_leaves_nothing() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    fs::create_dir_all(desk.root.join(TODOS)).unwrap();
+    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
+    let dir = desk.pack.parent().unwrap();
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0);
+}
+
+#[test]
+fn a_pack_of_nothing_but_endings_is_given_up_on() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    // A whole index, behind so many that claim all that stands before them that it is not looked for.
+    while bytes.len() < 512 << 10 {
+        let start = bytes.len() as u64;
+        let numbers = [32, start - 32, 100].map(u64::to_le_bytes);
+        bytes.extend_from_slice(numbers.as_flattened());
+        bytes.extend_from_slice(&[0; 32]);
+        bytes.extend_from_slice(pack::END);
+    }
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::open(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("no whole index"), "{error}");
+}
+
+#[test]
+fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
+    use crate::store::{Holdings, Root, Store};
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[]");
+    let pack = desk.store().pack;
+    let root = Root::new("claude-code", &desk.root).unwrap();
+    let inventory = crate::store::Inventory::of(std::slice::from_ref(&root));
+    let group: Vec<_> = inventory.sessions.iter().collect();
+    let holdings = Holdings::to_go(&group).unwrap();
+    assert_eq!(holdings.files.len(), 2);
+    // The main log goes last, and grows before it does.
+    let safe = |within: &Path| {
+        let id = crate::jsonl::FileId::from(&fs::metadata(desk.root.join(within)).unwrap());
+        if within == Path::new(TODOS) {
+            desk.add(LOG, "{}\n");
+        }
+        Ok(id)
+    };
+    let back = |gone: &[&Path]| pack.put_back(&root, gone);
+    let refused = Store::vacate(&group, &holdings, &safe, &back).unwrap_err();
+    assert!(
+        refused.to_string().contains("put back from the archive"),
+        "{refused}"
+    );
+    assert_eq!(fs::read(desk.root.join(TODOS)).unwrap(), b"[]");
+    assert!(desk.root.join(LOG).exists());
+}

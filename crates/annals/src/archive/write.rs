@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
+use serde::Serialize;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
 use super::index::{FRAME, Frame, Index, Member, Named, Part, Row, Sum, VERSION};
-use super::pack::{self, Cache, HEADER, Pack};
+use super::pack::{self, Cache, HEADER, Pack, Unread};
 use super::sum::Summing;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes as _, Create, FileId, Log, Options};
@@ -31,9 +32,6 @@ const LEVEL: i32 = 3;
 /// A frame with less in it is made anew when its last file grows, so that a log that is archived
 /// every hour does not end up in as many frames.
 const SHORT: u32 = 256 << 10;
-
-/// So much is compared before the old end of a file that grew.
-const GUARDED: u64 = 4 << 10;
 
 /// Of a document that is replaced again and again, so many earlier versions are kept. Of logs, all.
 const EARLIER: usize = 8;
@@ -73,30 +71,90 @@ pub struct Stored {
     pub since: u64,
     /// Files that were gone when their turn came.
     pub missing: Vec<PathBuf>,
+    /// Where the pack was put that was there and could not be read.
+    pub set_aside: Option<SetAside>,
+}
+
+/// A pack that nobody can tell what it holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct SetAside {
+    /// Where it lies now.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: String,
 }
 
 /// Brings a pack up to date with its files, or makes it.
 pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored> {
     let dir = path.parent().unwrap_or(Path::new("."));
     jsonl::ensure_dir(dir)?;
+    let mut set_aside = None;
     loop {
         let log = match Log::open(path, Options::default()) {
             Ok(log) => log,
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 match make(path, contents, now)? {
-                    Some(stored) => return Ok(stored),
+                    Some(stored) => {
+                        return Ok(Stored {
+                            set_aside,
+                            ..stored
+                        });
+                    }
                     // Another process made it meanwhile.
                     None => continue,
                 }
             }
             Err(error) => return Err(error),
         };
-        return log.locked(|file| {
-            let old = Pack::of(
-                path,
-                file.try_clone().map_err(|e| Error::io("open", path, e))?,
-            )?;
-            extend(path, file, &old, contents, now)
+        let stored = log.locked(|file| {
+            let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
+            match Pack::read(path, file_of_pack) {
+                Ok(old) => extend(path, file, &old, contents, now).map(Some),
+                // Nothing can be added to it, and what the root has must be kept all the same.
+                Err(Unread::Lost(error)) => {
+                    set_aside = Some(put_aside(path, &error, now)?);
+                    Ok(None)
+                }
+                Err(Unread::Other(error)) => Err(error),
+            }
+        });
+        match stored {
+            Ok(Some(stored)) => {
+                return Ok(Stored {
+                    set_aside,
+                    ..stored
+                });
+            }
+            Ok(None) => {}
+            // Another process had the lock, and has set it aside.
+            Err(Error::Io {
+                path: gone, source, ..
+            }) if gone == path && source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Gives a pack that cannot be read another name, under which nobody takes it for one.
+fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let day = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let mut copy = 1;
+    loop {
+        let tag = match copy {
+            1 => day.clone(),
+            copy => format!("{day}-{copy}"),
+        };
+        let to = path.with_file_name(format!(".damaged-{tag}-{name}"));
+        if to.symlink_metadata().is_ok() {
+            copy += 1;
+            continue;
+        }
+        fs::rename(path, &to).map_err(|error| Error::io("set aside", path, error))?;
+        sync_dir(path)?;
+        return Ok(SetAside {
+            path: to,
+            error: error.to_string(),
         });
     }
 }
@@ -105,7 +163,7 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
 fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Stored>> {
     let temp = temp_of(path);
     let log = open_temp(&temp)?;
-    let made = log.locked(|file| {
+    let make = |file: &File| {
         if path.symlink_metadata().is_ok() {
             return Ok(None);
         }
@@ -130,7 +188,16 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             added,
             since: 0,
             missing,
+            set_aside: None,
         }))
+    };
+    let made = log.locked(|file| {
+        let made = make(file);
+        if !matches!(made, Ok(Some(_))) {
+            // It takes room that may be what is lacking. If it cannot be removed, the next one takes it.
+            let _ = fs::remove_file(&temp);
+        }
+        made
     });
     match made {
         // Another process had the lock, and has given the file its name.
@@ -157,6 +224,7 @@ fn extend(
     }
     let end = old.bytes;
     let mut writer = Writer::go_on(path, file, old, now)?;
+    writer.unreadable = old.unreadable();
     let written = writer.take_all(contents, now).and_then(|missing| {
         // A torn end is sealed by a whole index.
         let unchanged = old.torn == 0 && writer.is_unchanged(&old.index, contents);
@@ -192,6 +260,7 @@ fn extend(
         added,
         since,
         missing,
+        set_aside: None,
     })
 }
 
@@ -248,7 +317,7 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
     });
     if made.is_err() {
         // It takes room, and whoever makes the next one begins anew.
-        let _ = log.locked(|file| file.set_len(0).map_err(|e| Error::io("empty", &temp, e)));
+        let _ = log.locked(|_| fs::remove_file(&temp).map_err(|e| Error::io("remove", &temp, e)));
     }
     made?;
     Pack::open(path)
@@ -284,6 +353,18 @@ fn reopen(path: &Path) -> Result<File> {
         let gone = io::ErrorKind::NotFound.into();
         Error::io("open", path, gone)
     })
+}
+
+/// What could not be written to a pack.
+fn unwritten(path: &Path, error: io::Error) -> Error {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => Error::refused(format!(
+            "no room left to archive to {} ({error}); what was archived before is as it was",
+            path.display()
+        )),
+        _ => Error::io("write", path, error),
+    }
 }
 
 fn sync_dir(path: &Path) -> Result<()> {
@@ -330,6 +411,8 @@ struct Writer<'a> {
     added: u64,
     /// Something was written or noted.
     changed: bool,
+    /// Frames of before that cannot be read any more.
+    unreadable: HashSet<u32>,
 }
 
 impl<'a> Writer<'a> {
@@ -352,6 +435,7 @@ impl<'a> Writer<'a> {
             compressor,
             added: 0,
             changed: false,
+            unreadable: HashSet::new(),
         })
     }
 
@@ -445,10 +529,15 @@ impl<'a> Writer<'a> {
         now: Timestamp,
     ) -> Result<bool> {
         let path = root.join(within);
-        let known = at.and_then(|at| Some((at, self.index.members.get(at)?.id())));
-        if let Some((_, id)) = known
+        let known = at.and_then(|at| Some((at, self.index.members.get(at)?.clone())));
+        let is_sound = known.as_ref().is_none_or(|(_, member)| {
+            let mut parts = member.parts.iter();
+            !parts.any(|part| self.unreadable.contains(&part.frame))
+        });
+        if let Some((_, member)) = &known
+            && is_sound
             && let Ok(metadata) = path.metadata()
-            && id.untouched(&FileId::from(&metadata))
+            && member.id().untouched(&FileId::from(&metadata))
         {
             return Ok(true);
         }
@@ -462,59 +551,33 @@ impl<'a> Writer<'a> {
             id: FileId::from(&metadata),
             mode: metadata.mode() & 0o7777,
         };
-        let Some((at, id)) = known else {
+        let Some((at, member)) = known else {
             self.index.members.push(fresh.member(within));
             return self
                 .put_all(self.index.members.len() - 1, &mut fresh)
                 .map(|()| true);
         };
-        let Some(member) = self.index.members.get(at).cloned() else {
-            return Ok(false);
-        };
-        if fresh.id.len >= member.len && self.goes_on(&member, &fresh, fresh.id.same_file(&id))? {
+        let goes_on = fresh.goes_on(&member)?;
+        if goes_on && is_sound {
             self.grow(at, &member, &mut fresh)?;
             return Ok(true);
         }
-        // Replaced, cut or changed: what was there is kept too.
-        let earlier = Member {
-            until: Some(now),
-            ..member
-        };
-        self.index.earlier.push(earlier);
-        if !is_log {
-            self.forget_oldest(within);
+        // Replaced, cut or changed: what was there is kept too. Where only the pack is damaged, the
+        // source has all of it.
+        if !goes_on {
+            let earlier = Member {
+                until: Some(now),
+                ..member
+            };
+            self.index.earlier.push(earlier);
+            if !is_log {
+                self.forget_oldest(within);
+            }
         }
         if let Some(place) = self.index.members.get_mut(at) {
             *place = fresh.member(within);
         }
         self.put_all(at, &mut fresh).map(|()| true)
-    }
-
-    /// Whether a file says what was archived of it before, and perhaps more.
-    fn goes_on(&self, member: &Member, fresh: &Fresh<'_>, same_file: bool) -> Result<bool> {
-        let failed = |error| Error::io("read", fresh.path, error);
-        if same_file
-            && fresh.id.len > member.len
-            && let Some(old) = self.old
-        {
-            let guarded = GUARDED.min(member.len);
-            let from = member.len - guarded;
-            let mut now = vec![0; guarded as usize];
-            match fresh.file.read_exact_at(&mut now, from) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-                read => read.map_err(failed)?,
-            }
-            let archived = old.file(member);
-            let mut before = vec![0; guarded as usize];
-            // What cannot be read any more is archived anew.
-            return Ok(archived.read_exact_at(&mut before, from).is_ok() && before == now);
-        }
-        let mut sum = Summing::new();
-        let whole = fresh.read(0, member.len, |bytes| {
-            sum.update(bytes);
-            Ok(())
-        })?;
-        Ok(whole && sum.sum() == member.sha256)
     }
 
     /// Takes in what a file has more than before.
@@ -649,7 +712,7 @@ impl<'a> Writer<'a> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let mut file = self.file;
         file.write_all(bytes)
-            .map_err(|error| jsonl::unwritten(self.path, error))?;
+            .map_err(|error| unwritten(self.path, error))?;
         self.end += bytes.len() as u64;
         Ok(())
     }
@@ -708,6 +771,19 @@ impl Fresh<'_> {
             parts: Vec::new(),
             until: None,
         }
+    }
+
+    /// Whether the file says what was archived of it before, all of it, and perhaps more.
+    fn goes_on(&self, member: &Member) -> Result<bool> {
+        if self.id.len < member.len {
+            return Ok(false);
+        }
+        let mut sum = Summing::new();
+        let whole = self.read(0, member.len, |bytes| {
+            sum.update(bytes);
+            Ok(())
+        })?;
+        Ok(whole && sum.sum() == member.sha256)
     }
 
     /// Hands over what stands between two places. `false` if the file ends before.

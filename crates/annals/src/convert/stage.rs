@@ -310,7 +310,6 @@ impl Staged {
 mod tests {
     use super::*;
 
-<<<<<<< HEAD
     #[test]
     fn what_is_whole_only_together_gets_no_name_before_the_end() {
         let dir = tempfile::tempdir().unwrap();
@@ -324,7 +323,8 @@ mod tests {
         assert_eq!(names(), 1, "the stage alone");
         assert!(stage.close().unwrap().is_empty());
         assert_eq!(names(), AT_A_TIME + 1);
-=======
+    }
+
     fn whole(stage: &Stage, within: &str) -> Staged {
         let mut staged = stage.file(Path::new(within)).unwrap();
         staged.line(b"{}").unwrap();
@@ -344,6 +344,5 @@ mod tests {
         stage.close().unwrap_err();
         assert!(dir.path().join("first.jsonl").exists());
         assert!(!dir.path().join("main.jsonl").exists());
->>>>>>> gates2
     }
 }

@@ -53,9 +53,11 @@ pub(super) fn version() -> u32 {
 /// The database of a state directory, which is made if need be. Refuses a place that is not ours.
 pub(super) fn prepare(state: &Path) -> Result<PathBuf> {
     refuse_obstacle(state)?;
-    // Durably, though the catalogue needs it not: the trash finds this directory made, and what is
-    // moved there must not be lost with its name.
-    jsonl::ensure_dir(state)?;
+    // Durably, though the catalogue needs it not: what is moved there must not be lost with its name.
+    // One that is there is made so by those who move something: looking must not wait for a disk.
+    if !state.is_dir() {
+        jsonl::ensure_dir(state)?;
+    }
     check(state)?;
     Ok(state.join(database::name()))
 }

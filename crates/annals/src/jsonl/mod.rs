@@ -29,7 +29,6 @@ pub use bytes::{Bytes, BytesReader, LogFile};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
 pub(crate) use open::is_remote;
-pub(crate) use place::unwritten;
 pub use relocate::relocate;
 pub(crate) use relocate::rename_dir;
 pub(crate) use replace::is_temp;

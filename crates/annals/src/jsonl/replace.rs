@@ -7,12 +7,14 @@
 //! it, because each replacement gives it a new inode; a sidecar would be one more file in a tree
 //! that belongs to another program. The directory is there anyway and is never unlinked by us.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -113,19 +115,51 @@ pub fn clear_temp(path: &Path) -> Result<()> {
 }
 
 /// Makes a directory and those above it that are missing, with mode 0700, durably.
+///
+/// The name of one that is there already is made durable too: whoever made it may have been killed
+/// before that.
 pub fn ensure_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
-        return Ok(());
+        return settle(path);
     }
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         ensure_dir(above)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => sync_parent(path).map_err(|e| Error::io("sync", parent(path), e)),
+        Ok(()) => {
+            sync_parent(path).map_err(|e| Error::io("sync", parent(path), e))?;
+            settled().insert(path.to_owned());
+            Ok(())
+        }
         // Another process was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => settle(path),
         Err(error) => Err(Error::io("create", path, error)),
     }
+}
+
+/// The directories whose names are known to be durable.
+fn settled() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    SETTLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the name of a directory durable that was found, once in the life of the process.
+fn settle(path: &Path) -> Result<()> {
+    if settled().contains(path) {
+        return Ok(());
+    }
+    match sync_parent(path) {
+        Ok(()) => {}
+        // One that cannot be opened, or that nothing can be written to, is not where we made it.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) => {}
+        Err(error) => return Err(Error::io("sync", parent(path), error)),
+    }
+    settled().insert(path.to_owned());
+    Ok(())
 }
 
 /// Makes the name `path` durable.

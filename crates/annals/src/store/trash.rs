@@ -32,7 +32,7 @@ pub use purge::{Purgeable, TrashLook};
 
 /// So many logs of a session are locked all at once. The others are locked one by one as they go: a
 /// session may have more sub-agents than a process may have files open.
-const HELD: usize = 64;
+pub(super) const HELD: usize = 64;
 
 /// A deleted session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -383,7 +383,7 @@ pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
     }
 }
 
-/// Runs `work` with the locks of all logs.
+/// Runs `work` with the locks of all logs, of which there are no more than [`HELD`].
 pub(super) fn all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
     // One closure within the other, as deep as there are logs; as a trait object, so that it is
     // one function.

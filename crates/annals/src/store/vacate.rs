@@ -89,11 +89,13 @@ impl Store {
     }
 
     /// Removes the files of sessions. `safe` is asked about every file while the logs are locked, and
-    /// tells what it was when it was made safe; nothing goes unless all are as they were.
+    /// tells what it was when it was made safe; nothing goes unless all are as they were. If one cannot
+    /// be removed, `back` puts those back that were.
     pub(crate) fn vacate(
         group: &[&SessionFiles],
         holdings: &Holdings,
         safe: &dyn Fn(&Path) -> Result<FileId>,
+        back: &dyn Fn(&[&Path]) -> Result<()>,
     ) -> Result<()> {
         let root = &holdings.root;
         let paths: Vec<PathBuf> = holdings
@@ -104,7 +106,7 @@ impl Store {
         for path in &paths {
             root.guard(path)?;
         }
-        let logs = paths.iter().take(holdings.volumes);
+        let logs = paths.iter().take(holdings.volumes).take(trash::HELD);
         let logs = logs.map(|path| Log::open(path, Options::default()));
         let logs = logs.collect::<Result<Vec<_>>>()?;
         trash::all_locked(&logs, || {
@@ -114,19 +116,34 @@ impl Store {
                 unchanged(path, &id)?;
                 ids.push(id);
             }
+            let mut gone = Vec::new();
             // As long as the main log is there, the session is found, and this can be run again.
             for (at, (path, id)) in paths.iter().zip(&ids).enumerate().rev() {
-                match at < holdings.volumes {
-                    true => remove(path, id)?,
-                    false => jsonl::held(path, || remove(path, id))?,
+                let removed = match at {
+                    at if at < logs.len() => remove(path, id),
+                    at if at < holdings.volumes => Log::open(path, Options::default())
+                        .and_then(|log| log.locked(|_| remove(path, id))),
+                    _ => jsonl::held(path, || remove(path, id)),
+                };
+                if let Err(error) = removed {
+                    return Err(undone(error, &gone, back));
                 }
-                if !holdings.lone {
-                    trash::remove_empty(path.parent(), &root.path);
-                }
+                gone.extend(holdings.files.get(at).map(|(within, _)| within.as_path()));
             }
             Ok(())
         })?;
-        group.iter().try_for_each(|files| trash::strike(files))
+        // Folders go when no file has to come back to them.
+        if !holdings.lone {
+            for path in &paths {
+                trash::remove_empty(path.parent(), &root.path);
+            }
+        }
+        let struck = group.iter().try_for_each(|files| trash::strike(files));
+        struck.map_err(|error| {
+            Error::refused(format!(
+                "the files are archived and removed, but a register still lists them: {error}"
+            ))
+        })
     }
 
     /// Lists logs that are there again in their registers, with what was said about them before.
@@ -144,6 +161,23 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Puts back what was removed before something could not be, and says so.
+fn undone(error: Error, gone: &[&Path], back: &dyn Fn(&[&Path]) -> Result<()>) -> Error {
+    if gone.is_empty() {
+        return error;
+    }
+    let gone_before = match gone.len() {
+        1 => "the file removed before it was".to_owned(),
+        count => format!("the {count} files removed before it were"),
+    };
+    Error::refused(match back(gone) {
+        Ok(()) => format!("{error}; {gone_before} put back from the archive, which has everything"),
+        Err(other) => format!(
+            "{error}; {gone_before} not put back ({other}); the archive has everything, and `annals restore SESSION --apply` puts it back"
+        ),
+    })
 }
 
 fn remove(path: &Path, id: &FileId) -> Result<()> {
