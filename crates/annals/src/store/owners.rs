@@ -11,10 +11,13 @@ use super::inventory::{FoundFile, session_inside};
 /// A log, as it was when it was looked into, and the session that it names.
 pub(crate) type Owned = (FileId, Option<SessionId>);
 
+/// Tells what was known of a root's logs before.
+type Recall<'a> = dyn FnMut(&Root) -> Vec<Owned> + 'a;
+
 /// What is known of such logs. Most of them are never written to again, and a history has thousands.
 pub(crate) struct Owners<'a> {
     /// What was known of a root's logs before.
-    recall: Box<dyn FnMut(&Root) -> Vec<Owned> + 'a>,
+    recall: Box<Recall<'a>>,
     /// What is known of those of the root whose turn it is, by device and inode.
     known: Option<HashMap<(u64, u64), Owned>>,
     /// Those of it that were asked for.
