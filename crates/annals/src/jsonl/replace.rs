@@ -121,7 +121,11 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
         ensure_dir(above)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => sync_parent(path).map_err(|e| Error::io("sync", parent(path), e)),
+        Ok(()) => sync_parent(path).map_err(|error| {
+            // Or the next one takes it for safe; it stays if another process uses it by now.
+            let _ = fs::remove_dir(path);
+            Error::io("sync", parent(path), error)
+        }),
         // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) => Err(Error::io("create", path, error)),
