@@ -28,7 +28,7 @@ def fail(plan, point):
         tally.points += 1
         if run.returncode == 0:
             tally.acks += 1
-            if not _survives(plan, recorded):
+            if not _survives(plan, recorded, stage.tree()):
                 tally.failures.append(f"{where}: acknowledged: {run.stdout.decode()[:200]}")
         elif b"panicked" in run.stderr or b"os error 5" not in run.stderr + run.stdout:
             tally.failures.append(f"{where}: not reported: {run.stderr.decode()[:200]}")
@@ -42,14 +42,14 @@ def fail(plan, point):
     return tally
 
 
-def _survives(plan, recorded):
-    """Whether what was acknowledged is safe without the sync that failed: a list of logs may be
-    behind them, the log itself may not."""
-    if plan.script.goal != "token":
-        return False
+def _survives(plan, recorded, done):
+    """Whether what was acknowledged is safe without the sync that failed: the catalogue may be gone,
+    and a list of logs may be behind them; a log may not."""
     everything = dict.fromkeys(recorded.pending(recorded.now), 1)
     tree = lasting(recorded.crashed(recorded.now, everything)[0])
-    return oracle.count(tree, "token-fails") == plan.copies
+    if plan.script.goal == "token":
+        return oracle.count(tree, "token-fails") == plan.copies
+    return tree == done
 
 
 RETRIES = """

@@ -127,7 +127,11 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {
-            sync_parent(path).map_err(|e| Error::io("sync", parent(path), e))?;
+            sync_parent(path).map_err(|error| {
+                // Or the next one takes it for safe; it stays if another process uses it by now.
+                let _ = fs::remove_dir(path);
+                Error::io("sync", parent(path), error)
+            })?;
             settled().insert(path.to_owned());
             Ok(())
         }
