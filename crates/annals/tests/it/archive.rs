@@ -83,7 +83,8 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
             assert!(done.removed);
             sessions += done.sessions.len();
         }
-        assert!(copy.sessions().is_empty(), "{}", case.name);
+        let left = store.inventory_in_place().sessions;
+        assert!(left.is_empty(), "{}", case.name);
         for pack in packs(&copy) {
             assert_eq!(verify(&pack), [], "{}", case.name);
             let mode = fs::metadata(&pack.path).unwrap().mode() & 0o777;
@@ -214,7 +215,7 @@ fn a_log_that_is_locked_is_not_removed() {
 
 /// A log that was changed far before its end and grew looks as if it had only grown.
 #[test]
-fn nothing_is_removed_that_is_not_what_the_archive_holds() {
+fn a_log_that_was_changed_and_grew_is_archived_as_it_is() {
     use std::os::unix::fs::FileExt as _;
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
@@ -230,15 +231,72 @@ fn nothing_is_removed_that_is_not_what_the_archive_holds() {
     let end = file.metadata().unwrap().len();
     file.write_all_at(b"{}\n", end).unwrap();
     let before = picture(&copy.root.path);
-    let refused = store
-        .archive_away(&[&copy.sessions()[0]], now())
-        .unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("is not what the archive holds"),
-        "{refused}"
-    );
+    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    let pack = packs(&copy).remove(0);
+    assert_eq!((verify(&pack).len(), pack.earlier().len()), (0, 1));
+    pack.restore(None).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+}
+
+#[test]
+fn damage_is_told_by_every_run_until_it_is_mended_from_the_source() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    keep(&store);
+    let pack = packs(&copy).remove(0);
+    let frame = pack.index.frames[0];
+    let mut bytes = fs::read(&pack.path).unwrap();
+    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+    fs::write(&pack.path, bytes).unwrap();
+    let look = || {
+        let options = KeepOptions { verify_all: true };
+        let inventory = store.inventory_in_place();
+        store.keep(&inventory, options, now(), &|_, _| {}).unwrap()
+    };
+    // While the source cannot be looked at, nothing can be mended.
+    let away = copy.dir.path().join("away");
+    fs::rename(&copy.root.path, &away).unwrap();
+    fs::create_dir(&copy.root.path).unwrap();
+    assert!(!look().damaged().is_empty());
+    let told = keep(&store);
+    assert!(!told.damaged().is_empty() && !told.is_quiet(), "{told:?}");
+    fs::remove_dir(&copy.root.path).unwrap();
+    fs::rename(&away, &copy.root.path).unwrap();
+    let mended = keep(&store);
+    assert!(mended.is_fine() && mended.added > 0, "{mended:?}");
+    assert_eq!(verify(&packs(&copy)[0]), []);
+    assert!(keep(&store).is_quiet());
+}
+
+#[test]
+fn a_time_that_is_yet_to_come_keeps_nothing_from_being_read_back() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    keep(&store);
+    let note = copy.state().join("archive/keep.json");
+    fs::write(&note, r#"{"version":1,"verified":"2099-01-01T00:00:00Z"}"#).unwrap();
+    assert_eq!(keep(&store).verified.packs, 1);
+    assert_eq!(keep(&store).verified.packs, 0);
+}
+
+#[test]
+fn more_sub_agents_than_files_may_be_open_at_once_go() {
+    let copy = case("2.0.77-s04-agent").copy();
+    let store = copy.store();
+    let all = copy.sessions();
+    let files = all.iter().max_by_key(|files| files.agents.len()).unwrap();
+    let agent = files.agents[0].path.clone();
+    let name = agent.file_name().unwrap().to_str().unwrap().to_owned();
+    let stem = name.trim_end_matches(".jsonl");
+    for n in 0..200 {
+        fs::copy(&agent, agent.with_file_name(format!("{stem}{n:04}.jsonl"))).unwrap();
+    }
+    let before = picture(&copy.root.path);
+    let files = copy.files(files.id.as_str());
+    assert!(files.agents.len() > 200, "{}", files.agents.len());
+    store.archive_away(&[&files], now()).unwrap();
+    assert!(!agent.exists());
+    packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
 
