@@ -293,10 +293,14 @@ impl Context {
         }
     }
 
-    /// The same for those who do not need it enough to make one.
+    /// The same for those who do not need it enough to make one, or to say that it cannot be used.
     fn catalogue_if_any(&mut self) -> Option<Catalogue> {
-        let is_there = self.opened.is_some() || Catalogue::path(&self.state_dir).exists();
-        if is_there { self.catalogue() } else { None }
+        if self.no_index || self.opened.is_some() {
+            return self.opened.take();
+        }
+        let mut catalogue = Catalogue::open_existing(&self.state_dir).ok().flatten()?;
+        self.tell(&mut catalogue);
+        Some(catalogue)
     }
 
     /// Keeps it for who asks next.

@@ -164,6 +164,19 @@ fn a_lone_log_can_be_deleted_and_put_back() {
     fs::create_dir(&dir).unwrap();
     let log = dir.join("talk.jsonl");
     fs::write(&log, "{\"type\":\"summary\"}\n").unwrap();
+    // What was written a moment ago may still be written to.
+    let run = stage.annals(&["delete", log.to_str().unwrap(), "--apply"]);
+    assert!(
+        run.code == 2 && run.err.contains("is being written"),
+        "{run}"
+    );
+    let hour = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::options()
+        .append(true)
+        .open(&log)
+        .unwrap()
+        .set_modified(hour)
+        .unwrap();
     stage
         .annals(&["delete", log.to_str().unwrap(), "--apply"])
         .fine();

@@ -818,6 +818,7 @@ fn a_session_of_many_files_goes_and_comes_back() {
         );
         fs::write(agents.join(format!("agent-a{number}.jsonl")), line).unwrap();
     }
+    stage.settle_times();
     let before = stage.tree();
     survives(
         &stage,

@@ -185,7 +185,15 @@ fn names(dir: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io("read", dir, error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // Where a file lies in the place of a directory, there is no archive either.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(failed(error)),
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
