@@ -173,13 +173,20 @@ impl Store {
         };
         let (mut found, mut troubles) = (Vec::new(), Vec::new());
         for entry in entries.flatten() {
+            let made = entry.metadata().and_then(|made| made.modified()).ok();
             match read(&entry.path()) {
-                Ok(kept) => found.extend(kept.filter(|kept| !never_happened(kept))),
+                Ok(kept) => {
+                    let kept = kept.filter(|kept| !never_happened(kept));
+                    found.extend(kept.map(|kept| (made, kept)));
+                }
                 Err(error) => troubles.push(error),
             }
         }
-        found.sort_by(|a, b| (b.repaired, &a.path).cmp(&(a.repaired, &b.path)));
-        Ok((found, troubles))
+        // Of two at one time by the clock, the folder that was made later is the newer one.
+        found.sort_by(|(a_made, a), (b_made, b)| {
+            (b.repaired, b_made, &a.path).cmp(&(a.repaired, a_made, &b.path))
+        });
+        Ok((found.into_iter().map(|(_, kept)| kept).collect(), troubles))
     }
 
     /// The repairs that a person means: by a beginning of the repair's id, of its session's, or by the
