@@ -17,6 +17,7 @@ mod sum;
 mod tests;
 mod verify;
 mod write;
+mod writer;
 
 use std::fs;
 use std::io;

@@ -6,35 +6,22 @@
 //! on. A new pack gets its name when it is whole. When more of a pack is of no use than is, it is
 //! written anew.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
-use zstd::bulk::Compressor;
-use zstd::zstd_safe::CParameter;
 
-use super::index::{FRAME, Frame, Index, Member, Named, Part, Row, Sum, VERSION};
-use super::pack::{self, Cache, HEADER, Pack, Unread};
-use super::sum::Summing;
+use super::index::{Index, Named, Row, Sum};
+use super::pack::{self, Cache, Pack, Unread};
+use super::writer::Writer;
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes as _, Create, FileId, Log, Options};
-
-/// Measured on generated logs in frames of 1 MiB: 3 makes them 2.56 times smaller at 190 MB for each
-/// second of processor time; 6 and 9 gain 3 and 4 per cent at less than half and a third of that.
-const LEVEL: i32 = 3;
-
-/// A frame with less in it is made anew when its last file grows, so that a log that is archived
-/// every hour does not end up in as many frames.
-const SHORT: u32 = 256 << 10;
-
-/// Of a document that is replaced again and again, so many earlier versions are kept. Of logs, all.
-const EARLIER: usize = 8;
+use crate::jsonl::{self, Create, Log, Options};
 
 /// Less than this is not worth writing a pack anew.
 const WASTE: u64 = 1 << 20;
@@ -265,14 +252,14 @@ fn extend(
 }
 
 /// The sessions that are meant now, and those that were before: their files are still there.
-fn sessions(old: &Index, contents: &Contents) -> Vec<Named> {
+pub(super) fn sessions(old: &Index, contents: &Contents) -> Vec<Named> {
     let gone = |session: &&Named| !contents.sessions.contains(session);
     let old = old.sessions.iter().filter(gone).cloned();
     contents.sessions.iter().cloned().chain(old).collect()
 }
 
 /// What registers say now, and what they said about logs that are gone.
-fn rows(old: &Index, contents: &Contents) -> Vec<Row> {
+pub(super) fn rows(old: &Index, contents: &Contents) -> Vec<Row> {
     let there: HashSet<&Path> = contents
         .files
         .iter()
@@ -356,7 +343,7 @@ fn reopen(path: &Path) -> Result<File> {
 }
 
 /// What could not be written to a pack.
-fn unwritten(path: &Path, error: io::Error) -> Error {
+pub(super) fn unwritten(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => Error::refused(format!(
@@ -390,419 +377,5 @@ pub(super) fn open_source(path: &Path) -> Result<Option<(File, fs::Metadata)>> {
     match metadata.is_file() {
         true => Ok(Some((file, metadata))),
         false => Err(pack::refused(path, "is not a regular file")),
-    }
-}
-
-struct Writer<'a> {
-    /// Where the pack is or will be.
-    path: &'a Path,
-    file: &'a File,
-    nonce: [u8; 16],
-    /// Where the next byte goes.
-    end: u64,
-    index: Index,
-    /// What the frames of before are read from.
-    old: Option<&'a Pack>,
-    /// What will be the next frame, and whose it is: the member's number and how much.
-    buffer: Vec<u8>,
-    pieces: Vec<(usize, u32)>,
-    packed: Vec<u8>,
-    compressor: Compressor<'static>,
-    added: u64,
-    /// Something was written or noted.
-    changed: bool,
-    /// Frames of before that cannot be read any more.
-    unreadable: HashSet<u32>,
-}
-
-impl<'a> Writer<'a> {
-    fn new(path: &'a Path, file: &'a File, index: Index) -> Result<Self> {
-        let failed = |error| Error::io("compress", path, error);
-        let mut compressor = Compressor::new(LEVEL).map_err(failed)?;
-        compressor
-            .set_parameter(CParameter::ChecksumFlag(true))
-            .map_err(failed)?;
-        Ok(Writer {
-            path,
-            file,
-            nonce: *uuid::Uuid::new_v4().as_bytes(),
-            end: 0,
-            index,
-            old: None,
-            buffer: Vec::with_capacity(FRAME),
-            pieces: Vec::new(),
-            packed: Vec::new(),
-            compressor,
-            added: 0,
-            changed: false,
-            unreadable: HashSet::new(),
-        })
-    }
-
-    /// A pack that nothing is in yet.
-    fn begin(path: &'a Path, file: &'a File, what: &Contents, now: Timestamp) -> Result<Self> {
-        let index = Index {
-            version: VERSION,
-            layout: what.layout.clone(),
-            root: what.root.clone(),
-            lone: what.lone,
-            sessions: what.sessions.clone(),
-            generation: 1,
-            archived: now,
-            members: Vec::new(),
-            earlier: Vec::new(),
-            rows: what.rows.clone(),
-            told: what.told,
-            frames: Vec::new(),
-        };
-        let mut writer = Writer::new(path, file, index)?;
-        writer.write_header()?;
-        Ok(writer)
-    }
-
-    fn write_header(&mut self) -> Result<()> {
-        let emptied = self.file.set_len(0);
-        emptied.map_err(|error| Error::io("write", self.path, error))?;
-        self.end = 0;
-        let mut header = Vec::with_capacity(HEADER);
-        header.extend_from_slice(pack::MAGIC);
-        header.extend_from_slice(&VERSION.to_le_bytes());
-        header.extend_from_slice(&self.nonce);
-        self.write(&header)
-    }
-
-    /// A pack that is there, to be added to.
-    fn go_on(path: &'a Path, file: &'a File, old: &'a Pack, now: Timestamp) -> Result<Self> {
-        let mut index = Index::clone(&old.index);
-        index.generation += 1;
-        index.archived = now;
-        let mut writer = Writer::new(path, file, index)?;
-        let nonce = file.read_exact_at(&mut writer.nonce, (HEADER - 16) as u64);
-        nonce.map_err(|error| Error::io("read", path, error))?;
-        writer.end = old.bytes;
-        writer.old = Some(old);
-        Ok(writer)
-    }
-
-    /// Nothing differs from what the pack has already.
-    fn is_unchanged(&self, old: &Index, contents: &Contents) -> bool {
-        !self.changed
-            && old.sessions == sessions(old, contents)
-            && old.root == contents.root
-            && old.rows == rows(old, contents)
-            && old.told == contents.told
-    }
-
-    /// Takes in all files, as far as they are not there already. Gives back those that are gone.
-    fn take_all(&mut self, contents: &Contents, now: Timestamp) -> Result<Vec<PathBuf>> {
-        let mut missing = Vec::new();
-        let known = self.index.members.iter().enumerate();
-        let known: HashMap<PathBuf, usize> = known.map(|(at, it)| (it.path.clone(), at)).collect();
-        for (within, is_log) in &contents.files {
-            let at = known.get(within).copied();
-            if !self.take(&contents.root, within, at, *is_log, now)? {
-                missing.push(within.clone());
-            }
-        }
-        self.flush()?;
-        let order: HashMap<&Path, usize> = contents
-            .files
-            .iter()
-            .enumerate()
-            .map(|(at, (path, _))| (path.as_path(), at))
-            .collect();
-        // Files that are gone from the root stay, behind the others.
-        let place = |member: &Member| order.get(member.path.as_path()).copied();
-        self.index
-            .members
-            .sort_by_key(|member| place(member).unwrap_or(usize::MAX));
-        Ok(missing)
-    }
-
-    /// Takes in a file, which is that member already if it is any. `false` if it is gone.
-    fn take(
-        &mut self,
-        root: &Path,
-        within: &Path,
-        at: Option<usize>,
-        is_log: bool,
-        now: Timestamp,
-    ) -> Result<bool> {
-        let path = root.join(within);
-        let known = at.and_then(|at| Some((at, self.index.members.get(at)?.clone())));
-        let is_sound = known.as_ref().is_none_or(|(_, member)| {
-            let mut parts = member.parts.iter();
-            !parts.any(|part| self.unreadable.contains(&part.frame))
-        });
-        if let Some((_, member)) = &known
-            && is_sound
-            && let Ok(metadata) = path.metadata()
-            && member.id().untouched(&FileId::from(&metadata))
-        {
-            return Ok(true);
-        }
-        let Some((file, metadata)) = open_source(&path)? else {
-            return Ok(false);
-        };
-        self.changed = true;
-        let mut fresh = Fresh {
-            path: &path,
-            file,
-            id: FileId::from(&metadata),
-            mode: metadata.mode() & 0o7777,
-        };
-        let Some((at, member)) = known else {
-            self.index.members.push(fresh.member(within));
-            return self
-                .put_all(self.index.members.len() - 1, &mut fresh)
-                .map(|()| true);
-        };
-        let goes_on = fresh.goes_on(&member)?;
-        if goes_on && is_sound {
-            self.grow(at, &member, &mut fresh)?;
-            return Ok(true);
-        }
-        // Replaced, cut or changed: what was there is kept too. Where only the pack is damaged, the
-        // source has all of it.
-        if !goes_on {
-            let earlier = Member {
-                until: Some(now),
-                ..member
-            };
-            self.index.earlier.push(earlier);
-            if !is_log {
-                self.forget_oldest(within);
-            }
-        }
-        if let Some(place) = self.index.members.get_mut(at) {
-            *place = fresh.member(within);
-        }
-        self.put_all(at, &mut fresh).map(|()| true)
-    }
-
-    /// Takes in what a file has more than before.
-    fn grow(&mut self, at: usize, member: &Member, fresh: &mut Fresh<'_>) -> Result<()> {
-        let failed = |error| Error::io("read", fresh.path, error);
-        let growth = fresh.id.len - member.len;
-        let mut rest = vec![0; Summing::rest_of(member.len) as usize];
-        let from = member.len - rest.len() as u64;
-        fresh.file.read_exact_at(&mut rest, from).map_err(failed)?;
-        let mut sum = Summing::resume(&member.state, member.len, &rest);
-        let mut parts = member.parts.clone();
-        let last = parts.last().copied().filter(|last| {
-            let frame = self.index.frames.get(last.frame as usize);
-            growth > 0 && frame.is_some_and(|frame| frame.len < SHORT)
-        });
-        let mut again = Vec::new();
-        if let (Some(last), Some(old)) = (last, self.old) {
-            again.resize(last.len as usize, 0);
-            let start = member.len - u64::from(last.len);
-            let read = old.file(member).read_exact_at(&mut again, start);
-            read.map_err(|error| Error::io("read", self.path, error))?;
-            parts.pop();
-        }
-        if let Some(place) = self.index.members.get_mut(at) {
-            *place = Member {
-                parts,
-                ..fresh.member(&member.path)
-            };
-        }
-        self.put(at, &again)?;
-        self.put_range(at, fresh, member.len, &mut sum)
-    }
-
-    fn put_all(&mut self, at: usize, fresh: &mut Fresh<'_>) -> Result<()> {
-        self.put_range(at, fresh, 0, &mut Summing::new())
-    }
-
-    /// Takes in a file from somewhere to its end.
-    fn put_range(
-        &mut self,
-        at: usize,
-        fresh: &Fresh<'_>,
-        from: u64,
-        sum: &mut Summing,
-    ) -> Result<()> {
-        let whole = fresh.read(from, fresh.id.len, |bytes| {
-            sum.update(bytes);
-            self.added += bytes.len() as u64;
-            self.put(at, bytes)
-        })?;
-        if !whole {
-            // It got shorter while it was read.
-            return Err(Error::Changed {
-                path: fresh.path.to_owned(),
-            });
-        }
-        if let Some(member) = self.index.members.get_mut(at) {
-            member.sha256 = sum.sum();
-            member.state = sum.state();
-        }
-        Ok(())
-    }
-
-    /// Drops the oldest of too many versions of a document.
-    fn forget_oldest(&mut self, within: &Path) {
-        let versions = self.index.earlier.iter().filter(|it| it.path == within);
-        let mut excess = versions.count().saturating_sub(EARLIER);
-        self.index.earlier.retain(|it| {
-            let goes = it.path == within && excess > 0;
-            excess -= usize::from(goes);
-            !goes
-        });
-    }
-
-    fn put(&mut self, at: usize, mut bytes: &[u8]) -> Result<()> {
-        while !bytes.is_empty() {
-            let room = FRAME.saturating_sub(self.buffer.len());
-            let (some, rest) = bytes.split_at(room.min(bytes.len()));
-            self.buffer.extend_from_slice(some);
-            match self.pieces.last_mut() {
-                Some((member, len)) if *member == at => *len += some.len() as u32,
-                _ => self.pieces.push((at, some.len() as u32)),
-            }
-            bytes = rest;
-            if self.buffer.len() >= FRAME {
-                self.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what was put as a frame.
-    fn flush(&mut self) -> Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let mut packed = std::mem::take(&mut self.packed);
-        packed.clear();
-        packed.reserve(zstd::zstd_safe::compress_bound(self.buffer.len()));
-        let made = self
-            .compressor
-            .compress_to_buffer(&self.buffer, &mut packed);
-        made.map_err(|error| Error::io("compress", self.path, error))?;
-        let number = self.add_frame(&packed, self.buffer.len() as u32)?;
-        self.packed = packed;
-        let mut at = 0;
-        for (member, len) in self.pieces.drain(..) {
-            if let Some(member) = self.index.members.get_mut(member) {
-                member.parts.push(Part {
-                    frame: number,
-                    at,
-                    len,
-                });
-            }
-            at += len;
-        }
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn add_frame(&mut self, packed: &[u8], len: u32) -> Result<u32> {
-        let number = self.index.frames.len() as u32;
-        self.index.frames.push(Frame {
-            at: self.end,
-            bytes: packed.len() as u32,
-            len,
-        });
-        self.write(packed)?;
-        Ok(number)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let mut file = self.file;
-        file.write_all(bytes)
-            .map_err(|error| unwritten(self.path, error))?;
-        self.end += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Writes the index and makes all of it durable.
-    fn close(&mut self) -> Result<()> {
-        let synced = |file: &File| file.sync_all().map_err(|e| Error::io("sync", self.path, e));
-        if self.old.is_some() {
-            synced(self.file)?;
-        }
-        self.index.tidy();
-        // Whoever reads it would refuse it, so it is not written either.
-        if let Some(fault) = self.index.fault(HEADER as u64..self.end) {
-            return Err(pack::refused(
-                self.path,
-                &format!("is not written, because {fault}"),
-            ));
-        }
-        let json = serde_json::to_vec(&self.index);
-        let json =
-            json.map_err(|error| pack::refused(self.path, &format!("cannot be written: {error}")))?;
-        let packed = self.compressor.compress(&json);
-        let packed = packed.map_err(|error| Error::io("compress", self.path, error))?;
-        let mut end = packed;
-        let footer = pack::footer(&self.nonce, self.end, json.len() as u64, &end);
-        end.extend_from_slice(&footer);
-        self.write(&end)?;
-        self.file
-            .sync_all()
-            .map_err(|e| Error::io("sync", self.path, e))
-    }
-}
-
-/// A file that is to be archived, as it was when it was opened.
-struct Fresh<'a> {
-    path: &'a Path,
-    file: File,
-    id: FileId,
-    mode: u32,
-}
-
-impl Fresh<'_> {
-    /// The file with nothing in it yet.
-    fn member(&self, within: &Path) -> Member {
-        let empty = Summing::new();
-        Member {
-            path: within.to_owned(),
-            len: self.id.len,
-            sha256: empty.sum(),
-            state: empty.state(),
-            mode: self.mode,
-            mtime_ns: i64::try_from(self.id.mtime_ns).unwrap_or_default(),
-            ctime_ns: i64::try_from(self.id.ctime_ns).unwrap_or_default(),
-            dev: self.id.dev,
-            ino: self.id.ino,
-            parts: Vec::new(),
-            until: None,
-        }
-    }
-
-    /// Whether the file says what was archived of it before, all of it, and perhaps more.
-    fn goes_on(&self, member: &Member) -> Result<bool> {
-        if self.id.len < member.len {
-            return Ok(false);
-        }
-        let mut sum = Summing::new();
-        let whole = self.read(0, member.len, |bytes| {
-            sum.update(bytes);
-            Ok(())
-        })?;
-        Ok(whole && sum.sum() == member.sha256)
-    }
-
-    /// Hands over what stands between two places. `false` if the file ends before.
-    fn read(&self, from: u64, to: u64, mut give: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
-        let mut block = vec![0; (256 << 10).min(to.saturating_sub(from)) as usize];
-        let mut at = from;
-        while at < to {
-            let want = (block.len() as u64).min(to - at) as usize;
-            let some = block.get_mut(..want).unwrap_or_default();
-            match self.file.read_at(some, at) {
-                Ok(0) => return Ok(false),
-                Ok(read) => {
-                    give(some.get(..read).unwrap_or_default())?;
-                    at += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io("read", self.path, error)),
-            }
-        }
-        Ok(true)
     }
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
-use crate::jsonl::{Ending, Scanner};
+use crate::jsonl::Scanner;
 use crate::layout::{Decoder, Layout, Mend, Piece, Record, Sink, salvage};
 use crate::model::{Artifact, FlawKind, Key, Link, Outline, Span};
-use crate::store::strip;
+use crate::store::{record, strip};
 
 use super::links;
 
@@ -118,16 +118,7 @@ impl Mending {
         let mut reading = Reading::of(layout, artifact);
         let mut scanner = Scanner::new(bytes);
         while let Ok(Some(line)) = scanner.next() {
-            reading.line(&Record {
-                span: Span {
-                    offset: line.offset,
-                    len: line.len,
-                    line: line.number,
-                },
-                bytes: line.bytes,
-                terminated: line.ending != Ending::None,
-                oversize: line.oversize,
-            });
+            reading.line(&record(&line));
         }
         let mut read = |span: Span| {
             let within = span.offset as usize..span.end() as usize;

@@ -49,7 +49,7 @@ impl SessionFiles {
         match self.is_archived() {
             false => Ok(()),
             true => Err(Error::refused(format!(
-                "session {id} is archived and cannot be changed; `annals restore {id}` puts it back",
+                "session {id} is archived and cannot be changed; `annals restore {id} --apply` puts it back",
                 id = self.id
             ))),
         }
