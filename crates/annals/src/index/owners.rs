@@ -59,8 +59,8 @@ fn recall(database: &Connection, root: &Root) -> Option<Vec<Owned>> {
                 dev,
                 ino,
                 len,
-                mtime_ns: mtime.into(),
-                ctime_ns: ctime.into(),
+                mtime_ns: mtime,
+                ctime_ns: ctime,
             };
             let owner = owner.map(|owner| SessionId::new(&owner)).transpose().ok()?;
             Some((id, owner))
@@ -69,14 +69,13 @@ fn recall(database: &Connection, root: &Root) -> Option<Vec<Owned>> {
 }
 
 fn keep(database: &Connection, root: &Root, owned: Vec<Owned>) -> rusqlite::Result<()> {
-    let now = Timestamp::now().as_nanosecond();
+    let now = Timestamp::now().as_nanosecond() as i64;
     let spelled: Vec<Spelled> = owned
         .into_iter()
         .filter(|(id, _)| is_settled(id, now))
         .map(|(id, owner)| {
             let owner = owner.map(|owner| owner.as_str().to_owned());
-            let (mtime, ctime) = (id.mtime_ns as i64, id.ctime_ns as i64);
-            (id.dev, id.ino, id.len, mtime, ctime, owner)
+            (id.dev, id.ino, id.len, id.mtime_ns, id.ctime_ns, owner)
         })
         .collect();
     let number = new_number(database, root)?;
@@ -87,7 +86,7 @@ fn keep(database: &Connection, root: &Root, owned: Vec<Owned>) -> rusqlite::Resu
 }
 
 /// Clocks of file systems are coarse: what changed just now may change again at the same time.
-fn is_settled(id: &FileId, now: i128) -> bool {
-    const TICK: i128 = 100_000_000;
+fn is_settled(id: &FileId, now: i64) -> bool {
+    const TICK: i64 = 100_000_000;
     id.ctime_ns < now - TICK
 }

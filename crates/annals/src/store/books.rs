@@ -65,7 +65,7 @@ pub(crate) struct Books<'a> {
     payers: Vec<Payers<'a>>,
     books: Vec<Book>,
     /// The directories of each root that were looked into, with when they changed last.
-    directories: Vec<Vec<(String, i128)>>,
+    directories: Vec<Vec<(String, i64)>>,
     entries: Entries,
     /// What could not be read.
     pub(crate) troubles: Vec<Error>,

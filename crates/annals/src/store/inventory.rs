@@ -31,11 +31,11 @@ pub struct FoundFile {
     /// What it was when it was found.
     pub id: FileId,
     /// What of it is its session's, where several sessions lie in one file.
-    pub share: Option<Share>,
+    pub share: Option<Box<Share>>,
     /// Earlier volumes of the log, the oldest first.
     pub earlier: Vec<FoundFile>,
     /// Where it is kept, if it is no more where it was.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 impl FoundFile {

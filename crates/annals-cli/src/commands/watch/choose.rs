@@ -62,9 +62,9 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
 }
 
 /// When a session's logs were written to last.
-fn touched(files: &SessionFiles) -> i128 {
+fn touched(files: &SessionFiles) -> i64 {
     let times = files.logs().map(|file: &FoundFile| file.id.mtime_ns);
-    times.max().unwrap_or(i128::MIN)
+    times.max().unwrap_or(i64::MIN)
 }
 
 fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {

@@ -107,10 +107,6 @@ struct Walk<'a> {
     listing: Listing,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most are files, and memory for each alone would cost more"
-)]
 enum Step {
     /// A file whose turn comes after directories before it.
     Found(FoundFile),
