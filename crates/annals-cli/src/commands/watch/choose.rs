@@ -73,7 +73,7 @@ fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {
     let mut offers: Vec<Offer> = Vec::new();
     for files in sessions {
         let key = (files.root.path.clone(), files.folder().map(str::to_owned));
-        let time = Timestamp::from_nanosecond(touched(&files)).ok();
+        let time = Timestamp::from_nanosecond(touched(&files).into()).ok();
         let next = offers.len();
         let at = *places.entry(key).or_insert(next);
         if at == next {

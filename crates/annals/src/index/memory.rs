@@ -1,4 +1,5 @@
-//! Whose logs are where only their contents tell, as the catalogue keeps it.
+//! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
+//! contents tell, and what directories held.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::jsonl::FileId;
 use crate::model::SessionId;
-use crate::store::owners::{Owned, Owners};
+use crate::store::memory::{Memory, Recall};
+use crate::store::owners::Owned;
 use crate::store::{Inventory, Root, Store};
 
 use super::Catalogue;
@@ -20,6 +22,10 @@ pub(super) const TABLES: &str = "
         root INTEGER PRIMARY KEY,
         told BLOB NOT NULL
     );
+    CREATE TABLE folders (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
 ";
 
 /// A log: device, inode, length, when it was changed, and when anything about it was.
@@ -29,28 +35,52 @@ impl Catalogue {
     /// Everything that lies in the roots of a store, and what is archived of them: the same as
     /// [`Store::inventory`].
     pub fn inventory(&mut self, store: &Store) -> Inventory {
-        let mut owners = Owners::new(|root| recall(&self.database, root).unwrap_or_default());
-        let inventory = store.inventory_knowing(&mut owners);
-        let learnt = std::mem::take(&mut owners.learnt);
-        drop(owners);
-        if !learnt.is_empty() && !self.is_read_only() {
+        self.remembering(|memory| store.inventory_knowing(memory))
+    }
+
+    /// Goes through roots with what is known of them, and remembers what was not.
+    pub(super) fn remembering<T>(&mut self, go_through: impl FnOnce(&mut Memory<'_>) -> T) -> T {
+        let mut memory = Memory::of(&self.database);
+        let found = go_through(&mut memory);
+        let learnt = memory.learnt();
+        let nothing = learnt.owners.is_empty() && learnt.folders.is_empty();
+        if !nothing && !self.is_read_only() {
             // Nobody waits for this; another time will do.
             let _ = self.database.busy_timeout(Duration::ZERO);
-            for (root, owned) in learnt {
-                let _ = keep(&self.database, &root, owned);
+            for (root, owned) in learnt.owners {
+                let _ = keep(&self.database, "owners", &root, spell(owned));
+            }
+            for (root, folders) in learnt.folders {
+                let _ = keep(&self.database, "folders", &root, folders);
             }
             let _ = self.database.busy_timeout(PATIENCE);
         }
-        inventory
+        found
     }
 }
 
-fn recall(database: &Connection, root: &Root) -> Option<Vec<Owned>> {
+impl Recall for Connection {
+    fn owners(&self, root: &Root) -> Vec<Owned> {
+        let told = told(self, "owners", root).unwrap_or_default();
+        owned(&told).unwrap_or_default()
+    }
+
+    fn folders(&self, root: &Root) -> Vec<u8> {
+        told(self, "folders", root).unwrap_or_default()
+    }
+}
+
+fn told(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
     let number = number_of(database, root).ok()??;
-    let select = "SELECT told FROM owners WHERE root = ?1";
-    let told = database.query_row(select, [number], |row| row.get::<_, Vec<u8>>(0));
-    let told = told.optional().ok()??;
-    let told = unseal(Stamp::of_block(number), &told)?;
+    let select = format!("SELECT told FROM {table} WHERE root = ?1");
+    let told = database.query_row(&select, [number], |row| row.get::<_, Vec<u8>>(0));
+    let mut told = told.optional().ok()??;
+    let whole = unseal(Stamp::of_block(number), &told)?.len();
+    told.truncate(whole);
+    Some(told)
+}
+
+fn owned(told: &[u8]) -> Option<Vec<Owned>> {
     let told: Vec<Spelled> = postcard::from_bytes(told).ok()?;
     let owned = told
         .into_iter()
@@ -68,7 +98,7 @@ fn recall(database: &Connection, root: &Root) -> Option<Vec<Owned>> {
     owned.collect()
 }
 
-fn keep(database: &Connection, root: &Root, owned: Vec<Owned>) -> rusqlite::Result<()> {
+fn spell(owned: Vec<Owned>) -> Vec<u8> {
     let now = Timestamp::now().as_nanosecond() as i64;
     let spelled: Vec<Spelled> = owned
         .into_iter()
@@ -78,11 +108,14 @@ fn keep(database: &Connection, root: &Root, owned: Vec<Owned>) -> rusqlite::Resu
             (id.dev, id.ino, id.len, id.mtime_ns, id.ctime_ns, owner)
         })
         .collect();
+    postcard::to_stdvec(&spelled).unwrap_or_default()
+}
+
+fn keep(database: &Connection, table: &str, root: &Root, told: Vec<u8>) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
-    let told = postcard::to_stdvec(&spelled).unwrap_or_default();
     let told = seal(Stamp::of_block(number), told);
-    let insert = "INSERT OR REPLACE INTO owners (root, told) VALUES (?1, ?2)";
-    database.execute(insert, params![number, told]).map(|_| ())
+    let insert = format!("INSERT OR REPLACE INTO {table} (root, told) VALUES (?1, ?2)");
+    database.execute(&insert, params![number, told]).map(|_| ())
 }
 
 /// Clocks of file systems are coarse: what changed just now may change again at the same time.
