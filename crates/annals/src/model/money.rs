@@ -8,6 +8,8 @@ use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 ///
 /// Sums are exact; only what is shown is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// A ledger holds many charges, which would be larger with the alignment of 128 bits.
+#[repr(Rust, packed(8))]
 pub struct Money(i128);
 
 impl Money {

@@ -85,11 +85,18 @@ impl Usage {
 
     /// Adds, and tells whether a counter would have overflowed (it is then left as it was).
     pub fn add(&mut self, other: &Usage) -> Result<(), UsageFault> {
-        let mut sum = *self;
-        for (to, from) in sum.counters_mut().into_iter().zip(other.counters()) {
-            *to = to.checked_add(from).ok_or(UsageFault)?;
+        // Without a way out in the middle, all counters are added at once.
+        let mut sums = self.counters();
+        let mut overflows = false;
+        for (to, from) in sums.iter_mut().zip(other.counters()) {
+            let (sum, overflow) = to.overflowing_add(from);
+            *to = sum;
+            overflows |= overflow;
         }
-        *self = sum;
+        if overflows {
+            return Err(UsageFault);
+        }
+        *self = Usage::from_counters(sums);
         Ok(())
     }
 
