@@ -197,6 +197,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Prices { .. } => {
             "`annals prices --help` tells what a price list looks like".to_owned()
         }
+        Error::Held { .. } => {
+            "end that program, or insist with --live: what it writes to the file next may be lost"
+                .to_owned()
+        }
         Error::Live { .. } => {
             "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()
         }

@@ -218,12 +218,7 @@ fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals
     match (args.apply, args.keep_source) {
         (false, keep) => store.archiving(group, !keep),
         (true, true) => store.mirror(group, now),
-        (true, false) => {
-            if !args.live {
-                group.iter().try_for_each(|files| store.is_free(files))?;
-            }
-            store.archive_away(group, now)
-        }
+        (true, false) => store.archive_away(group, args.live, now),
     }
 }
 

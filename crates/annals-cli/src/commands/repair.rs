@@ -125,7 +125,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
         return kept::list(context);
     }
     if let Some(id) = &args.undo {
-        return kept::undo(id, context);
+        return kept::undo(id, args.live, context);
     }
     match &args.forget {
         Some(Some(id)) if !args.all => return kept::forget(id, context),
@@ -236,8 +236,7 @@ fn apply(
         if plan.mending.is_empty() {
             continue;
         }
-        let free = if args.live { Ok(()) } else { plan.is_free() };
-        match free.and_then(|()| context.store.repair(plan, now)) {
+        match context.store.repair(plan, args.live, now) {
             Ok(kept) => *done = Some(kept),
             Err(error) => work.failed.push((plan.file.path.clone(), error)),
         }

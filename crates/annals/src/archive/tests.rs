@@ -592,7 +592,7 @@ fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
         Ok(id)
     };
     let back = |gone: &[&Path]| pack.put_back(&root, gone);
-    let refused = Store::vacate(&group, &holdings, &safe, &back).unwrap_err();
+    let refused = Store::vacate(&group, &holdings, true, &safe, &back).unwrap_err();
     assert!(
         refused.to_string().contains("put back from the archive"),
         "{refused}"

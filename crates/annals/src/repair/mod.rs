@@ -208,8 +208,10 @@ impl Plan {
         !self.mending.is_empty() || !self.mending.left.is_empty()
     }
 
-    /// Fails with [`Error::Live`] if another program is writing to the file right now.
+    /// Fails with [`Error::Live`] if another program is writing to the file right now, and with
+    /// [`Error::Held`] if one has it open for writing.
     pub fn is_free(&self) -> Result<()> {
+        jsonl::refuse_held([(self.file.path.as_path(), &self.file.id)])?;
         check_free(&self.root, &self.file)
     }
 }

@@ -50,13 +50,13 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
     })
 }
 
-pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
+pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcome> {
     let mut found = context.store.find_repairs(id)?;
     let all = found.len();
     // The newest first: each original is what the repair before it made.
     let mut failed = None;
     for (at, kept) in found.iter().enumerate() {
-        if let Err(error) = context.store.undo_repair(kept) {
+        if let Err(error) = context.store.undo_repair(kept, live) {
             failed = Some((at, error));
             break;
         }
