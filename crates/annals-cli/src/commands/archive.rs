@@ -385,8 +385,8 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
 fn list(context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-    for (path, pack) in archive.paths()?.into_iter().zip(archive.packs()?) {
-        match pack {
+    for path in archive.paths_in(context.only_roots())? {
+        match Pack::open(&path) {
             Ok(pack) => packs.push(pack),
             Err(error) => damaged.push(Damage::of_pack(&path, &error)),
         }
@@ -458,11 +458,11 @@ fn row(pack: &Pack) -> Row<'_> {
 fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let paths = match named {
-        [] => archive.paths()?,
+        [] => archive.paths_in(context.only_roots())?,
         named => {
             let mut paths = Vec::new();
             for id in named {
-                paths.push(archive.find(id)?.path);
+                paths.push(archive.find_in(id, context.only_roots())?.path);
             }
             paths.sort();
             paths.dedup();

@@ -244,3 +244,96 @@ fn a_root_that_is_not_there_is_not_kept() {
     let run = stage.annals(&["keep"]);
     assert!(run.code == 2 && !run.out.contains('✓'), "{run}");
 }
+
+/// Flips a bit of a pack.
+fn flip(pack: &PathBuf, at: usize) {
+    let mut bytes = fs::read(pack).unwrap();
+    bytes[at] ^= 4;
+    fs::write(pack, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_archive_gives_back_what_can_be_read() {
+    let stage = two();
+    let before = root(&stage);
+    stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
+    let pack = packs(&stage).remove(0);
+    // The header: without it no index can be checked.
+    flip(&pack, 20);
+    let run = stage.annals(&["restore", FIRST, "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("--salvage"), "{run}");
+    let run = stage.annals(&["restore", FIRST, "--salvage"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.out.contains("a bit of its header is flipped"), "{run}");
+    assert!(root(&stage).len() < before.len());
+    let run = stage.annals(&["restore", FIRST, "--salvage", "--apply"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(root(&stage) == before);
+    // What is in frames is gone for good, and told.
+    flip(&pack, 20);
+    flip(&pack, 32 + 30);
+    let there = stage.work().join("there");
+    let to = ["--to", there.to_str().unwrap()];
+    let run = stage.annals(&["restore", FIRST, to[0], to[1], "--apply"]);
+    assert!(run.code == 2 && run.err.contains("--salvage"), "{run}");
+    let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1], "--json"]);
+    assert_eq!(run.code, 1, "{run}");
+    let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(plan["files"][0]["fate"], "partial");
+    assert_eq!(plan["files"][0]["lost"][0][0], 0);
+    let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1]]);
+    assert!(
+        run.out.contains("lost projects/") && run.out.contains("all of it"),
+        "{run}"
+    );
+}
+
+#[test]
+fn one_root_is_meant_where_one_is_named() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    // The same session in a copy of the root.
+    let other = stage.root.with_file_name("other");
+    let copied = std::process::Command::new("cp")
+        .args(["-a"])
+        .args([&stage.root, &other])
+        .status();
+    assert!(copied.unwrap().success());
+    let named = format!("claude-code:{}", other.display());
+    stage
+        .bare(&[
+            "--root",
+            &named,
+            "archive",
+            FIRST,
+            "--apply",
+            "--keep-source",
+        ])
+        .fine();
+    assert_eq!(packs(&stage).len(), 2);
+    let run = stage.bare(&["restore", FIRST]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("--root"), "{run}");
+    for (root, dir) in [
+        (&named, &other),
+        (
+            &format!("claude-code:{}", stage.root.display()),
+            &stage.root,
+        ),
+    ] {
+        let list = stage
+            .bare(&["--root", root, "archive", "--list", "--json"])
+            .json();
+        assert_eq!(list["archived"].as_array().unwrap().len(), 1);
+        let output = stage
+            .command()
+            .args(["--root", root, "restore", FIRST, "--json"])
+            .output()
+            .unwrap();
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(plan["root"], dir.to_str().unwrap());
+    }
+}

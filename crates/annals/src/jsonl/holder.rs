@@ -202,7 +202,8 @@ mod system {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::fs::{self, File};
     use std::io::{BufRead as _, BufReader};
