@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, Restored};
-use anyhow::{Context as _, Result};
+use annals::archive::{Fate, Pack, Restored};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ Examples:
   annals restore 8c549c46                      what would be put back
   annals restore 8c549c46 --apply
   annals restore 8c549c46 --to /tmp/look --apply
+  annals archive --list 8c549c46               which earlier versions of its files there are
+  annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
   annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive")]
 pub(crate) struct RestoreArgs {
     /// The archived session: a beginning of its id, or the path of its pack
@@ -35,6 +37,10 @@ pub(crate) struct RestoreArgs {
     /// Do it
     #[arg(long)]
     apply: bool,
+    /// With an earlier version of one of its files: its number in `annals archive --list SESSION`, else
+    /// the last one that was replaced
+    #[arg(long, value_name = "N", num_args = 0..=1)]
+    earlier: Option<Option<usize>>,
     /// From a damaged archive, put back what can be read: whole files, and of logs what is left
     #[arg(long)]
     salvage: bool,
@@ -62,6 +68,10 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
             (found.pack, found.wrong)
         }
     };
+    let pack = match args.earlier {
+        None => pack,
+        Some(number) => earlier(&pack, number)?,
+    };
     let to = to.as_deref();
     let restored = match (args.apply, args.salvage) {
         (true, false) => pack.restore(to)?,
@@ -86,6 +96,24 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
+}
+
+/// The pack with an earlier version of a file in the newest one's place.
+fn earlier(pack: &Pack, number: Option<usize>) -> Result<Pack> {
+    let count = pack.earlier().len();
+    if count == 0 {
+        bail!("no earlier versions of its files are archived");
+    }
+    let Some(earlier) = pack.with_earlier(number.unwrap_or(count)) else {
+        bail!(
+            "there {} archived; `annals archive --list SESSION` shows them",
+            match count {
+                1 => "is 1 earlier version".to_owned(),
+                _ => format!("are {count} earlier versions"),
+            }
+        );
+    };
+    Ok(earlier)
 }
 
 /// Says what is not as it was archived, so that nothing is taken for whole that is not.

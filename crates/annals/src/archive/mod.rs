@@ -7,6 +7,7 @@
 //! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
 //! removing them, is the store's business.
 
+mod forget;
 mod index;
 mod keep;
 mod pack;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+pub use forget::Forgotten;
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
 pub use pack::{Pack, PackedFile};

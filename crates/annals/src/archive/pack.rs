@@ -131,6 +131,22 @@ impl Pack {
         &self.index.earlier
     }
 
+    /// The pack as if an earlier version of a file were the newest: by its number in
+    /// [`Pack::earlier`], from 1. `None` if there are not so many.
+    pub fn with_earlier(&self, number: usize) -> Option<Pack> {
+        let earlier = self.earlier().get(number.checked_sub(1)?)?.clone();
+        let mut index = Index::clone(&self.index);
+        match index.members.iter_mut().find(|it| it.path == earlier.path) {
+            Some(newest) => *newest = earlier,
+            None => index.members.push(earlier),
+        }
+        let index = Arc::new(index);
+        Some(Pack {
+            index,
+            ..self.clone()
+        })
+    }
+
     /// The file that lay at a path of the root.
     pub fn member(&self, path: &Path) -> Option<&Member> {
         self.members().iter().find(|member| member.path == path)
