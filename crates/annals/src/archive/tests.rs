@@ -729,7 +729,7 @@ fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
     });
     let pack = opened.pack;
     let lost = pack.lost(&pack.members()[0]);
-    assert_eq!(lost, [1 << 20..2 << 20]);
+    assert_eq!(lost, vec![1 << 20..2 << 20]);
     let there = desk.dir.path().join("there");
     assert!(pack.restore(Some(&there)).is_err());
     assert!(!there.join(LOG).exists());

@@ -208,7 +208,7 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
     });
     Ok(Kept {
         version: VERSION,
-        id: id(plan, path, &original),
+        id: id(plan.session.as_ref().map(|it| it.as_str()), path, &original),
         layout: plan.root.layout.name().to_owned(),
         root: plan.root.path.clone(),
         lone: plan.root.layout.classify(within).is_none(),
@@ -222,17 +222,14 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
 }
 
 /// The name of a repair: what a person may know it by, and what tells it from every other.
-fn id(plan: &Plan, path: &Path, original: &State) -> String {
+pub(super) fn id(session: Option<&str>, path: &Path, original: &State) -> String {
     let mut sum = Sha256::new();
     sum.update(path.as_os_str().as_encoded_bytes());
     sum.update([0]);
     sum.update(&original.sha256);
     let sum = hex(&sum.finalize());
     let stem = path.file_stem().and_then(|stem| stem.to_str());
-    let name = match &plan.session {
-        Some(session) => session.as_str(),
-        None => stem.unwrap_or("file"),
-    };
+    let name = session.or(stem).unwrap_or("file");
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let name: String = name.chars().filter(|c| plain(*c)).take(80).collect();
     format!("{name}-{}", sum.get(..12).unwrap_or_default())
@@ -348,11 +345,11 @@ fn hash(mut file: &File, len: u64) -> io::Result<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn nanoseconds(metadata: &fs::Metadata) -> i64 {
+pub(super) fn nanoseconds(metadata: &fs::Metadata) -> i64 {
     let seconds = metadata.mtime().saturating_mul(1_000_000_000);
     seconds.saturating_add(metadata.mtime_nsec())
 }

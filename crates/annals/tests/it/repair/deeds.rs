@@ -125,6 +125,25 @@ fn an_unfinished_line_of_just_now_is_someone_writing() {
 }
 
 #[test]
+fn an_unfinished_line_is_taken_out_once_it_is_an_hour_old() {
+    let place = Place::with(&file_of(&chain()));
+    let whole = place.bytes();
+    let torn = [whole.as_slice(), &line(11, 10)[..60]].concat();
+    fs::write(&place.log, &torn).unwrap();
+    place.age();
+    let written = fs::metadata(&place.log).unwrap().modified().unwrap();
+    let written = Timestamp::try_from(written).unwrap();
+    let after = |minutes| written + jiff::SignedDuration::from_mins(minutes);
+    assert!(place.plan_at(after(59)).mending.is_empty());
+    let plan = place.plan_at(after(60));
+    let kept = place.store().repair(&plan, false, now()).unwrap();
+    assert_eq!(place.bytes(), whole);
+    assert!(place.plan_at(after(90)).mending.is_empty());
+    place.store().undo_repair(&kept, false).unwrap();
+    assert_eq!(place.bytes(), torn);
+}
+
+#[test]
 fn what_was_written_after_a_repair_is_not_undone() {
     let place = damaged();
     let kept = place.store().repair(&place.plan(), true, now()).unwrap();
@@ -276,7 +295,7 @@ fn a_log_behind_a_link_is_not_mended() {
     };
     let before = picture(&outside);
     for patient in &patients {
-        let plan = Plan::of(patient).unwrap();
+        let plan = Plan::of(patient, now()).unwrap();
         assert!(store.repair(&plan, true, now()).is_err());
     }
     assert_eq!(picture(&outside), before);
