@@ -69,7 +69,7 @@ impl Document {
     }
 
     fn updated(&self) -> Option<Timestamp> {
-        Timestamp::from_nanosecond(self.file.id.mtime_ns).ok()
+        Timestamp::from_nanosecond(self.file.id.mtime_ns.into()).ok()
     }
 
     fn row(&self) -> Row<'_> {

@@ -485,7 +485,7 @@ fn outputs(args: &FilesArgs, session: &Session, context: &mut Context) -> Result
             Column::new("FILE").min(12).middle().style(PATH),
         ]);
         for file in &outputs {
-            let time = Timestamp::from_nanosecond(file.id.mtime_ns).ok();
+            let time = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
             table.row([
                 Cell::new(name(file)),
                 Cell::new(size::bytes(file.id.len)),

@@ -71,7 +71,7 @@ impl Plan {
     }
 
     fn updated(&self) -> Option<Timestamp> {
-        Timestamp::from_nanosecond(self.file.id.mtime_ns).ok()
+        Timestamp::from_nanosecond(self.file.id.mtime_ns.into()).ok()
     }
 
     fn row(&self, text: bool) -> Row<'_> {

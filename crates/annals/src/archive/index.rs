@@ -155,8 +155,8 @@ impl Member {
             dev: self.dev,
             ino: self.ino,
             len: self.len,
-            mtime_ns: self.mtime_ns.into(),
-            ctime_ns: self.ctime_ns.into(),
+            mtime_ns: self.mtime_ns,
+            ctime_ns: self.ctime_ns,
         }
     }
 }

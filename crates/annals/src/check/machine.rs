@@ -91,7 +91,7 @@ fn expiring(
     let keep = SignedDuration::from_hours(i64::try_from(days.min(36_500)).ok()? * 24);
     let ends = |files: &&SessionFiles| {
         let file = files.files().next()?;
-        let touched = Timestamp::from_nanosecond(file.id.mtime_ns).ok()?;
+        let touched = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok()?;
         touched.checked_add(keep).ok()
     };
     let soon = now.checked_add(SOON).ok()?;

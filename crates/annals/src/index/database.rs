@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::store::books::Places;
 use crate::store::{FoundFile, Root};
 
-use super::{owners, rows, spending, words};
+use super::{memory, rows, spending, words};
 
 /// What the database holds, and how: another number means another meaning.
 ///
 /// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
 
 /// The name of the database. Programs of other versions have others beside it.
 pub(super) fn name() -> String {
@@ -33,7 +33,7 @@ const TABLES: [&str; 5] = [
     spending::TABLES,
     rows::TABLES,
     words::TABLES,
-    owners::TABLES,
+    memory::TABLES,
 ];
 
 const ROOTS: &str = "

@@ -48,7 +48,7 @@ impl Catalogue {
         progress: &(dyn Fn(u64, u64) + Sync),
         changed_only: bool,
     ) -> Books<'a> {
-        let mut books = Books::find(store);
+        let mut books = self.remembering(|memory| Books::find(store, memory));
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
             if let Err(error) = recall(

@@ -255,7 +255,7 @@ fn portion(work: &[(usize, &SessionFiles)]) -> usize {
 fn is_settled(files: &SessionFiles, now: SystemTime) -> bool {
     const TICK: Duration = Duration::from_millis(20);
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let before = now.saturating_sub(TICK).as_nanos() as i128;
+    let before = now.saturating_sub(TICK).as_nanos() as i64;
     let mut volumes = files.files().flat_map(FoundFile::volumes);
     volumes.all(|file| file.id.ctime_ns < before)
 }

@@ -114,8 +114,8 @@ fn id_of(row: &Row<'_>) -> rusqlite::Result<FileId> {
         dev: number(1)?,
         ino: number(2)?,
         len: number(3)?,
-        mtime_ns: row.get::<_, i64>(4)?.into(),
-        ctime_ns: row.get::<_, i64>(5)?.into(),
+        mtime_ns: row.get(4)?,
+        ctime_ns: row.get(5)?,
     })
 }
 
@@ -228,7 +228,7 @@ pub(super) fn write(
             let session = named.or(tab.sheet.first.as_deref());
             let latest = tab.sheet.latest_charge().map(Timestamp::as_millisecond);
             // One that spent nothing yet may be about to: its last change stands for that.
-            let latest = latest.unwrap_or((tab.id.mtime_ns / 1_000_000) as i64);
+            let latest = latest.unwrap_or(tab.id.mtime_ns / 1_000_000);
             let sum = sum(&tab.id, &tab.cursor, tab.whole, &spent);
             let values = params![
                 number,
@@ -236,8 +236,8 @@ pub(super) fn write(
                 tab.id.dev as i64,
                 tab.id.ino as i64,
                 tab.id.len as i64,
-                tab.id.mtime_ns as i64,
-                tab.id.ctime_ns as i64,
+                tab.id.mtime_ns,
+                tab.id.ctime_ns,
                 tab.cursor.offset as i64,
                 tab.cursor.guard,
                 tab.whole,

@@ -158,8 +158,8 @@ fn spending(database: &Connection, root: &Root, inventory: &Inventory) -> rusqli
             dev: row.get::<_, i64>(1)? as u64,
             ino: row.get::<_, i64>(2)? as u64,
             len: row.get::<_, i64>(3)? as u64,
-            mtime_ns: row.get::<_, i64>(4)?.into(),
-            ctime_ns: row.get::<_, i64>(5)?.into(),
+            mtime_ns: row.get(4)?,
+            ctime_ns: row.get(5)?,
         };
         part.count(known.untouched(&id), id.len);
     }

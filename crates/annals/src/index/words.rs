@@ -64,7 +64,7 @@ pub(super) struct Mark {
 #[derive(Serialize, Deserialize)]
 struct Spelled {
     file: (u64, u64, u64),
-    times: (i128, i128),
+    times: (i64, i64),
     offset: u64,
     guard: [u8; 16],
     lines: u64,

@@ -26,9 +26,9 @@ pub struct FileId {
     /// The length in bytes.
     pub len: u64,
     /// The time of the last change, in nanoseconds since 1970.
-    pub mtime_ns: i128,
+    pub mtime_ns: i64,
     /// The time at which anything about it was changed last, which nobody can set.
-    pub ctime_ns: i128,
+    pub ctime_ns: i64,
 }
 
 impl PartialEq for FileId {
@@ -51,14 +51,12 @@ impl FileId {
         reason = "the types are others on other systems"
     )]
     pub(crate) fn of(stat: &Stat) -> Self {
-        let time =
-            |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
         Self {
             dev: stat.st_dev as u64,
             ino: stat.st_ino as u64,
             len: stat.st_size as u64,
-            mtime_ns: time(stat.st_mtime, stat.st_mtime_nsec.into()),
-            ctime_ns: time(stat.st_ctime, stat.st_ctime_nsec.into()),
+            mtime_ns: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            ctime_ns: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
 
@@ -74,12 +72,17 @@ impl From<&Metadata> for FileId {
             dev: metadata.dev(),
             ino: metadata.ino(),
             len: metadata.len(),
-            mtime_ns: i128::from(metadata.mtime()) * 1_000_000_000
-                + i128::from(metadata.mtime_nsec()),
-            ctime_ns: i128::from(metadata.ctime()) * 1_000_000_000
-                + i128::from(metadata.ctime_nsec()),
+            mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+}
+
+/// Nanoseconds since 1970, as far as a word goes: from 1677 to 2262. Times beyond can be set, and mean
+/// nothing.
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    let whole = seconds.saturating_mul(1_000_000_000);
+    whole.saturating_add(nanoseconds)
 }
 
 /// A resumable position in one file.

@@ -1,6 +1,6 @@
 //! What was found, in the order in which people want it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::hunt::{Finding, Hunt, Source};
 use super::query::{Order, Part};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{BytesReader, Scanner, TailReader, read_span};
+use crate::jsonl::{BytesReader, LogFile, Scanner, TailReader, read_span};
 use crate::layout::{Record, Sink};
 use crate::model::{AgentId, Body, Entry, EntryId, Role, SessionId, Span};
 use crate::store::{strip, tailed, uncounted};
@@ -89,8 +89,9 @@ pub(super) fn found(hunt: &Hunt<'_>, findings: Vec<Finding>, troubles: Vec<Error
         hits: Vec::new(),
     };
     let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut opened = Opened::default();
     for (score, finding) in ranked(hunt, findings) {
-        match hit(hunt, &finding, score) {
+        match hit(hunt, &mut opened, &finding, score) {
             Ok(Some(hit)) => {
                 if hit.line == 0 {
                     let hits = uncounted.entry(finding.source).or_default();
@@ -159,11 +160,32 @@ fn ranked(hunt: &Hunt<'_>, findings: Vec<Finding>) -> Vec<(f64, Finding)> {
     scored
 }
 
-fn hit(hunt: &Hunt<'_>, finding: &Finding, score: f64) -> Result<Option<Hit>> {
+/// Files that hits were read from, by the numbers of their sources: a few of them, as many hits are of
+/// one.
+#[derive(Default)]
+struct Opened(HashMap<usize, LogFile>);
+
+impl Opened {
+    const MOST: usize = 64;
+
+    fn open(&mut self, number: usize, source: &Source<'_>) -> Result<LogFile> {
+        if let Some(handle) = self.0.get(&number) {
+            return Ok(handle.clone());
+        }
+        if self.0.len() >= Opened::MOST {
+            self.0.clear();
+        }
+        let handle = source.open()?;
+        self.0.insert(number, handle.clone());
+        Ok(handle)
+    }
+}
+
+fn hit(hunt: &Hunt<'_>, opened: &mut Opened, finding: &Finding, score: f64) -> Result<Option<Hit>> {
     let Some(source) = hunt.sources.get(finding.source) else {
         return Ok(None);
     };
-    let handle = source.open()?;
+    let handle = opened.open(finding.source, source)?;
     let span = finding.record;
     let bytes = read_span(&handle, span.offset, span.len)
         .map_err(|error| Error::io("read", &source.file.path, error))?;

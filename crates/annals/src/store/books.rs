@@ -21,6 +21,7 @@ use crate::layout::{Decoder, Mark, Sink};
 use crate::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, FoundFile, Registers};
+use super::memory::Memory;
 use super::{Root, Store, kept, log};
 
 pub(crate) use look::{OwnLog, Places, are_same};
@@ -65,7 +66,7 @@ pub(crate) struct Books<'a> {
     payers: Vec<Payers<'a>>,
     books: Vec<Book>,
     /// The directories of each root that were looked into, with when they changed last.
-    directories: Vec<Vec<(String, i128)>>,
+    directories: Vec<Vec<(String, i64)>>,
     entries: Entries,
     /// What could not be read.
     pub(crate) troubles: Vec<Error>,
@@ -120,7 +121,7 @@ impl<'a> Books<'a> {
     }
 
     /// Finds the logs, in the order of the bytes of their paths.
-    pub(crate) fn find(store: &'a Store) -> Self {
+    pub(crate) fn find(store: &'a Store, memory: &mut Memory<'_>) -> Self {
         let wanted = |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::Register;
         let mut found = Books::none(store);
         found.payers.clear();
@@ -130,9 +131,10 @@ impl<'a> Books<'a> {
             let mut note = |path: &str, id: &FileId| {
                 directories.push((path.to_owned(), id.mtime_ns));
             };
-            let from = Path::new("");
-            let mut files =
-                inventory::walk_noting(root, from, &wanted, &mut found.troubles, &mut note);
+            let mut files = memory.folders(root, |folders| {
+                let (from, troubles) = (Path::new(""), &mut found.troubles);
+                inventory::walk_knowing(root, from, &wanted, troubles, folders, &mut note)
+            });
             let rows = archive
                 .as_ref()
                 .map(|archive| kept::add(archive, root, &mut files, &wanted, &mut found.troubles));
@@ -442,14 +444,14 @@ fn read(
 impl Store {
     /// Who spent what, and what stands in the logs of the session with that log.
     pub fn spent(&self, log: Option<&Path>) -> (Spent, Vec<Error>) {
-        let mut books = Books::find(self);
+        let mut books = Books::find(self, &mut Memory::none());
         books.read(|_| {}, &|_, _| {});
         books.ledger_with(log)
     }
 
     /// Who spent what, read from the logs alone; what could not be read is told beside it.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
-        let mut books = Books::find(self);
+        let mut books = Books::find(self, &mut Memory::none());
         books.read(|_| {}, progress);
         books.ledger()
     }

@@ -1,5 +1,6 @@
 //! What lies in the roots, and which session each file belongs to.
 
+mod folders;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,10 +17,12 @@ use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId
 use super::Root;
 use super::kept::{self, Kept};
 use super::log;
+use super::memory::Memory;
 use super::owners::Owners;
 use super::share::{self, Share};
 
-pub(super) use walk::{walk, walk_noting};
+pub(crate) use folders::Folders;
+pub(super) use walk::{walk, walk_knowing};
 
 /// A file of a root and what it means.
 #[derive(Clone, Debug)]
@@ -31,11 +34,11 @@ pub struct FoundFile {
     /// What it was when it was found.
     pub id: FileId,
     /// What of it is its session's, where several sessions lie in one file.
-    pub share: Option<Share>,
+    pub share: Option<Box<Share>>,
     /// Earlier volumes of the log, the oldest first.
     pub earlier: Vec<FoundFile>,
     /// Where it is kept, if it is no more where it was.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 impl FoundFile {
@@ -266,15 +269,19 @@ pub struct Inventory {
 impl Inventory {
     /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
-        Inventory::with(roots, None, &mut Owners::unknown())
+        Inventory::with(roots, None, &mut Memory::none())
     }
 
     /// The same, and what an archive keeps of them that is no more there.
-    pub(super) fn with(roots: &[Root], archive: Option<&Archive>, owners: &mut Owners<'_>) -> Self {
+    pub(super) fn with(roots: &[Root], archive: Option<&Archive>, memory: &mut Memory<'_>) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {
             let before = inventory.troubles.len();
-            let mut files = walk(root, Path::new(""), &|_| true, &mut inventory.troubles);
+            let mut files = memory.folders(root, |folders| {
+                let all = |_| true;
+                let (from, troubles) = (Path::new(""), &mut inventory.troubles);
+                walk_knowing(root, from, &all, troubles, folders, &mut |_, _| {})
+            });
             let mut rows = kept::Rows::new();
             if let Some(archive) = archive {
                 let is_gone = files.is_empty() && !root.path.exists();
@@ -290,7 +297,7 @@ impl Inventory {
                     inventory.troubles.truncate(before);
                 }
             }
-            inventory.group(root, files, rows, owners);
+            inventory.group(root, files, rows, &mut memory.owners);
         }
         inventory
     }

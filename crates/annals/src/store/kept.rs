@@ -192,10 +192,10 @@ fn missing(
         let path = root.path.join(&member.path);
         if there.insert(path.clone()) {
             let mut file = FoundFile::new(path, artifact, member.id());
-            file.kept = Some(Kept {
+            file.kept = Some(Box::new(Kept {
                 pack: Arc::clone(pack),
                 within: member.path.clone(),
-            });
+            }));
             found.push(file);
         }
     }

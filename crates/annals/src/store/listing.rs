@@ -188,7 +188,7 @@ pub(crate) fn list(
 /// The time of a session's file.
 fn modified(files: &SessionFiles) -> Option<Timestamp> {
     let file = files.files().next()?;
-    Timestamp::from_nanosecond(file.id.mtime_ns).ok()
+    Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok()
 }
 
 /// When a session was last at work: the file's own time, if its entries have none.

@@ -474,7 +474,7 @@ impl Window {
         let mut scanner = Scanner::from_offset(BytesReader::between(handle, start, end), start, 1);
         let mut records = Vec::new();
         let mut decoder = root.layout.decoder(&file.artifact);
-        let mut sieve = file.share.as_ref().map(Sieve::new);
+        let mut sieve = file.share.as_deref().map(Sieve::new);
         let mut sink = Sink::default();
         while let Some(line) = scanner.next().map_err(failed)? {
             let record = uncounted(&line);

@@ -18,6 +18,7 @@ mod life;
 pub(crate) mod listing;
 mod live;
 mod log;
+pub(crate) mod memory;
 mod neighbour;
 pub(crate) mod owners;
 mod query;
@@ -63,8 +64,8 @@ pub(crate) use log::{
     document_of, each_line, each_record, link_previous, outline_noting, record, scope, strip,
     tailed, uncounted, with_scanner,
 };
+use memory::Memory;
 pub use neighbour::Neighbours;
-use owners::Owners;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
 pub(crate) use register::{enrol_all, row_of_log};
@@ -138,12 +139,12 @@ impl Store {
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.
     pub fn inventory(&self) -> Inventory {
-        self.inventory_knowing(&mut Owners::unknown())
+        self.inventory_knowing(&mut Memory::none())
     }
 
     /// The same, with what is known from before.
-    pub(crate) fn inventory_knowing(&self, owners: &mut Owners<'_>) -> Inventory {
-        Inventory::with(&self.roots, self.archive().ok().as_ref(), owners)
+    pub(crate) fn inventory_knowing(&self, memory: &mut Memory<'_>) -> Inventory {
+        Inventory::with(&self.roots, self.archive().ok().as_ref(), memory)
     }
 
     /// Everything that lies in the roots, for those who change it or look after it.

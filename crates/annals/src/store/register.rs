@@ -370,7 +370,7 @@ fn row(root: &Root, file: &FoundFile) -> Result<Row> {
     let mut row = row_of(&scan);
     if row.started.is_none() {
         // A log that says nothing yet began when its file was made.
-        let written = Timestamp::from_nanosecond(file.id.mtime_ns).ok();
+        let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
         row.started = written.filter(|_| file.id.mtime_ns > 0);
     }
     Ok(row)

@@ -250,12 +250,12 @@ impl Shares {
             let mut part = file.clone();
             let (session, agent) = whose(&name);
             part.artifact.agent = agent;
-            part.share = Some(Share {
+            part.share = Some(Box::new(Share {
                 name,
                 stretches: stretches.into(),
                 known: len,
                 lines,
-            });
+            }));
             (session, part)
         })
     }

@@ -52,7 +52,7 @@ impl Tail {
             guard: Vec::new(),
             known: None,
             live,
-            sieve: file.share.as_ref().map(Sieve::new),
+            sieve: file.share.as_deref().map(Sieve::new),
             file,
         }
     }
@@ -484,7 +484,7 @@ fn may_be_ours(outline: &Outline) -> bool {
 /// How long ago a log was written to, if that is so short that someone may be at work.
 fn touched_just_now(handle: &dyn Bytes) -> Option<Duration> {
     let touched = handle.id().map(|id| id.mtime_ns).ok()?;
-    let age = age(Timestamp::from_nanosecond(touched).ok()?);
+    let age = age(Timestamp::from_nanosecond(touched.into()).ok()?);
     (age < LIVE).then_some(age)
 }
 

@@ -103,7 +103,7 @@ impl Tally {
             end: 0,
             guard: Vec::new(),
             decoder: root.layout.decoder(&file.artifact),
-            sieve: file.share.as_ref().map(Sieve::new),
+            sieve: file.share.as_deref().map(Sieve::new),
         }));
         let mut pending = Vec::new();
         for volume in &mut self.volumes {

@@ -145,7 +145,7 @@ impl Store {
             }
             let log = opened?;
             let mut file = found(path, artifact)?;
-            file.share = shared.then(|| Share::none(new.id.clone()));
+            file.share = shared.then(|| Share::none(new.id.clone()).into());
             return Ok((file, log));
         }
     }
@@ -376,7 +376,8 @@ impl SessionWriter {
         let made = path.exists();
         let mut file = FoundFile::new(path, artifact.clone(), FileId::default());
         if shared {
-            file.share = Some(Share::none(share::agent_name(&head.session, &spawn.agent)?));
+            let name = share::agent_name(&head.session, &spawn.agent)?;
+            file.share = Some(Share::none(name).into());
         }
         let head = Head {
             agent: Some(spawn.agent.clone()),
@@ -513,7 +514,8 @@ impl SessionWriter {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tail = self.tail();
         if tail.head.log != artifact {
-            file.share = tail.file.share.as_ref().map(Share::anew);
+            let share = tail.file.share.as_deref();
+            file.share = share.map(|share| share.anew().into());
             tail.roll(artifact, file);
             *log = Some(Arc::clone(&opened));
         }

@@ -178,7 +178,7 @@ impl Follower {
 
     /// Looks whose folders the logs that were found lie in.
     fn find_projects(&mut self, sights: &[Sight]) {
-        let mut folders: HashMap<_, Vec<(i128, FollowedLog)>> = HashMap::new();
+        let mut folders: HashMap<_, Vec<(i64, FollowedLog)>> = HashMap::new();
         for sight in sights {
             let Sight::Log {
                 place,
@@ -224,7 +224,7 @@ impl Follower {
                 continue;
             };
             let since = newest.since();
-            let mtime = Timestamp::from_nanosecond(track.id.mtime_ns).ok();
+            let mtime = Timestamp::from_nanosecond(track.id.mtime_ns.into()).ok();
             if since.is_some() && mtime < since {
                 break;
             }

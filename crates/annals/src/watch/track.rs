@@ -231,7 +231,7 @@ impl Track {
         // What is left of a log that was cut is all that comes back; one that is written anew may
         // come back whole, in pieces.
         let cut = id.same_file(&self.id) && !self.gone && id.len > 0;
-        let untold = Timestamp::from_nanosecond(self.id.mtime_ns).ok();
+        let untold = Timestamp::from_nanosecond(self.id.mtime_ns.into()).ok();
         self.again = Some(Again {
             until: 0,
             known: self.newest.or(untold),

@@ -542,7 +542,7 @@ fn todos_are_whole_at_any_moment() {
 
 /// The share of a session whose log is others' too.
 fn shared(files: &SessionFiles) -> Option<&annals::store::Share> {
-    files.logs().find_map(|file| file.share.as_ref())
+    files.logs().find_map(|file| file.share.as_deref())
 }
 
 /// Every session of every fixture, one by one: all that is its own goes, and comes back as it was.

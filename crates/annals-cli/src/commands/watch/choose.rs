@@ -62,9 +62,9 @@ pub(super) fn choose(context: &mut Context) -> Result<Option<Vec<String>>> {
 }
 
 /// When a session's logs were written to last.
-fn touched(files: &SessionFiles) -> i128 {
+fn touched(files: &SessionFiles) -> i64 {
     let times = files.logs().map(|file: &FoundFile| file.id.mtime_ns);
-    times.max().unwrap_or(i128::MIN)
+    times.max().unwrap_or(i64::MIN)
 }
 
 fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {
@@ -73,7 +73,7 @@ fn offers(mut sessions: Vec<SessionFiles>) -> Vec<Offer> {
     let mut offers: Vec<Offer> = Vec::new();
     for files in sessions {
         let key = (files.root.path.clone(), files.folder().map(str::to_owned));
-        let time = Timestamp::from_nanosecond(touched(&files)).ok();
+        let time = Timestamp::from_nanosecond(touched(&files).into()).ok();
         let next = offers.len();
         let at = *places.entry(key).or_insert(next);
         if at == next {

@@ -58,10 +58,10 @@ impl Books<'_> {
     /// The directories of a root in which new logs would appear: those that hold the logs of sessions,
     /// or logs that grew in the last two days before the newest did, and all above them.
     pub(crate) fn places(&self, root: &Root, number: usize) -> Places {
-        const LATELY: i128 = 2 * 86_400 * 1_000_000_000;
+        const LATELY: i64 = 2 * 86_400 * 1_000_000_000;
         let books = self.of_root(number).filter_map(|at| self.file(at));
         let newest = books.clone().map(|file| file.id.mtime_ns).max();
-        let oldest = newest.unwrap_or_default() - LATELY;
+        let oldest = newest.unwrap_or_default().saturating_sub(LATELY);
         let mut wanted = HashSet::from([""]);
         let mut last = None;
         for file in books {
@@ -89,10 +89,11 @@ impl Books<'_> {
 
 /// A time that another change would change. Clocks of file systems are coarse, so a directory that
 /// changed just now may change again at the same time; it gets a time that is never found.
-fn settled(changed: i128) -> i64 {
-    const TICK: i128 = 100_000_000;
-    match changed < Timestamp::now().as_nanosecond() - TICK {
-        true => changed as i64,
+fn settled(changed: i64) -> i64 {
+    const TICK: i64 = 100_000_000;
+    let now = Timestamp::now().as_nanosecond() as i64;
+    match changed < now - TICK {
+        true => changed,
         false => i64::MIN,
     }
 }
@@ -101,6 +102,6 @@ fn settled(changed: i128) -> i64 {
 pub(crate) fn are_same(root: &Root, places: &Places) -> bool {
     places.iter().all(|(path, changed)| {
         let found = std::fs::metadata(root.path.join(path));
-        found.is_ok_and(|found| FileId::from(&found).mtime_ns == i128::from(*changed))
+        found.is_ok_and(|found| FileId::from(&found).mtime_ns == *changed)
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! Every list, search and ledger begins with this, so a file costs its `stat` and little more: names
 //! are read into one buffer, a name that means nothing costs no allocation, and whatever is asked of
-//! a file is asked by its name in the open directory. Owns the order in which files are found.
-//! Reads no file, and keeps at most two directories open.
+//! a file is asked by its name in the open directory, or in one that need not be opened because it
+//! is known to hold what it held. Owns the order in which files are found. Reads no file, and keeps
+//! at most two directories open.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, OsStr};
@@ -20,6 +21,7 @@ use crate::model::ArtifactKind;
 use crate::store::Root;
 
 use super::FoundFile;
+use super::folders::Folders;
 
 /// Every file of a root that means something, in the order of the bytes of their paths.
 ///
@@ -33,15 +35,18 @@ pub(in crate::store) fn walk(
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
 ) -> Vec<FoundFile> {
-    walk_noting(root, from, wanted, troubles, &mut |_, _| {})
+    let folders = &mut Folders::unknown();
+    walk_knowing(root, from, wanted, troubles, folders, &mut |_, _| {})
 }
 
-/// The same, and tells of each directory what it was before the names in it were read.
-pub(in crate::store) fn walk_noting(
+/// The same, with what is known of directories, and tells of each what it was before the names in it
+/// were read.
+pub(in crate::store) fn walk_knowing(
     root: &Root,
     from: &Path,
     wanted: &dyn Fn(ArtifactKind) -> bool,
     troubles: &mut Vec<Error>,
+    folders: &mut Folders<'_>,
     note: &mut dyn FnMut(&str, &FileId),
 ) -> Vec<FoundFile> {
     let Some(from) = from.to_str() else {
@@ -52,12 +57,14 @@ pub(in crate::store) fn walk_noting(
         root,
         wanted,
         troubles,
+        folders,
         note,
         visited: HashSet::new(),
         links: BTreeSet::new(),
         steps: vec![Step::Enter(from.to_owned())],
         found: Vec::new(),
         listing: Listing::default(),
+        names: Vec::new(),
     };
     let top = match open(&root.path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
@@ -66,6 +73,9 @@ pub(in crate::store) fn walk_noting(
             return Vec::new();
         }
     };
+    if walk.folders.matter() && !keeps_times(&top) {
+        walk.folders.forget();
+    }
     let mut linked = false;
     loop {
         match walk.steps.pop() {
@@ -92,10 +102,11 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     root: &'a Root,
     wanted: &'a dyn Fn(ArtifactKind) -> bool,
     troubles: &'a mut Vec<Error>,
+    folders: &'a mut Folders<'b>,
     note: &'a mut dyn FnMut(&str, &FileId),
     /// Directories, by device and number.
     visited: HashSet<(u64, u64)>,
@@ -105,12 +116,13 @@ struct Walk<'a> {
     steps: Vec<Step>,
     found: Vec<FoundFile>,
     listing: Listing,
+    /// What is remembered of a directory, while it is put together.
+    names: Vec<u8>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most are files, and memory for each alone would cost more"
-)]
+/// Asks the system about an entry of a listing, or about its path within the root.
+type Asked<'a> = dyn Fn(&Entry, &str, AtFlags) -> Option<Stat> + 'a;
+
 enum Step {
     /// A file whose turn comes after directories before it.
     Found(FoundFile),
@@ -118,28 +130,60 @@ enum Step {
     Enter(String),
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     /// Goes through the names in a directory.
     fn enter(&mut self, top: &OwnedFd, relative: &str, first: bool) {
+        let mut listing = std::mem::take(&mut self.listing);
+        match self.list(top, relative, &mut listing) {
+            Ok(Some(dir)) => self.go_through(relative, &listing, &|entry, _, flags| {
+                statat(&dir, listing.spelled(entry)?, flags).ok()
+            }),
+            // What it holds is known, and found by longer names.
+            Ok(None) => self.go_through(relative, &listing, &|_, within, flags| {
+                statat(top, within, flags).ok()
+            }),
+            // What vanished meanwhile is as if it had never been there.
+            Err(Errno::NOENT) if !first => {}
+            Err(error) => self.troubled(relative, error),
+        }
+        self.listing = listing;
+    }
+
+    /// Finds out which names are in a directory, if it was not seen before; if it had to be opened, it
+    /// still is.
+    fn list(
+        &mut self,
+        top: &OwnedFd,
+        relative: &str,
+        listing: &mut Listing,
+    ) -> rustix::io::Result<Option<OwnedFd>> {
         let name = if relative.is_empty() { "." } else { relative };
-        let opened = openat(top, name, DIRECTORY, Mode::empty()).and_then(|dir| {
-            let id = FileId::of(&fstat(&dir)?);
-            if !self.visited.insert((id.dev, id.ino)) {
+        listing.clear();
+        if self.folders.matter() {
+            let id = FileId::of(&statat(top, name, AtFlags::empty())?);
+            if let Some(names) = self.folders.names(relative, &id) {
+                if self.visited.insert((id.dev, id.ino)) {
+                    (self.note)(relative, &id);
+                    listing.recall(names);
+                }
                 return Ok(None);
             }
+        }
+        let dir = openat(top, name, DIRECTORY, Mode::empty())?;
+        let id = FileId::of(&fstat(&dir)?);
+        if self.visited.insert((id.dev, id.ino)) {
             (self.note)(relative, &id);
-            self.listing.read(&dir)?;
-            Ok(Some(dir))
-        });
-        let dir = match opened {
-            Ok(Some(dir)) => dir,
-            Ok(None) => return,
-            // What vanished meanwhile is as if it had never been there.
-            Err(Errno::NOENT) if !first => return,
-            Err(error) => return self.troubled(relative, error),
-        };
-        let mut listing = std::mem::take(&mut self.listing);
-        listing.sort();
+            listing.read(&dir)?;
+            listing.sort();
+            if let Some(names) = listing.plain(&mut self.names) {
+                self.folders.keep(relative, &id, names);
+            }
+        }
+        Ok(Some(dir))
+    }
+
+    /// Goes through what a directory holds, of which `stat` tells more.
+    fn go_through(&mut self, relative: &str, listing: &Listing, stat: &Asked<'_>) {
         let path = self.root.path.join(relative);
         let mut within = relative.to_owned();
         if !within.is_empty() {
@@ -155,7 +199,9 @@ impl Walk<'_> {
             };
             within.truncate(before);
             within.push_str(text);
-            match self.step((&dir, &path), &within, listing.spelled(entry), entry.kind) {
+            match self.step(&path, &within, name, entry.kind, &|flags| {
+                stat(entry, &within, flags)
+            }) {
                 // Nothing that is still to be entered comes before it.
                 Some(Step::Found(file)) if self.steps.len() == steps => self.found.push(file),
                 step => self.steps.extend(step),
@@ -164,20 +210,19 @@ impl Walk<'_> {
         if let Some(new) = self.steps.get_mut(steps..) {
             new.reverse();
         }
-        self.listing = listing;
     }
 
-    /// What one name of an open directory leads to.
+    /// What one name in a directory leads to.
     fn step(
         &mut self,
-        (dir, path): (&OwnedFd, &Path),
+        dir: &Path,
         within: &str,
-        name: Option<&CStr>,
+        name: &[u8],
         kind: FileType,
+        stat: &dyn Fn(AtFlags) -> Option<Stat>,
     ) -> Option<Step> {
         // A file that vanished meanwhile is as if it had never been there, and so is one that a
         // link does not lead to.
-        let stat = |flags: AtFlags| statat(dir, name?, flags).ok();
         let is = |stat: &Stat, kind: FileType| FileType::from_raw_mode(stat.st_mode) == kind;
         let linked = match kind {
             FileType::Symlink => stat(AtFlags::empty()),
@@ -203,8 +248,7 @@ impl Walk<'_> {
             _ => linked.or_else(|| stat(AtFlags::empty())),
         };
         let stat = stat.filter(|stat| is(stat, FileType::RegularFile))?;
-        let path = joined(path, name?.to_bytes());
-        let file = FoundFile::new(path, artifact, FileId::of(&stat));
+        let file = FoundFile::new(joined(dir, name), artifact, FileId::of(&stat));
         Some(Step::Found(file))
     }
 
@@ -257,9 +301,46 @@ struct Entry {
 }
 
 impl Listing {
-    fn read(&mut self, dir: &OwnedFd) -> rustix::io::Result<()> {
+    fn clear(&mut self) {
         self.names.clear();
         self.entries.clear();
+    }
+
+    /// Takes in names as [`plain`](Self::plain) told them.
+    fn recall(&mut self, names: &[u8]) {
+        self.names.extend_from_slice(names);
+        let mut start = 0;
+        for end in memchr::memchr2_iter(0, b'/', names) {
+            let kind = match names.get(end) {
+                Some(b'/') => FileType::Directory,
+                _ => FileType::RegularFile,
+            };
+            // They come in order.
+            let head = 0;
+            self.entries.push(Entry {
+                head,
+                start,
+                end,
+                kind,
+            });
+            start = end + 1;
+        }
+    }
+
+    /// The names in their order, each with what comes after it; `None` if there are others than those
+    /// of files and directories.
+    fn plain<'a>(&self, names: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        names.clear();
+        for entry in &self.entries {
+            if !matches!(entry.kind, FileType::Directory | FileType::RegularFile) {
+                return None;
+            }
+            names.extend_from_slice(self.names.get(entry.start..=entry.end)?);
+        }
+        Some(names)
+    }
+
+    fn read(&mut self, dir: &OwnedFd) -> rustix::io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let outcome = each_name(dir, &mut buffer, |name, kind| self.add(dir, name, kind));
         self.buffer = buffer;
@@ -313,6 +394,28 @@ impl Listing {
     fn spelled(&self, entry: &Entry) -> Option<&CStr> {
         CStr::from_bytes_with_nul(self.names.get(entry.start..=entry.end)?).ok()
     }
+}
+
+/// Whether a directory's time changes with the names in it, as far as file systems are known.
+#[cfg(target_os = "linux")]
+fn keeps_times(dir: &OwnedFd) -> bool {
+    // The magic numbers are 32 bits wide in a field whose width depends on the platform.
+    let kind = rustix::fs::fstatfs(dir).map(|found| found.f_type as u32);
+    matches!(
+        kind,
+        Ok(0xef53 // ext2, ext3, ext4
+            | 0x5846_5342 // xfs
+            | 0x9123_683e // btrfs
+            | 0xf2f5_2010 // f2fs
+            | 0x2fc1_2fc1 // zfs
+            | 0xca45_1a4e // bcachefs
+            | 0x0102_1994) // tmpfs
+    )
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keeps_times(_: &OwnedFd) -> bool {
+    false
 }
 
 /// Tells every name in a directory.
@@ -429,6 +532,91 @@ mod tests {
         let expected = [format!("projects/-b/{log}"), format!("projects/-w/{log}")];
         assert_eq!(names, expected);
         assert_eq!(troubles.len(), 0);
+    }
+
+    /// The paths that are found with what is known, and what is known then.
+    fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
+        let mut folders = Folders::recall(told).of_any_age();
+        let mut troubles = Vec::new();
+        let layout = Root::claude_code(root);
+        let (from, all) = (Path::new(""), |_| true);
+        let files = walk_knowing(
+            &layout,
+            from,
+            &all,
+            &mut troubles,
+            &mut folders,
+            &mut |_, _| {},
+        );
+        assert_eq!(troubles.len(), 0);
+        let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+        let names = files.iter().map(|file| within(file).display().to_string());
+        (names.collect(), folders.told())
+    }
+
+    #[test]
+    fn a_directory_that_lay_still_is_not_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
+        put(root.path(), &one);
+        put(
+            root.path(),
+            &format!("projects/-w/{}/subagents/agent-1.jsonl", IDS[0]),
+        );
+        let (names, told) = known(root.path(), &[]);
+        assert_eq!(names.len(), 2);
+        assert_eq!(known(root.path(), &told), (names.clone(), told.clone()));
+        // What is known of others is not believed.
+        let elsewhere = tempfile::tempdir().unwrap();
+        put(elsewhere.path(), &other);
+        let (_, others) = known(elsewhere.path(), &[]);
+        assert_eq!(known(root.path(), &others).0, names);
+        // What is known is not looked for: a name less in it is a file less.
+        let short = told.len() - "agent-1.jsonl\0".len();
+        let (told, last) = told.split_at(short);
+        assert_eq!(last, b"agent-1.jsonl\0");
+        let mut told = told.to_vec();
+        *told.last_mut().unwrap() = 0;
+        assert_eq!(known(root.path(), &told).0, [one]);
+    }
+
+    #[test]
+    fn whatever_is_done_to_a_known_directory_is_seen() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
+        put(root.path(), &one);
+        let mut told = known(root.path(), &[]).1;
+        let mut after = |change: &dyn Fn()| {
+            // Clocks of file systems are coarse.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            change();
+            let (names, now) = known(root.path(), &told);
+            told = now;
+            assert_eq!(names, found(root.path()).0);
+            names
+        };
+        assert_eq!(after(&|| put(root.path(), &other)).len(), 2);
+        let long = || fs::write(path(&other), "{}\n{}\n").unwrap();
+        assert_eq!(after(&long).len(), 2);
+        let remove = || fs::remove_file(path(&one)).unwrap();
+        assert_eq!(after(&remove).first(), Some(&other));
+        let rename = || fs::rename(path(&other), path(&one)).unwrap();
+        assert_eq!(after(&rename).first(), Some(&one));
+        let link = || symlink(format!("{}.jsonl", IDS[0]), path(&other)).unwrap();
+        assert_eq!(after(&link).len(), 2);
+        let moved = || fs::rename(path("projects/-w"), path("projects/-v")).unwrap();
+        assert!(
+            after(&moved)
+                .iter()
+                .all(|name| name.starts_with("projects/-v/"))
+        );
+        let deeper = format!("projects/-v/{}/subagents/agent-1.jsonl", IDS[0]);
+        assert_eq!(after(&|| put(root.path(), &deeper)).len(), 3);
+        assert_eq!(
+            after(&|| fs::remove_dir_all(path("projects")).unwrap()).len(),
+            0
+        );
     }
 
     #[test]
