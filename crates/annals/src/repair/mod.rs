@@ -170,7 +170,7 @@ impl Plan {
         file.id = handle.id().map_err(failed)?;
         let artifact = file.artifact.clone();
         let mut reading = Reading::of(root.layout, &artifact);
-        let written = Timestamp::from_nanosecond(file.id.mtime_ns).ok();
+        let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
         reading.settled = written.is_some_and(|written| now.duration_since(written) >= PENDING);
         with_scanner(handle.clone(), 0, |lines| {
             while let Some(line) = lines.next().map_err(failed)? {
