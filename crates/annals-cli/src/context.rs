@@ -461,6 +461,11 @@ impl Context {
         }
     }
 
+    /// The roots that were named, where only those are meant.
+    pub(crate) fn only_roots(&self) -> Option<&[Root]> {
+        self.named_roots.then(|| self.store.roots())
+    }
+
     /// The root that a new session goes to.
     pub(crate) fn writable_root(&self) -> Result<Root> {
         let env = environment();

@@ -161,7 +161,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Ambiguous {
             what: "archived session",
             ..
-        } => "give more of it, or the path of the pack".to_owned(),
+        } => "give more of it, its root with --root, or the path of the pack".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
         Error::BadId { .. } => {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()
@@ -196,6 +196,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::Query { .. } => "`annals search --help` tells how queries are written".to_owned(),
         Error::Prices { .. } => {
             "`annals prices --help` tells what a price list looks like".to_owned()
+        }
+        Error::Held { .. } => {
+            "end that program, or insist with --live: what it writes to the file next may be lost"
+                .to_owned()
         }
         Error::Live { .. } => {
             "fork it (`annals fork`), wait a minute, or insist with --live".to_owned()

@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::jsonl::Holder;
+
 /// The result of every fallible function of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -62,6 +64,15 @@ pub enum Error {
         path: PathBuf,
         /// How old its newest entry is.
         age: Duration,
+    },
+    /// Another program has the file open for writing: what it writes next would be lost if the file
+    /// went or were replaced.
+    #[error("{} is held open for writing by {holder}", path.display())]
+    Held {
+        /// The file.
+        path: PathBuf,
+        /// Who has it open.
+        holder: Holder,
     },
     /// Something that was asked for does not exist.
     #[error("no {what} matches `{id}`")]

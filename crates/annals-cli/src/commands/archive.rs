@@ -1,12 +1,14 @@
 //! `annals archive`
 
+mod forget;
+mod list;
+
 use std::path::Path;
 
-use annals::archive::{Archived, Damage, Pack, Verified};
+use annals::archive::{Archived, Damage, Verified};
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
 use clap::Args;
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::row::Short;
@@ -14,7 +16,7 @@ use super::{Outcome, delete};
 use crate::context::Context;
 use crate::render::progress::Progress;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, DIM, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
+use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 /// Keeps sessions in annals' own store.
@@ -29,7 +31,8 @@ Examples:
   annals archive 8c549c46 --apply
   annals archive --older-than 30d --apply      all that nothing happened in for 30 days
   annals archive --project my-app --keep-source --apply
-  annals archive --list
+  annals archive --list                        or of one session: its files, and their earlier versions
+  annals archive --forget 8c549c46             what would be gone for good
   annals archive --verify                      is it all still there
   annals restore 8c549c46 --apply              put it back")]
 pub(crate) struct ArchiveArgs {
@@ -54,12 +57,15 @@ pub(crate) struct ArchiveArgs {
     /// Also sessions that are pinned
     #[arg(long)]
     pinned: bool,
-    /// Show what is in the archive
-    #[arg(long, conflicts_with_all = ["sessions", "project", "older_than", "apply", "keep_source", "live", "pinned", "verify"])]
+    /// Show what is in the archive; of sessions that are named, every file and its earlier versions
+    #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned", "verify"])]
     list: bool,
     /// Read archived sessions back and compare their checksums: those named, or all
     #[arg(long, conflicts_with_all = ["project", "older_than", "apply", "keep_source", "live", "pinned"])]
     verify: bool,
+    /// Remove archived sessions from the archive, for good: by their ids, or by the paths of their packs
+    #[arg(long, requires = "sessions", conflicts_with_all = ["project", "older_than", "keep_source", "live", "list", "verify"])]
+    forget: bool,
 }
 
 #[derive(Serialize)]
@@ -84,29 +90,6 @@ struct Failed {
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    archived: Vec<Row<'a>>,
-    damaged: &'a [Damage],
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    sessions: Vec<&'a str>,
-    layout: &'a str,
-    root: &'a Path,
-    pack: &'a Path,
-    archived: Timestamp,
-    generation: u64,
-    files: usize,
-    bytes: u64,
-    packed: u64,
-    /// Versions of files that were replaced or cut.
-    earlier: usize,
-    /// The main log still lies in its root.
-    source: bool,
-}
-
-#[derive(Serialize)]
 struct Checked<'a> {
     ok: bool,
     #[serde(flatten)]
@@ -115,7 +98,10 @@ struct Checked<'a> {
 
 pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
     if args.list {
-        return list(context);
+        return list::run(&args.sessions, context);
+    }
+    if args.forget {
+        return forget::run(args, context);
     }
     if args.verify {
         return verify(&args.sessions, context);
@@ -218,12 +204,7 @@ fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals
     match (args.apply, args.keep_source) {
         (false, keep) => store.archiving(group, !keep),
         (true, true) => store.mirror(group, now),
-        (true, false) => {
-            if !args.live {
-                group.iter().try_for_each(|files| store.is_free(files))?;
-            }
-            store.archive_away(group, now)
-        }
+        (true, false) => store.archive_away(group, args.live, now),
     }
 }
 
@@ -387,87 +368,14 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
     Ok(())
 }
 
-fn list(context: &mut Context) -> Result<Outcome> {
-    let archive = context.store.archive()?;
-    let (mut packs, mut damaged) = (Vec::new(), Vec::new());
-    for (path, pack) in archive.paths()?.into_iter().zip(archive.packs()?) {
-        match pack {
-            Ok(pack) => packs.push(pack),
-            Err(error) => damaged.push(Damage::of_pack(&path, &error)),
-        }
-    }
-    packs.sort_by(|a, b| {
-        b.index
-            .archived
-            .cmp(&a.index.archived)
-            .then_with(|| a.path.cmp(&b.path))
-    });
-    let rows: Vec<Row<'_>> = packs.iter().map(row).collect();
-    if context.json {
-        context.out.json(&Listing {
-            archived: rows,
-            damaged: &damaged,
-        })?;
-    } else if rows.is_empty() && damaged.is_empty() {
-        context.out.line("The archive is empty.")?;
-    } else {
-        let short = Short::of(rows.iter().flat_map(|row| row.sessions.iter().copied()));
-        let mut table = Table::new([
-            Column::new("SESSION").style(ID),
-            Column::new("ARCHIVED").style(DIM),
-            Column::new("FILES").right(),
-            Column::new("SIZE").right(),
-            Column::new("PACKED").right(),
-            Column::new("SOURCE"),
-            Column::new("ROOT").min(8).middle().style(PATH),
-        ]);
-        for row in &rows {
-            let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
-            table.row([
-                Cell::new(names.join(", ")),
-                Cell::new(context.clock.ago(row.archived)),
-                Cell::new(size::count(row.files as u64)),
-                Cell::new(size::bytes(row.bytes)),
-                Cell::new(size::bytes(row.packed)),
-                Cell::new(if row.source { "there" } else { "gone" }),
-                Cell::new(row.root.display().to_string()),
-            ]);
-        }
-        context.out.text(table.render(context.out.width()))?;
-        print_damage(&damaged, context)?;
-    }
-    Ok(match packs.is_empty() || !damaged.is_empty() {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
-    })
-}
-
-fn row(pack: &Pack) -> Row<'_> {
-    let index = &pack.index;
-    let main = index.members.first();
-    Row {
-        sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
-        layout: &index.layout,
-        root: &index.root,
-        pack: &pack.path,
-        archived: index.archived,
-        generation: index.generation,
-        files: index.members.len(),
-        bytes: index.members.iter().map(|member| member.len).sum(),
-        packed: pack.bytes,
-        earlier: index.earlier.len(),
-        source: main.is_some_and(|main| index.root.join(&main.path).symlink_metadata().is_ok()),
-    }
-}
-
 fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
     let paths = match named {
-        [] => archive.paths()?,
+        [] => archive.paths_in(context.only_roots())?,
         named => {
             let mut paths = Vec::new();
             for id in named {
-                paths.push(archive.find(id)?.path);
+                paths.push(archive.find_in(id, context.only_roots())?.path);
             }
             paths.sort();
             paths.dedup();
@@ -485,6 +393,11 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         progress.set(done, total);
     }
     drop(progress);
+    // Whoever keeps reads those back until they are sound.
+    let noted = archive.note_damaged(&paths, &verified.damaged, context.clock.now);
+    if let Err(error) = noted {
+        context.warn(&error);
+    }
     let ok = verified.damaged.is_empty();
     if context.json {
         context.out.json(&Checked {

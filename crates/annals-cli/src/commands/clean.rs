@@ -182,7 +182,9 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
             false => Done::Planned,
             true => match context.store.clean(group, args.live, now.time) {
                 Ok(trashed) => Done::Moved(trashed),
-                Err(error @ (Error::Changed { .. } | Error::Live { .. })) => Done::Stayed(error),
+                Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
+                    Done::Stayed(error)
+                }
                 Err(error) => Done::Failed(error),
             },
         })
@@ -281,7 +283,7 @@ fn document<'a>(applied: bool, plan: &'a Plan, done: &'a [Done]) -> Document<'a>
                     document.kept.push(KeptRow {
                         session: Name::of(&old.info),
                         why: match error {
-                            Error::Live { .. } => "live",
+                            Error::Live { .. } | Error::Held { .. } => "live",
                             _ => "changed",
                         },
                         detail: Some(error.to_string()),

@@ -222,6 +222,7 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
         "{} moved to the trash: {sum}",
         paint(SUCCESS, "✓")
     ))?;
+    tell_archived(done.iter(), context)?;
     match done {
         [only] if only.others.is_empty() => context.out.line(format_args!(
             "`annals delete --undo {}` puts it back",
@@ -232,6 +233,30 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
             .line("`annals delete --list` shows them, `--undo ID` puts one back")?,
     }
     Ok(())
+}
+
+/// Says so where sessions are gone from their roots, or from the trash, and not from the archive.
+pub(super) fn tell_archived<'a>(
+    gone: impl Iterator<Item = &'a Trashed>,
+    context: &mut Context,
+) -> Result<()> {
+    let archive = context.store.archive()?;
+    let still: Vec<&str> = gone
+        .flat_map(|trashed| trashed.sessions().map(move |session| (trashed, session)))
+        .filter(|(it, session)| archive.has(&it.layout, &it.root, session))
+        .map(|(_, session)| session)
+        .collect();
+    match still.as_slice() {
+        [] => Ok(()),
+        [only] => Ok(context.out.line(format_args!(
+            "{id} is still in the archive, and listed from there; `annals archive --forget {id} --apply` removes it there too",
+            id = paint(ID, only)
+        ))?),
+        many => Ok(context.out.line(format_args!(
+            "{} of them are still in the archive, and listed from there; `annals archive --forget ID --apply` removes one there too",
+            many.len()
+        ))?),
+    }
 }
 
 pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<SessionFiles>> {

@@ -23,7 +23,7 @@ one get lines of their own, and entries whose parent is lost hang from what came
 the agent's own program reads the whole history again. Every other line stays as it is. An index is
 derived from logs: one that is missing, damaged or behind is made anew from them.
 
-Nothing is changed without --apply. The original of every mended log is kept, with what was taken
+Nothing is changed without --apply. The original of every mended log or index is kept, with what was taken
 out of it, in the state directory's folder `quarantine` until --forget; --undo puts it back byte for
 byte. A log that another program is writing to is not touched.
 
@@ -33,7 +33,8 @@ Examples:
   annals repair 8c549c46       one session with its sub-agents
   annals repair --list         whose originals are kept
   annals repair --undo 8c549c46
-  annals repair --forget --all")]
+  annals repair --forget --all            how much would go for good
+  annals repair --forget --all --apply")]
 pub(crate) struct RepairArgs {
     /// Sessions or log files; everything if none is named
     #[arg(value_name = "SESSION")]
@@ -54,7 +55,7 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "ID", conflicts_with_all = ["ids", "apply", "forget"])]
     undo: Option<String>,
     /// Remove a kept original for good
-    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with_all = ["ids", "apply"])]
+    #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "ids")]
     forget: Option<Option<String>>,
     /// With --forget: every original
     #[arg(long, requires = "forget")]
@@ -91,6 +92,10 @@ struct FileRow<'a> {
 struct IndexRow<'a> {
     path: &'a PathBuf,
     detail: &'a str,
+    /// The repair's name, once it is done; none where there was no index.
+    repair: Option<&'a str>,
+    /// Where the original is, once it is done.
+    original: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -116,6 +121,8 @@ struct Work {
     /// For each plan, the repair that it became.
     done: Vec<Option<Kept>>,
     indexes: Vec<StaleRegister>,
+    /// For each index, the repair that it became.
+    made: Vec<Option<Kept>>,
     strays: Vec<Stray>,
     failed: Vec<(PathBuf, annals::Error)>,
 }
@@ -125,11 +132,11 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
         return kept::list(context);
     }
     if let Some(id) = &args.undo {
-        return kept::undo(id, context);
+        return kept::undo(id, args.live, context);
     }
     match &args.forget {
-        Some(Some(id)) if !args.all => return kept::forget(id, context),
-        Some(None) if args.all => return kept::forget_all(context),
+        Some(Some(id)) if !args.all => return kept::forget(id, args.apply, context),
+        Some(None) if args.all => return kept::forget_all(args.apply, context),
         Some(_) => bail!("--forget takes the id of a repair, or --all"),
         None => {}
     }
@@ -140,6 +147,7 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
         plans: plans(&patients, context),
         done: Vec::new(),
         indexes: stale(args, &patients, &inventory, context),
+        made: Vec::new(),
         strays: Vec::new(),
         failed: Vec::new(),
     };
@@ -173,7 +181,16 @@ fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Res
     }
     let mut found: Vec<Patient> = Vec::new();
     for id in &args.ids {
-        let target = context.store.find(inventory, id)?;
+        let target = match context.store.find(inventory, id) {
+            Err(error @ annals::Error::NotFound { .. }) => {
+                // It may be in the archive, and then it is known what to do.
+                let all = context.inventory();
+                let archived = context.store.find(&all, id).map_err(|_| error)?;
+                archived.files.refuse_archived()?;
+                archived
+            }
+            found => found?,
+        };
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions and files can be repaired");
         }
@@ -193,7 +210,9 @@ fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Res
 
 fn plans(patients: &[Patient], context: &mut Context) -> Vec<Plan> {
     let progress = Progress::new("reading");
-    let results = Plan::all(patients, &|done, total| progress.set(done, total));
+    let results = Plan::all(patients, context.clock.now, &|done, total| {
+        progress.set(done, total)
+    });
     drop(progress);
     let mut plans = Vec::new();
     for result in results {
@@ -236,8 +255,7 @@ fn apply(
         if plan.mending.is_empty() {
             continue;
         }
-        let free = if args.live { Ok(()) } else { plan.is_free() };
-        match free.and_then(|()| context.store.repair(plan, now)) {
+        match context.store.repair(plan, args.live, now) {
             Ok(kept) => *done = Some(kept),
             Err(error) => work.failed.push((plan.file.path.clone(), error)),
         }
@@ -249,7 +267,8 @@ fn apply(
         work.indexes = stale(args, patients, &inventory, context);
     }
     for register in &work.indexes {
-        context.store.heal_register(register)?;
+        work.made
+            .push(context.store.repair_register(register, now)?);
     }
     Ok(())
 }
@@ -271,9 +290,13 @@ fn document<'a>(work: &'a Work, quarantine: &std::path::Path) -> Document<'a> {
             steps: &plan.mending.steps,
             left: &plan.mending.left,
         });
-    let indexes = work.indexes.iter().map(|stale| IndexRow {
+    let made = work.made.iter().map(Option::as_ref);
+    let made = made.chain(std::iter::repeat(None));
+    let indexes = work.indexes.iter().zip(made).map(|(stale, made)| IndexRow {
         path: &stale.path,
         detail: stale.detail,
+        repair: made.map(|kept| kept.id.as_str()),
+        original: made.map(|kept| kept.original_in(quarantine)),
     });
     let strays = work.strays.iter().map(|stray| StrayRow {
         path: &stray.path,

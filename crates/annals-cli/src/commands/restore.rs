@@ -1,16 +1,16 @@
 //! `annals restore`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, Restored};
-use anyhow::{Context as _, Result};
+use annals::archive::{Fate, Pack, Restored};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, PATH, SUCCESS, paint};
+use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 /// Puts archived sessions back.
@@ -23,7 +23,10 @@ changed. The archive keeps what it has. Without --apply nothing changes.
 Examples:
   annals restore 8c549c46                      what would be put back
   annals restore 8c549c46 --apply
-  annals restore 8c549c46 --to /tmp/look --apply")]
+  annals restore 8c549c46 --to /tmp/look --apply
+  annals archive --list 8c549c46               which earlier versions of its files there are
+  annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
+  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive")]
 pub(crate) struct RestoreArgs {
     /// The archived session: a beginning of its id, or the path of its pack
     #[arg(value_name = "SESSION")]
@@ -34,6 +37,13 @@ pub(crate) struct RestoreArgs {
     /// Do it
     #[arg(long)]
     apply: bool,
+    /// With an earlier version of one of its files: its number in `annals archive --list SESSION`, else
+    /// the last one that was replaced
+    #[arg(long, value_name = "N", num_args = 0..=1)]
+    earlier: Option<Option<usize>>,
+    /// From a damaged archive, put back what can be read: whole files, and of logs what is left
+    #[arg(long)]
+    salvage: bool,
 }
 
 #[derive(Serialize)]
@@ -42,15 +52,32 @@ struct Document<'a> {
     #[serde(flatten)]
     restored: &'a Restored,
     bytes: u64,
+    /// What is wrong with the archive itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damage: Option<&'a str>,
 }
 
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
-    let pack = context.store.archive()?.find(&args.session)?;
-    let restored = match args.apply {
-        true => pack.restore(to.as_deref())?,
-        false => pack.restoring(to.as_deref())?,
+    let archive = context.store.archive()?;
+    let (pack, damage) = match args.salvage {
+        false => (archive.find_in(&args.session, context.only_roots())?, None),
+        true => {
+            let found = archive.salvage_in(&args.session, context.only_roots())?;
+            (found.pack, found.wrong)
+        }
+    };
+    let pack = match args.earlier {
+        None => pack,
+        Some(number) => earlier(&pack, number)?,
+    };
+    let to = to.as_deref();
+    let restored = match (args.apply, args.salvage) {
+        (true, false) => pack.restore(to)?,
+        (false, false) => pack.restoring(to)?,
+        (true, true) => pack.restore_salvaged(to)?,
+        (false, true) => pack.salvaging(to)?,
     };
     let bytes: u64 = restored.files.iter().map(|file| file.bytes).sum();
     if context.json {
@@ -58,14 +85,72 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
             applied: args.apply,
             restored: &restored,
             bytes,
+            damage: damage.as_deref(),
         })?;
     } else {
         tell(args.apply, &restored, bytes, context)?;
+        tell_damage(&pack.path, damage.as_deref(), &restored, context)?;
     }
-    Ok(match restored.in_the_way().next() {
-        Some(_) => Outcome::Nothing,
-        None => Outcome::Fine,
+    let sound = damage.is_none() && restored.damaged().next().is_none();
+    Ok(match sound && restored.in_the_way().next().is_none() {
+        true => Outcome::Fine,
+        false => Outcome::Nothing,
     })
+}
+
+/// The pack with an earlier version of a file in the newest one's place.
+fn earlier(pack: &Pack, number: Option<usize>) -> Result<Pack> {
+    let count = pack.earlier().len();
+    if count == 0 {
+        bail!("no earlier versions of its files are archived");
+    }
+    let Some(earlier) = pack.with_earlier(number.unwrap_or(count)) else {
+        bail!(
+            "there {} archived; `annals archive --list SESSION` shows them",
+            match count {
+                1 => "is 1 earlier version".to_owned(),
+                _ => format!("are {count} earlier versions"),
+            }
+        );
+    };
+    Ok(earlier)
+}
+
+/// Says what is not as it was archived, so that nothing is taken for whole that is not.
+fn tell_damage(
+    pack: &Path,
+    damage: Option<&str>,
+    restored: &Restored,
+    context: &mut Context,
+) -> Result<()> {
+    if let Some(damage) = damage {
+        let pack = pack.display().to_string();
+        context.out.line(format_args!(
+            "{} {}: {damage}; all that it holds could be told",
+            paint(ERROR, "damaged"),
+            paint(PATH, &pack)
+        ))?;
+    }
+    for file in restored.damaged() {
+        let stretches = file.lost.iter().map(|(at, len)| match len {
+            len if *len == file.bytes => "all of it".to_owned(),
+            len => format!("{} from byte {at} on", size::bytes(*len)),
+        });
+        let stretches: Vec<String> = stretches.collect();
+        let path = file.path.display().to_string();
+        context.out.line(format_args!(
+            "{} {}: {}",
+            paint(ERROR, "lost"),
+            paint(PATH, &path),
+            stretches.join(", ")
+        ))?;
+    }
+    if restored.damaged().any(|file| file.fate == Fate::Partial) {
+        context
+            .out
+            .line("`annals repair` mends the lines that were cut where something is lost")?;
+    }
+    Ok(())
 }
 
 fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -> Result<()> {
@@ -82,6 +167,9 @@ fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -
                 (Fate::New, false) => "to be put back",
                 (Fate::Same, _) => "there already",
                 (Fate::Different, _) => "another is there",
+                (Fate::Partial, true) => "put back in part",
+                (Fate::Partial, false) => "to be put back in part",
+                (Fate::Lost, _) => "lost",
             }),
             Cell::new(file.path.display().to_string()),
         ]);

@@ -174,6 +174,9 @@ fn damage_is_named_and_told_by_the_exit_code() {
     let mut bytes = fs::read(&pack).unwrap();
     bytes[60] ^= 0x20;
     fs::write(&pack, bytes).unwrap();
+    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
+    assert_eq!(kept.code, 1, "{kept}");
+    assert!(kept.out.contains("found"), "{kept}");
     let run = stage.annals(&["archive", "--verify"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.starts_with("damaged [DIR]/state/archive/"), "{run}");
@@ -183,9 +186,6 @@ fn damage_is_named_and_told_by_the_exit_code() {
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((&json["ok"], &json["packs"]), (&false.into(), &2.into()));
     assert_eq!(json["damaged"][0]["frame"], 32);
-    let kept = stage.annals(&["keep", "-q", "--verify-all"]);
-    assert_eq!(kept.code, 1, "{kept}");
-    assert!(kept.out.contains("found"), "{kept}");
     // The other one is sound.
     stage.annals(&["archive", "--verify", SECOND]).fine();
     stage.refused(&["archive", "--verify", "nobody"], "");
@@ -243,4 +243,223 @@ fn a_root_that_is_not_there_is_not_kept() {
     assert_eq!(json["ok"], false);
     let run = stage.annals(&["keep"]);
     assert!(run.code == 2 && !run.out.contains('✓'), "{run}");
+}
+
+/// Flips a bit of a pack.
+fn flip(pack: &PathBuf, at: usize) {
+    let mut bytes = fs::read(pack).unwrap();
+    bytes[at] ^= 4;
+    fs::write(pack, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_archive_gives_back_what_can_be_read() {
+    let stage = two();
+    let before = root(&stage);
+    stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
+    let pack = packs(&stage).remove(0);
+    // The header: without it no index can be checked.
+    flip(&pack, 20);
+    let run = stage.annals(&["restore", FIRST, "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("--salvage"), "{run}");
+    let run = stage.annals(&["restore", FIRST, "--salvage"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.out.contains("a bit of its header is flipped"), "{run}");
+    assert!(root(&stage).len() < before.len());
+    let run = stage.annals(&["restore", FIRST, "--salvage", "--apply"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(root(&stage) == before);
+    // What is in frames is gone for good, and told.
+    flip(&pack, 20);
+    flip(&pack, 32 + 30);
+    let there = stage.work().join("there");
+    let to = ["--to", there.to_str().unwrap()];
+    let run = stage.annals(&["restore", FIRST, to[0], to[1], "--apply"]);
+    assert!(run.code == 2 && run.err.contains("--salvage"), "{run}");
+    let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1], "--json"]);
+    assert_eq!(run.code, 1, "{run}");
+    let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(plan["files"][0]["fate"], "partial");
+    assert_eq!(plan["files"][0]["lost"][0][0], 0);
+    let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1]]);
+    assert!(
+        run.out.contains("lost projects/") && run.out.contains("all of it"),
+        "{run}"
+    );
+}
+
+#[test]
+fn one_root_is_meant_where_one_is_named() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    // The same session in a copy of the root.
+    let other = stage.root.with_file_name("other");
+    let copied = std::process::Command::new("cp")
+        .args(["-a"])
+        .args([&stage.root, &other])
+        .status();
+    assert!(copied.unwrap().success());
+    let named = format!("claude-code:{}", other.display());
+    stage
+        .bare(&[
+            "--root",
+            &named,
+            "archive",
+            FIRST,
+            "--apply",
+            "--keep-source",
+        ])
+        .fine();
+    assert_eq!(packs(&stage).len(), 2);
+    let run = stage.bare(&["restore", FIRST]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("--root"), "{run}");
+    for (root, dir) in [
+        (&named, &other),
+        (
+            &format!("claude-code:{}", stage.root.display()),
+            &stage.root,
+        ),
+    ] {
+        let list = stage
+            .bare(&["--root", root, "archive", "--list", "--json"])
+            .json();
+        assert_eq!(list["archived"].as_array().unwrap().len(), 1);
+        let output = stage
+            .command()
+            .args(["--root", root, "restore", FIRST, "--json"])
+            .output()
+            .unwrap();
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(plan["root"], dir.to_str().unwrap());
+    }
+}
+
+#[test]
+fn earlier_versions_are_listed_and_come_back() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let log = stage.log_path(FIRST);
+    let first = fs::read(&log).unwrap();
+    let run = stage.refused(&["restore", FIRST, "--earlier"], "");
+    assert!(run.err.contains("no earlier versions"), "{run}");
+    fs::write(&log, "{}\n").unwrap();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let list = stage.annals(&["archive", "--list", FIRST, "--json"]).json();
+    let versions = list["archived"][0]["versions"].as_array().unwrap();
+    assert_eq!(versions.len(), 1);
+    assert_eq!(versions[0]["number"], 1);
+    assert_eq!(versions[0]["bytes"], first.len());
+    assert_eq!(versions[0]["until"], "2026-11-15T12:00:00Z");
+    let shown = stage.annals(&["archive", "--list", FIRST]).fine();
+    assert!(shown.out.contains("--earlier N"), "{shown}");
+    let within = log.strip_prefix(&stage.root).unwrap();
+    for number in [&["--earlier"][..], &["--earlier", "1"]] {
+        let there = stage.work().join(number.join(""));
+        let mut args = vec!["restore", FIRST, "--to", there.to_str().unwrap(), "--apply"];
+        args.extend(number);
+        stage.annals(&args).fine();
+        assert!(fs::read(there.join(within)).unwrap() == first);
+    }
+    let run = stage.refused(&["restore", FIRST, "--earlier", "2"], "");
+    assert!(run.err.contains("1 earlier version"), "{run}");
+}
+
+#[test]
+fn what_is_archived_can_be_forgotten() {
+    let stage = two();
+    stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
+    stage
+        .annals(&["archive", SECOND, "--apply", "--keep-source"])
+        .fine();
+    let whole = stage.tree();
+    let plan = stage.annals(&["archive", "--forget", FIRST, SECOND]).fine();
+    assert!(plan.out.contains("this is the only copy of it"), "{plan}");
+    assert!(plan.out.contains("in its root"), "{plan}");
+    assert!(stage.tree() == whole, "a plan changes nothing");
+    let json = stage
+        .annals(&["archive", "--forget", FIRST, "--json"])
+        .json();
+    assert_eq!(json["applied"], false);
+    assert_eq!(json["forgotten"][0]["only"], json["forgotten"][0]["files"]);
+    // What is pinned stays, and so does what is not of the archive.
+    stage.annals(&["pin", SECOND]).fine();
+    let run = stage.refused(&["archive", "--forget", SECOND, "--apply"], "");
+    assert!(run.err.contains("pinned"), "{run}");
+    let log = stage.log_path(SECOND);
+    let run = stage.refused(
+        &["archive", "--forget", log.to_str().unwrap(), "--apply"],
+        "",
+    );
+    assert!(run.err.contains("no pack of this archive"), "{run}");
+    stage
+        .annals(&["archive", "--forget", FIRST, "--apply"])
+        .fine();
+    assert_eq!(packs(&stage).len(), 1);
+    assert!(!stage.annals(&["sessions"]).out.contains("00000000-"));
+    let run = stage
+        .annals(&["archive", "--forget", SECOND, "--apply", "--pinned"])
+        .fine();
+    assert!(run.out.contains("annals keep"), "{run}");
+    assert!(packs(&stage).is_empty() && log.exists());
+}
+
+#[test]
+fn a_pack_that_cannot_be_read_can_be_forgotten() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let pack = packs(&stage).remove(0);
+    fs::write(&pack, "nothing").unwrap();
+    let plan = stage.annals(&["archive", "--forget", FIRST]).fine();
+    assert!(
+        plan.out.contains("cannot be read") && plan.out.contains("unknown"),
+        "{plan}"
+    );
+    stage
+        .annals(&["archive", "--forget", pack.to_str().unwrap(), "--apply"])
+        .fine();
+    assert!(packs(&stage).is_empty());
+}
+
+#[test]
+fn who_deletes_is_told_what_is_still_archived() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let run = stage.annals(&["delete", FIRST, "--apply", LIVE]).fine();
+    assert!(run.out.contains("is still in the archive"), "{run}");
+    let run = stage.annals(&["delete", SECOND, "--apply", LIVE]).fine();
+    assert!(!run.out.contains("archive"), "{run}");
+    let run = stage.annals(&["clean", "--purge", "--apply"]).fine();
+    assert!(run.out.contains("is still in the archive"), "{run}");
+}
+
+#[test]
+fn what_a_check_of_the_archive_finds_is_left_for_those_who_keep() {
+    let stage = two();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    let pack = packs(&stage).remove(0);
+    let note = pack.parent().unwrap().with_file_name("keep.json");
+    flip(&pack, 32 + 30);
+    assert_eq!(stage.annals(&["archive", "--verify"]).code, 1);
+    let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
+    let name = pack.file_name().unwrap().to_str().unwrap();
+    assert!(noted["damaged"][0].as_str().unwrap().ends_with(name));
+    // The next to keep takes it from the root again.
+    stage.annals(&["keep"]).fine();
+    stage.annals(&["archive", "--verify"]).fine();
+    let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
+    assert!(noted["damaged"].is_null(), "{noted}");
 }

@@ -14,6 +14,7 @@ mod demo;
 mod export;
 mod files;
 mod harness;
+mod held;
 mod index;
 mod look;
 mod orchestrator;

@@ -81,13 +81,18 @@ fn one_session_or_file_is_repaired_by_name() {
     assert!(told.ends_with("/original") && original.exists());
     assert_eq!(end.components().count(), 4, "state/quarantine/ID/original");
     assert_snapshot!(
-        "repair_forget",
+        "repair_forget_plan",
         stage.annals(&["repair", "--forget", "29cb07e7"])
+    );
+    assert_eq!(originals(&stage).len(), 1);
+    assert_snapshot!(
+        "repair_forget",
+        stage.annals(&["repair", "--forget", "29cb07e7", "--apply"])
     );
     assert!(originals(&stage).is_empty());
     assert_snapshot!(
         "repair_forget_all",
-        stage.annals(&["repair", "--forget", "--all"])
+        stage.annals(&["repair", "--forget", "--all", "--apply"])
     );
     assert_snapshot!(
         "repair_forget_what",
@@ -98,6 +103,13 @@ fn one_session_or_file_is_repaired_by_name() {
 #[test]
 fn an_unfinished_line_is_told_to_who_asks() {
     let stage = Stage::of("torn-tail");
+    let old = stage.annals(&["repair", "--json"]).json();
+    assert_eq!(old["files"][0]["steps"][0]["action"], "drop");
+    // 15 minutes before what the program takes for now.
+    let fresh = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_794_742_800 + 45 * 60);
+    let file = fs::File::options().append(true).open(log(&stage)).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(fresh))
+        .unwrap();
     assert_snapshot!("repair_torn_tail", stage.annals(&["repair"]));
     assert_snapshot!(
         "repair_torn_tail_named",
@@ -154,4 +166,80 @@ fn what_was_put_back_is_told_before_the_rest_fails() {
     assert!(run.err.contains("1 of 2 originals were put back"), "{run}");
     assert_eq!(fs::read(log(&stage)).unwrap(), text);
     assert_eq!(originals(&stage).len(), 1);
+}
+
+#[test]
+fn an_index_that_is_made_anew_is_kept_and_comes_back() {
+    let stage = Stage::of_layout("chorus", "chorus-damage");
+    // Where there was none, there is nothing to keep.
+    let first = stage.annals(&["repair", "--apply", "--json"]).json();
+    assert_eq!(first["indexes"][0]["detail"], "missing");
+    assert!(first["indexes"][0]["repair"].is_null());
+    let index = stage.root.parent().unwrap().join(
+        first["indexes"][0]["path"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("[DIR]/"),
+    );
+    let mut cut = fs::read(&index).unwrap();
+    cut.truncate(cut.len() - 20);
+    fs::write(&index, &cut).unwrap();
+    let before = stage.tree().len();
+    let done = stage.annals(&["repair", "--apply", "--json"]).json();
+    let id = done["indexes"][0]["repair"].as_str().unwrap().to_owned();
+    assert_eq!(done["indexes"].as_array().unwrap().len(), 1);
+    assert!(fs::read(&index).unwrap() != cut);
+    // Its folder in the quarantine has three files, and nothing is laid down beside it.
+    assert_eq!(stage.tree().len(), before + 3);
+    let kept = stage
+        .root
+        .with_file_name("state")
+        .join("quarantine")
+        .join(&id);
+    assert!(fs::read(kept.join("original")).unwrap() == cut);
+    stage.annals(&["repair", "--undo", &id]).fine();
+    assert!(fs::read(&index).unwrap() == cut);
+    assert_eq!(stage.tree().len(), before);
+}
+
+#[test]
+fn an_index_comes_back_with_the_log_that_was_mended_beside_it() {
+    let stage = Stage::of_layout("chorus", "chorus-damage");
+    stage.annals(&["repair", "--apply"]).fine();
+    stage
+        .annals(&["repair", "--forget", "--all", "--apply"])
+        .fine();
+    let folder = stage.root.join("sessions/w-app/a-main");
+    let log = folder.join("4d1f8420-1186-4428-8761-f2d2604c8d9c-messages.jsonl");
+    let mut damaged = fs::read(&log).unwrap();
+    damaged.extend(b"no record\n");
+    fs::write(&log, &damaged).unwrap();
+    let register = stage.tree().into_keys().find(|path| {
+        path.starts_with(&stage.root)
+            && path.parent() == log.parent()
+            && path.extension().is_some_and(|it| it == "json")
+    });
+    let register = register.unwrap();
+    let mut cut = fs::read(&register).unwrap();
+    cut.truncate(cut.len() - 20);
+    fs::write(&register, &cut).unwrap();
+    stage.settle();
+    let done = stage.annals(&["repair", "--apply", "--json"]).json();
+    assert!(done["indexes"][0]["repair"].is_string(), "{done}");
+    stage
+        .annals(&["repair", "--undo", log.to_str().unwrap()])
+        .fine();
+    assert!(fs::read(&log).unwrap() == damaged);
+    assert!(fs::read(&register).unwrap() == cut);
+}
+
+#[test]
+fn a_session_that_is_archived_is_no_patient() {
+    let stage = Stage::of("corrupt-parent");
+    stage.annals(&["archive", "9682866b", "--apply"]).fine();
+    let run = stage.refused(&["repair", "9682866b"], "");
+    assert!(
+        run.err.contains("is archived") && run.err.contains("annals restore"),
+        "{run}"
+    );
 }

@@ -94,6 +94,9 @@ pub struct Index {
     /// A digest of what registers told when this was written, which tells that they tell something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Sum>,
+    /// It stands in the pack twice, one right behind the other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub twice: bool,
     /// Where the content lies.
     pub frames: Vec<Frame>,
 }

@@ -275,6 +275,44 @@ fn note_of(dir: &Path) -> PathBuf {
     dir.join("keep.json")
 }
 
+impl Archive {
+    /// Leaves for those who keep which of the packs that were read back are damaged, so that they are read
+    /// back, and taken from their root again, by every run until they are sound.
+    pub fn note_damaged(
+        &self,
+        looked: &[PathBuf],
+        damaged: &[Damage],
+        now: Timestamp,
+    ) -> Result<()> {
+        let path = note_of(&self.dir);
+        let within = |path: &Path| Some(path.strip_prefix(&self.dir).ok()?.to_owned());
+        let note = Note::read(&path)?;
+        let looked: BTreeSet<PathBuf> = looked.iter().filter_map(|it| within(it)).collect();
+        let known = note.as_ref().map(|note| note.damaged.clone());
+        let known = known.unwrap_or_default();
+        let mut all: BTreeSet<PathBuf> = known.difference(&looked).cloned().collect();
+        all.extend(damaged.iter().filter_map(|it| within(&it.pack)));
+        if all == known {
+            return Ok(());
+        }
+        // Whoever is at it now finds them too, and writes what it found.
+        let Ok(_lock) = hold(&self.dir.join("keep.lock")) else {
+            return Ok(());
+        };
+        let note = note.unwrap_or(Note {
+            version: VERSION,
+            verified: now,
+            last: None,
+            damaged: BTreeSet::new(),
+        });
+        Note {
+            damaged: all,
+            ..note
+        }
+        .write(&path)
+    }
+}
+
 /// The packs of an archive that the last run found damaged.
 pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
     let note = Note::read(&note_of(archive.dir())).ok().flatten();

@@ -7,10 +7,12 @@
 //! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
 //! removing them, is the store's business.
 
+mod forget;
 mod index;
 mod keep;
 mod pack;
 mod restore;
+mod salvage;
 mod session;
 mod sum;
 #[cfg(test)]
@@ -25,10 +27,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+pub use forget::Forgotten;
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
 pub use pack::{Pack, PackedFile};
 pub use restore::{Fate, Restored, RestoredFile};
+pub use salvage::Salvaged;
 pub use session::Archived;
 pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, SetAside, Stored, store};
@@ -73,6 +77,20 @@ impl Archive {
         Ok(paths)
     }
 
+    /// Where the packs of some roots lie, or of all.
+    pub fn paths_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
+        let Some(roots) = roots else {
+            return self.paths();
+        };
+        let mut paths = Vec::new();
+        for root in roots {
+            paths.extend(self.packs_of(root)?);
+        }
+        paths.sort();
+        paths.dedup();
+        Ok(paths)
+    }
+
     /// Where the packs of one root lie, in the order of their names.
     pub fn packs_of(&self, root: &Root) -> Result<Vec<PathBuf>> {
         let mut packs = names(&self.dir_of(root))?;
@@ -95,6 +113,11 @@ impl Archive {
 
     /// The pack of an archived session, by a beginning of its id or by its path.
     pub fn find(&self, id: &str) -> Result<Pack> {
+        self.find_in(id, None)
+    }
+
+    /// The same, of these roots alone.
+    pub fn find_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Pack> {
         if id.contains('/') {
             return Pack::open(Path::new(id));
         }
@@ -107,8 +130,8 @@ impl Archive {
         }
         let mut found = Vec::new();
         let mut unreadable = None;
-        for (path, pack) in self.paths()?.into_iter().zip(self.packs()?) {
-            match pack {
+        for path in self.paths_in(roots)? {
+            match Pack::open(&path) {
                 Ok(pack) => found.extend(pack.fits(id).then_some(pack)),
                 Err(error) if is_of(&path, id) => unreadable = Some(error),
                 Err(_) => {}

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ pub(super) const HEADER: usize = 32;
 pub(super) const FOOTER: usize = 64;
 
 /// No index is longer than this.
-const MOST_INDEX: u64 = 1 << 28;
+pub(super) const MOST_INDEX: u64 = 1 << 28;
 
 /// So much is read in search of an index, and twice the length of the pack, before it counts as lost: a
 /// pack may be made of nothing but endings.
@@ -46,12 +47,14 @@ pub struct Pack {
     /// How much of that stands behind the last whole index: someone was killed while writing it, or
     /// the end is damaged.
     pub torn: u64,
-    source: Arc<Source>,
+    /// Where its index begins.
+    at: u64,
+    pub(super) source: Arc<Source>,
 }
 
 /// What the files of a pack read from.
 #[derive(Debug)]
-struct Source {
+pub(super) struct Source {
     path: PathBuf,
     file: File,
     /// The frame that was read last of those that several files share.
@@ -66,13 +69,7 @@ impl Pack {
 
     /// The same, and whether one that cannot be read is beyond reading.
     pub(super) fn open_or_lost(path: &Path) -> Result<Self, Unread> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
-            .map_err(|error| Error::io("open", path, error))?;
-        Pack::read(path, file)
+        Pack::read(path, open(path)?)
     }
 
     /// The pack that an open file is.
@@ -92,18 +89,30 @@ impl Pack {
         let Some(found) = found else {
             return Err(Unread::Lost(refused(
                 path,
-                "is damaged: no whole index was found in it, so what it holds cannot be told",
+                "is damaged: no whole index was found in it, so what it holds cannot be told (`annals restore --salvage` looks further)",
             )));
         };
         let index = read_index(path, &found.index)?;
-        if let Some(fault) = index.fault(HEADER as u64..found.at) {
-            return Err(refused(path, &format!("is not read, because {fault}")).into());
+        Pack::with(path, file, metadata.len(), index, found.at..found.end).map_err(Into::into)
+    }
+
+    /// The pack of an index, which lies with its footer at that place of the file.
+    pub(super) fn with(
+        path: &Path,
+        file: File,
+        bytes: u64,
+        index: Index,
+        place: Range<u64>,
+    ) -> Result<Self> {
+        if let Some(fault) = index.fault(HEADER as u64..place.start) {
+            return Err(refused(path, &format!("is not read, because {fault}")));
         }
         Ok(Pack {
             path: path.to_owned(),
             index: Arc::new(index),
-            bytes: metadata.len(),
-            torn: metadata.len().saturating_sub(found.end),
+            bytes,
+            torn: bytes.saturating_sub(place.end),
+            at: place.start,
             source: Arc::new(Source {
                 path: path.to_owned(),
                 file,
@@ -120,6 +129,22 @@ impl Pack {
     /// Earlier versions of files that were replaced or cut, the oldest first.
     pub fn earlier(&self) -> &[Member] {
         &self.index.earlier
+    }
+
+    /// The pack as if an earlier version of a file were the newest: by its number in
+    /// [`Pack::earlier`], from 1. `None` if there are not so many.
+    pub fn with_earlier(&self, number: usize) -> Option<Pack> {
+        let earlier = self.earlier().get(number.checked_sub(1)?)?.clone();
+        let mut index = Index::clone(&self.index);
+        match index.members.iter_mut().find(|it| it.path == earlier.path) {
+            Some(newest) => *newest = earlier,
+            None => index.members.push(earlier),
+        }
+        let index = Arc::new(index);
+        Some(Pack {
+            index,
+            ..self.clone()
+        })
     }
 
     /// The file that lay at a path of the root.
@@ -205,6 +230,25 @@ impl Pack {
             synced.map_err(|error| Error::io("sync", dir, error))?;
         }
         Ok(())
+    }
+
+    /// The first copy of its index is as it should be, if there are two.
+    pub(super) fn is_twice(&self) -> io::Result<bool> {
+        // A torn second copy leaves the first one alone, and is told of anyway.
+        if !self.index.twice || self.torn > 0 {
+            return Ok(true);
+        }
+        let file = &self.source.file;
+        let mut nonce = [0; 16];
+        file.read_exact_at(&mut nonce, (HEADER - 16) as u64)?;
+        let first = index_before(file, self.at, &nonce, &mut MOST_INDEX.saturating_mul(2))?;
+        let Some(first) = first else {
+            return Ok(false);
+        };
+        let (_, packed) = &first.index;
+        let mut second = vec![0; packed.len()];
+        file.read_exact_at(&mut second, self.at)?;
+        Ok(*packed == second)
     }
 
     /// The frames of its files, as they are now, that cannot be read any more.
@@ -360,6 +404,16 @@ impl From<Error> for Unread {
     }
 }
 
+/// Opens the file of a pack for reading; never behind a link.
+pub(super) fn open(path: &Path) -> Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    opened.map_err(|error| Error::io("open", path, error))
+}
+
 pub(super) fn refused(path: &Path, why: &str) -> Error {
     Error::refused(format!("{} {why}", path.display()))
 }
@@ -396,12 +450,12 @@ fn other_version(path: &Path, version: u32) -> Error {
 }
 
 /// A whole index as it lies in a pack.
-struct FoundIndex {
-    at: u64,
+pub(super) struct FoundIndex {
+    pub(super) at: u64,
     /// Where the footer ends.
-    end: u64,
+    pub(super) end: u64,
     /// How long it is when it is unpacked, and its bytes.
-    index: (u64, Vec<u8>),
+    pub(super) index: (u64, Vec<u8>),
 }
 
 /// What a footer says.
@@ -421,7 +475,11 @@ pub(super) fn footer(nonce: &[u8; 16], at: u64, len: u64, index: &[u8]) -> [u8; 
 }
 
 /// The last index of a pack that is whole.
-fn last_index(file: &File, len: u64, nonce: &[u8; 16]) -> io::Result<Option<FoundIndex>> {
+pub(super) fn last_index(
+    file: &File,
+    len: u64,
+    nonce: &[u8; 16],
+) -> io::Result<Option<FoundIndex>> {
     let mut left = MOST_LOOKED.saturating_add(len.saturating_mul(2));
     if let Some(found) = index_before(file, len, nonce, &mut left)? {
         return Ok(Some(found));
@@ -497,7 +555,7 @@ fn index_before(
     }))
 }
 
-fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<Index> {
+pub(super) fn read_index(path: &Path, (len, bytes): &(u64, Vec<u8>)) -> Result<Index> {
     let wrong = |why: String| refused(path, &format!("has an index that cannot be read: {why}"));
     let json = zstd::bulk::decompress(bytes, *len as usize);
     let json = json.map_err(|error| wrong(error.to_string()))?;

@@ -46,6 +46,9 @@ pub struct RestoredFile {
     pub bytes: u64,
     /// What becomes of it.
     pub fate: Fate,
+    /// The stretches of it that cannot be read any more, each with where it began and how long it was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<(u64, u64)>,
 }
 
 /// What becomes of an archived file.
@@ -58,6 +61,10 @@ pub enum Fate {
     Same,
     /// Another one is in its place.
     Different,
+    /// A log of which some cannot be read any more: what can is put back.
+    Partial,
+    /// It cannot be put back: of a document, a part is of no use.
+    Lost,
 }
 
 impl Restored {
@@ -66,19 +73,46 @@ impl Restored {
         let different = |file: &&RestoredFile| file.fate == Fate::Different;
         self.files.iter().filter(different)
     }
+
+    /// The files that are not put back as they were, because some of them cannot be read any more.
+    pub fn damaged(&self) -> impl Iterator<Item = &RestoredFile> {
+        self.files.iter().filter(|file| !file.lost.is_empty())
+    }
 }
 
 impl Pack {
     /// What putting its files back would do; `to` another root, if not to their own.
     pub fn restoring(&self, to: Option<&Path>) -> Result<Restored> {
+        self.plan(to, false)
+    }
+
+    /// What putting back what can be read of its files would do.
+    pub fn salvaging(&self, to: Option<&Path>) -> Result<Restored> {
+        self.plan(to, true)
+    }
+
+    fn plan(&self, to: Option<&Path>, salvage: bool) -> Result<Restored> {
         let root = self.target(to)?;
         let fate = |member: &Member| -> Result<RestoredFile> {
             let path = root.path.join(&member.path);
             root.guard(&path)?;
+            let lost = match salvage {
+                true => self.lost(member),
+                false => Vec::new(),
+            };
             Ok(RestoredFile {
                 path: member.path.clone(),
                 bytes: member.len,
-                fate: fate(&path, member)?,
+                fate: match fate(&path, member)? {
+                    Fate::New if lost.is_empty() => Fate::New,
+                    Fate::New if self.is_log(&root, member) => Fate::Partial,
+                    Fate::New => Fate::Lost,
+                    there => there,
+                },
+                lost: lost
+                    .iter()
+                    .map(|it| (it.start, it.end - it.start))
+                    .collect(),
             })
         };
         let files = self.members().iter().map(fate).collect::<Result<_>>()?;
@@ -95,7 +129,17 @@ impl Pack {
     /// Puts its files back. Refuses if another file is in the place of any of them, or if any is
     /// damaged; then nothing is changed. A run that was cut off can be run again.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
-        let plan = self.restoring(to)?;
+        self.carry_out(to, self.restoring(to)?)
+    }
+
+    /// Puts back what can be read of its files: whole ones as they were, logs with what is left of them,
+    /// documents of which some is lost not at all. Never over another file. Where a stretch of a log is
+    /// lost a line ends, so that what stood before and behind it does not become one.
+    pub fn restore_salvaged(&self, to: Option<&Path>) -> Result<Restored> {
+        self.carry_out(to, self.salvaging(to)?)
+    }
+
+    fn carry_out(&self, to: Option<&Path>, plan: Restored) -> Result<Restored> {
         if let Some(other) = plan.in_the_way().next() {
             let path = plan.root.join(&other.path);
             return Err(Error::refused(format!(
@@ -105,15 +149,18 @@ impl Pack {
         }
         let root = self.target(to)?;
         let each = self.members().iter().zip(&plan.files);
-        let fresh = each.filter(|(_, file)| file.fate == Fate::New);
-        let fresh: Vec<&Member> = fresh.map(|(member, _)| member).collect();
+        let fresh = each.filter(|(_, file)| matches!(file.fate, Fate::New | Fate::Partial));
+        let fresh: Vec<(&Member, bool)> = fresh
+            .map(|(member, file)| (member, file.fate == Fate::Partial))
+            .collect();
         // One that was killed when all had their names leaves an empty stage.
         let left = root.path.join(STAGE).symlink_metadata().is_ok();
         if left || !fresh.is_empty() {
             self.place(&root, &fresh)?;
         }
         if !self.index.lone {
-            let logs: Vec<PathBuf> = plan.files.iter().map(|it| it.path.clone()).collect();
+            let there = plan.files.iter().filter(|it| it.fate != Fate::Lost);
+            let logs: Vec<PathBuf> = there.map(|it| it.path.clone()).collect();
             let rows = self.index.rows.iter();
             let rows: Vec<(PathBuf, String)> = rows
                 .map(|row| (row.path.clone(), row.text.clone()))
@@ -126,18 +173,20 @@ impl Pack {
     /// Puts files back that were just removed.
     pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
         let members = self.members().iter();
-        let members: Vec<&Member> = members
+        let members: Vec<(&Member, bool)> = members
             .filter(|member| gone.contains(&member.path.as_path()))
+            .map(|member| (member, false))
             .collect();
         self.place(root, &members)
     }
 
-    fn place(&self, root: &Root, members: &[&Member]) -> Result<()> {
+    /// Makes files, and of those that are marked what can be read of them.
+    fn place(&self, root: &Root, members: &[(&Member, bool)]) -> Result<()> {
         // The main log is the first of the list and gets its name last: until then there is no
         // session that could be taken for whole.
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
-        for (at, member) in members.iter().enumerate().rev() {
-            if let Err(error) = self.stage(&stage, member, at == 0) {
+        for (at, &(member, partly)) in members.iter().enumerate().rev() {
+            if let Err(error) = self.stage(&stage, member, partly, at == 0) {
                 stage.abandon();
                 return Err(error);
             }
@@ -150,13 +199,18 @@ impl Pack {
         }
     }
 
-    fn stage(&self, stage: &Stage, member: &Member, last: bool) -> Result<()> {
+    fn stage(&self, stage: &Stage, member: &Member, partly: bool, last: bool) -> Result<()> {
         let mut staged = stage.file(&member.path)?;
-        let damaged = unpack(self, member, |bytes| staged.put(bytes))?;
+        let damaged = match partly {
+            true => self
+                .put_sound(member, |bytes| staged.put(bytes))
+                .map(|()| Vec::new()),
+            false => unpack(self, member, |bytes| staged.put(bytes)),
+        }?;
         if let Some(damage) = damaged.first() {
             let (path, detail) = (member.path.display(), &damage.detail);
             return Err(Error::refused(format!(
-                "{path} cannot be put back, and nothing was changed: {detail}"
+                "{path} cannot be put back, and nothing was changed: {detail} (--salvage puts back what can be read)"
             )));
         }
         staged.like(member.mode, member.mtime_ns);
@@ -164,6 +218,28 @@ impl Pack {
             true => stage.commit_last(staged).map(drop),
             false => stage.commit(staged).map(drop),
         }
+    }
+
+    /// Hands over what can be read of a log.
+    fn put_sound(&self, member: &Member, mut put: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let (mut gap, mut open) = (false, false);
+        for part in &member.parts {
+            let given = self.look_at(part, |bytes| {
+                if gap && open {
+                    put(b"\n")?;
+                }
+                open = bytes.last() != Some(&b'\n');
+                put(bytes)
+            });
+            gap = given.is_err();
+            given.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn is_log(&self, root: &Root, member: &Member) -> bool {
+        let artifact = root.layout.classify(&member.path);
+        self.index.lone || artifact.is_some_and(|artifact| artifact.kind.is_log())
     }
 
     fn target(&self, to: Option<&Path>) -> Result<Root> {

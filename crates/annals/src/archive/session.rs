@@ -99,8 +99,17 @@ impl Store {
     ///
     /// Everything is made durable, read back from the archive and compared with what lies in the root
     /// while its logs are locked; if anything differs, nothing is removed. If a file cannot be removed,
-    /// those that were are put back.
-    pub fn archive_away(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
+    /// those that were are put back. Sessions that another program is writing to, or has open to, stay
+    /// ([`Error::Live`], [`Error::Held`]), unless `live`.
+    pub fn archive_away(
+        &self,
+        group: &[&SessionFiles],
+        live: bool,
+        now: Timestamp,
+    ) -> Result<Archived> {
+        if !live {
+            group.iter().try_for_each(|files| self.is_free(files))?;
+        }
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
         let path = place(&archive, group, &holdings);
@@ -118,7 +127,7 @@ impl Store {
         refuse_damaged(&path, &verify(pack))?;
         let safe = |within: &Path| confirm(pack, &holdings.root.path, within);
         let back = |gone: &[&Path]| pack.put_back(&holdings.root, gone);
-        Store::vacate(group, &holdings, &safe, &back)?;
+        Store::vacate(group, &holdings, live, &safe, &back)?;
         Ok(Archived {
             removed: true,
             ..done(plan, &stored)

@@ -88,6 +88,13 @@ fn all(pack: &Pack, member: &Member) -> Vec<u8> {
     bytes
 }
 
+/// Where the second copy of the index begins in a whole pack.
+fn second_index(whole: &[u8]) -> usize {
+    let footer = whole.len() - pack::FOOTER;
+    let packed = u64::from_le_bytes(whole[footer + 8..footer + 16].try_into().unwrap());
+    footer - packed as usize
+}
+
 /// Lines that do not shrink to nothing.
 fn lines(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
@@ -285,16 +292,24 @@ fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
     desk.put(TODOS, "[2]");
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
+    let after = fs::read(desk.root.join(LOG)).unwrap();
+    // The index stands there twice, and either will do.
+    let (first_once, once) = (second_index(&whole[..first]), second_index(&whole));
     for cut in 0..whole.len() {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
         let opened = Pack::open(&desk.pack);
-        if cut < first {
+        if cut < first_once {
             assert!(opened.is_err(), "{cut}");
             continue;
         }
         let pack = opened.unwrap();
-        assert_eq!(pack.torn as usize, cut - first);
-        assert!(all(&pack, &pack.members()[0]) == before, "{cut}");
+        let (end, wanted) = match cut {
+            cut if cut >= once => (once, &after),
+            cut if cut >= first => (first, &before),
+            _ => (first_once, &before),
+        };
+        assert_eq!(pack.torn as usize, cut - end);
+        assert!(all(&pack, &pack.members()[0]) == *wanted, "{cut}");
         if cut % 389 == 0 {
             desk.store();
             let pack = desk.same();
@@ -359,7 +374,7 @@ fn a_pack_of_another_version_is_refused_by_name() {
 }
 
 /// Writes a pack with an index that lies.
-fn forged(desk: &Desk, lie: impl FnOnce(&mut Index)) -> String {
+fn forge(desk: &Desk, lie: impl FnOnce(&mut Index)) {
     let pack = desk.store().pack;
     let mut bytes = fs::read(&desk.pack).unwrap();
     let mut index = Index::clone(&pack.index);
@@ -371,6 +386,11 @@ fn forged(desk: &Desk, lie: impl FnOnce(&mut Index)) -> String {
     bytes.extend(packed);
     bytes.extend(footer);
     fs::write(&desk.pack, bytes).unwrap();
+}
+
+/// What is said of a pack with such an index.
+fn forged(desk: &Desk, lie: impl FnOnce(&mut Index)) -> String {
+    forge(desk, lie);
     let told = match Pack::open(&desk.pack) {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string(),
@@ -465,7 +485,7 @@ fn content_that_looks_like_an_index_is_not_taken_for_one() {
     desk.add(LOG, &inner);
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
-    fs::write(&desk.pack, &whole[..whole.len() - 1]).unwrap();
+    fs::write(&desk.pack, &whole[..second_index(&whole) - 1]).unwrap();
     let pack = Pack::open(&desk.pack).unwrap();
     assert_eq!(pack.bytes - pack.torn, first);
     assert_eq!(all(&pack, &pack.members()[0]), inner);
@@ -532,7 +552,7 @@ fn a_pack_that_is_lost_is_set_aside_and_begun_anew() {
     desk.put(TODOS, "[]");
     desk.store();
     let whole = fs::read(&desk.pack).unwrap();
-    for cut in [0, 20, 100, whole.len() - 1] {
+    for cut in [0, 20, 100, second_index(&whole) - 1] {
         fs::write(&desk.pack, &whole[..cut]).unwrap();
         let aside = desk.store().set_aside.unwrap();
         assert!(fs::read(&aside.path).unwrap() == whole[..cut], "{cut}");
@@ -592,11 +612,133 @@ fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
         Ok(id)
     };
     let back = |gone: &[&Path]| pack.put_back(&root, gone);
-    let refused = Store::vacate(&group, &holdings, &safe, &back).unwrap_err();
+    let refused = Store::vacate(&group, &holdings, true, &safe, &back).unwrap_err();
     assert!(
         refused.to_string().contains("put back from the archive"),
         "{refused}"
     );
     assert_eq!(fs::read(desk.root.join(TODOS)).unwrap(), b"[]");
     assert!(desk.root.join(LOG).exists());
+}
+
+/// Damages a pack, and opens it all the same.
+#[track_caller]
+fn salvaged(desk: &Desk, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    damage(&mut bytes);
+    fs::write(&desk.pack, bytes).unwrap();
+    Pack::salvage(&desk.pack).unwrap()
+}
+
+/// A pack of one small session as the first programs wrote it: with one index.
+fn with_one_index() -> (Desk, Vec<u8>) {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let mut whole = fs::read(&desk.pack).unwrap();
+    whole.truncate(second_index(&whole));
+    fs::write(&desk.pack, &whole).unwrap();
+    desk.same();
+    (desk, whole)
+}
+
+#[test]
+fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
+    let (desk, whole) = with_one_index();
+    let pack = Pack::open(&desk.pack).unwrap();
+    let frames = pack.index.frames.iter().map(Frame::end).max().unwrap() as usize;
+    for at in (0..pack::HEADER).chain(frames..whole.len()) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&desk.pack, &bytes).unwrap();
+        let salvaged = Pack::salvage(&desk.pack).unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!(
+            salvaged.wrong.is_some() || Pack::open(&desk.pack).is_ok(),
+            "{at}"
+        );
+        let wanted = fs::read(desk.root.join(LOG)).unwrap();
+        assert!(
+            all(&salvaged.pack, &salvaged.pack.members()[0]) == wanted,
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn one_of_two_indexes_is_enough() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    let whole = desk.store().pack.bytes as usize;
+    let opened = salvaged(&desk, |bytes| bytes[whole - 200..].fill(0));
+    assert_eq!(opened.wrong, None);
+    assert!(opened.pack.torn > 0);
+    assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
+    desk.same();
+    // The next to write makes it whole.
+    assert!(!desk.store().unchanged);
+    assert_eq!(desk.same().torn, 0);
+    // Nor is damage to the other one left as it is.
+    let opened = salvaged(&desk, |bytes| {
+        let at = second_index(bytes);
+        bytes[at - 100] ^= 1;
+    });
+    assert_eq!((opened.wrong, opened.pack.torn), (None, 0));
+    assert_eq!(verify(&opened.pack).len(), 1);
+    desk.store();
+    assert_eq!(verify(&desk.same()), []);
+}
+
+#[test]
+fn a_header_that_is_gone_is_told_and_done_without() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let opened = salvaged(&desk, |bytes| bytes[..pack::HEADER].fill(0));
+    assert_eq!(opened.wrong.as_deref(), Some("its header is damaged"));
+    assert!(all(&opened.pack, &opened.pack.members()[0]) == lines(1, 3_000));
+}
+
+#[test]
+fn a_pack_of_a_newer_version_is_not_taken_for_a_damaged_one() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let lie = |index: &mut Index| index.version = 2;
+    forge(&desk, lie);
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    bytes[12] = 2;
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("version 2"), "{error}");
+}
+
+#[test]
+fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3 << 20));
+    desk.put(TODOS, "[1]");
+    let pack = desk.store().pack;
+    let wanted = fs::read(desk.root.join(LOG)).unwrap();
+    let frame = pack.index.frames[1];
+    let opened = salvaged(&desk, |bytes| {
+        bytes[frame.at as usize + 1_000..][..100].fill(7);
+    });
+    let pack = opened.pack;
+    let lost = pack.lost(&pack.members()[0]);
+    assert_eq!(lost, vec![1 << 20..2 << 20]);
+    let there = desk.dir.path().join("there");
+    assert!(pack.restore(Some(&there)).is_err());
+    assert!(!there.join(LOG).exists());
+    let done = pack.restore_salvaged(Some(&there)).unwrap();
+    let fates: Vec<Fate> = done.files.iter().map(|file| file.fate).collect();
+    assert_eq!(fates, [Fate::Partial, Fate::New]);
+    assert_eq!(done.files[0].lost, [(1 << 20, 1 << 20)]);
+    let got = fs::read(there.join(LOG)).unwrap();
+    let rest = [&wanted[..1 << 20], b"\n", &wanted[2 << 20..]].concat();
+    assert!(got == rest);
+    assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
 }

@@ -86,6 +86,14 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
             ),
         });
     }
+    if !pack.is_twice().unwrap_or(false) {
+        damaged.push(Damage {
+            pack: pack.path.clone(),
+            member: None,
+            frame: None,
+            detail: "one of the two copies of its index is damaged; the other tells all".to_owned(),
+        });
+    }
     damaged
 }
 

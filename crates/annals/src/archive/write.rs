@@ -214,7 +214,8 @@ fn extend(
     writer.unreadable = old.unreadable();
     let written = writer.take_all(contents, now).and_then(|missing| {
         // A torn end is sealed by a whole index.
-        let unchanged = old.torn == 0 && writer.is_unchanged(&old.index, contents);
+        let whole = old.torn == 0 && old.is_twice().unwrap_or(false);
+        let unchanged = whole && writer.is_unchanged(&old.index, contents);
         if !unchanged {
             writer.index.sessions = sessions(&old.index, contents);
             writer.index.root.clone_from(&contents.root);

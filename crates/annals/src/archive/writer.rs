@@ -93,6 +93,7 @@ impl<'a> Writer<'a> {
             earlier: Vec::new(),
             rows: what.rows.clone(),
             told: what.told,
+            twice: true,
             frames: Vec::new(),
         };
         let mut writer = Writer::new(path, file, index)?;
@@ -369,6 +370,7 @@ impl<'a> Writer<'a> {
             synced(self.file)?;
         }
         self.index.tidy();
+        self.index.twice = true;
         // Whoever reads it would refuse it, so it is not written either.
         if let Some(fault) = self.index.fault(HEADER as u64..self.end) {
             return Err(pack::refused(
@@ -381,10 +383,12 @@ impl<'a> Writer<'a> {
             json.map_err(|error| pack::refused(self.path, &format!("cannot be written: {error}")))?;
         let packed = self.compressor.compress(&json);
         let packed = packed.map_err(|error| Error::io("compress", self.path, error))?;
-        let mut end = packed;
-        let footer = pack::footer(&self.nonce, self.end, json.len() as u64, &end);
-        end.extend_from_slice(&footer);
-        self.write(&end)?;
+        // Twice, so that damage to one leaves the other. Whoever reads the second finds the first behind
+        // it, as if it were an earlier one.
+        for _ in 0..2 {
+            let footer = pack::footer(&self.nonce, self.end, json.len() as u64, &packed);
+            self.write(&[&packed[..], &footer].concat())?;
+        }
         self.file
             .sync_all()
             .map_err(|e| Error::io("sync", self.path, e))

@@ -13,6 +13,7 @@ mod batch;
 mod bytes;
 mod device;
 mod group;
+mod holder;
 mod identity;
 mod lock;
 mod open;
@@ -26,6 +27,7 @@ mod tail;
 
 pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
+pub use holder::{Holder, refuse_held};
 pub use identity::{Cursor, FileId};
 pub use open::Create;
 pub(crate) use open::is_remote;

@@ -88,7 +88,7 @@ macro_rules! kinds {
 kinds! {
     /// The last line has no line ending and is not whole: its writer was cut off, or is still writing.
     TornTail "torn-tail" Warning kept
-        "nothing: it is pending while its agent works, and annals seals it before it appends";
+        "nothing while its agent works; `annals repair` mends it once it is an hour old";
     /// A line is not JSON.
     BadJson "bad-json" Damage fixable
         "`annals repair` sets the line aside and relinks what hung from it";

@@ -26,9 +26,13 @@ use super::quarantine::{self, Kept, KeptStep, MANIFEST, ORIGINAL, REMOVED, State
 impl Store {
     /// Mends a file. Its original is in the quarantine before anything changes.
     ///
-    /// Fails with [`Error::Changed`] if the file is not what the plan was made from. Whether another
-    /// program is writing to it is for the caller to ask: see [`Store::is_free`].
-    pub fn repair(&self, plan: &Plan, now: Timestamp) -> Result<Kept> {
+    /// Fails with [`Error::Changed`] if the file is not what the plan was made from; with
+    /// [`Error::Live`] or [`Error::Held`], unless `live`, if another program is writing to it or has it
+    /// open for writing.
+    pub fn repair(&self, plan: &Plan, live: bool, now: Timestamp) -> Result<Kept> {
+        if !live {
+            plan.is_free()?;
+        }
         let path = &plan.file.path;
         plan.root.guard(path)?;
         let quarantine = self.quarantine()?;
@@ -43,7 +47,8 @@ impl Store {
             let modified = metadata.modified().ok();
             let rewritten = keep(plan, &kept, handle, &folder).and_then(|()| {
                 jsonl::rewrite(path, &plan.file.id, modified, |old, put| {
-                    mended(plan, old, put)
+                    mended(plan, old, put)?;
+                    refuse_held(path, &plan.file.id, live)
                 })
             });
             let old = match rewritten {
@@ -65,8 +70,9 @@ impl Store {
     /// Puts the original of a mended file back, byte for byte, with its mode and time. The original
     /// leaves the quarantine.
     ///
-    /// Refused if the file is neither what the repair made of it nor the original.
-    pub fn undo_repair(&self, kept: &Kept) -> Result<()> {
+    /// Refused if the file is neither what the repair made of it nor the original, and, unless `live`,
+    /// if another program has it open for writing.
+    pub fn undo_repair(&self, kept: &Kept, live: bool) -> Result<()> {
         let root = Root::new(&kept.layout, &kept.root)?;
         // The manifest is ours, but a path in it must still not lead anywhere else.
         let sound = match kept.lone {
@@ -109,7 +115,8 @@ impl Store {
             let looked = FileId::from(&metadata);
             let mode = Permissions::from_mode(kept.original.mode & 0o777);
             let old = jsonl::rewrite(&path, &looked, modified, |_, put| {
-                copy(&source, 0..length, &original, put)
+                copy(&source, 0..length, &original, put)?;
+                refuse_held(&path, &looked, live)
             })?;
             fs::set_permissions(&path, mode).map_err(|e| Error::io("restore", &path, e))?;
             save_late(&path, &old, looked.len)
@@ -136,6 +143,14 @@ impl Store {
                 path.display(),
             ),
         })
+    }
+}
+
+/// Asked as late as possible: the new file is written, and has no name yet.
+fn refuse_held(path: &Path, id: &FileId, live: bool) -> Result<()> {
+    match live {
+        true => Ok(()),
+        false => jsonl::refuse_held([(path, id)]),
     }
 }
 
@@ -193,7 +208,7 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
     });
     Ok(Kept {
         version: VERSION,
-        id: id(plan, path, &original),
+        id: id(plan.session.as_ref().map(|it| it.as_str()), path, &original),
         layout: plan.root.layout.name().to_owned(),
         root: plan.root.path.clone(),
         lone: plan.root.layout.classify(within).is_none(),
@@ -207,17 +222,14 @@ fn describe(plan: &Plan, handle: &File, metadata: &fs::Metadata, now: Timestamp)
 }
 
 /// The name of a repair: what a person may know it by, and what tells it from every other.
-fn id(plan: &Plan, path: &Path, original: &State) -> String {
+pub(super) fn id(session: Option<&str>, path: &Path, original: &State) -> String {
     let mut sum = Sha256::new();
     sum.update(path.as_os_str().as_encoded_bytes());
     sum.update([0]);
     sum.update(&original.sha256);
     let sum = hex(&sum.finalize());
     let stem = path.file_stem().and_then(|stem| stem.to_str());
-    let name = match &plan.session {
-        Some(session) => session.as_str(),
-        None => stem.unwrap_or("file"),
-    };
+    let name = session.or(stem).unwrap_or("file");
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let name: String = name.chars().filter(|c| plain(*c)).take(80).collect();
     format!("{name}-{}", sum.get(..12).unwrap_or_default())
@@ -333,11 +345,11 @@ fn hash(mut file: &File, len: u64) -> io::Result<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn nanoseconds(metadata: &fs::Metadata) -> i64 {
+pub(super) fn nanoseconds(metadata: &fs::Metadata) -> i64 {
     let seconds = metadata.mtime().saturating_mul(1_000_000_000);
     seconds.saturating_add(metadata.mtime_nsec())
 }

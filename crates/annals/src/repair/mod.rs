@@ -7,7 +7,8 @@
 //! What is mended: lines that hold no record, several, or one among what is none (see
 //! [`salvage`](crate::layout::salvage)); a header that is missing; links that lead nowhere or in
 //! circles; entries that hide behind others of the same id. Every line that none of this concerns stays
-//! as it is, byte for byte and in its order. An unfinished last line stays: it is pending, not damaged.
+//! as it is, byte for byte and in its order. An unfinished last line stays as long as it may be pending:
+//! until the file was not written to for an hour.
 //!
 //! What is repaired once is sound: a second plan of the result is empty.
 
@@ -15,12 +16,14 @@ mod apply;
 mod links;
 mod plan;
 mod quarantine;
+mod register;
 mod stray;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -37,6 +40,9 @@ pub use quarantine::{Kept, KeptStep, State, VERSION};
 pub use stray::Stray;
 
 use plan::Reading;
+
+/// So long an unfinished last line may be someone's who is still writing it.
+const PENDING: SignedDuration = SignedDuration::from_hours(1);
 
 /// A file that a repair may be for.
 #[derive(Clone, Debug)]
@@ -155,8 +161,8 @@ fn alone(file: &FoundFile) -> FoundFile {
 }
 
 impl Plan {
-    /// Reads a file and works out what would mend it.
-    pub fn of(patient: &Patient) -> Result<Plan> {
+    /// Reads a file and works out what would mend it at a moment.
+    pub fn of(patient: &Patient, now: Timestamp) -> Result<Plan> {
         let (root, path) = (&patient.root, &patient.file.path);
         let failed = |error| Error::io("read", path, error);
         let handle = patient.file.open()?;
@@ -164,6 +170,8 @@ impl Plan {
         file.id = handle.id().map_err(failed)?;
         let artifact = file.artifact.clone();
         let mut reading = Reading::of(root.layout, &artifact);
+        let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
+        reading.settled = written.is_some_and(|written| now.duration_since(written) >= PENDING);
         with_scanner(handle.clone(), 0, |lines| {
             while let Some(line) = lines.next().map_err(failed)? {
                 reading.line(&record(&line));
@@ -185,13 +193,17 @@ impl Plan {
 
     /// Reads many files; those that need nothing give no plan. `progress` hears of bytes done and
     /// bytes in all.
-    pub fn all(patients: &[Patient], progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<Result<Plan>> {
+    pub fn all(
+        patients: &[Patient],
+        now: Timestamp,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Vec<Result<Plan>> {
         let total = patients.iter().map(|patient| patient.file.id.len).sum();
         let done = AtomicU64::new(0);
         let mut order: Vec<&Patient> = patients.iter().collect();
         order.sort_by_key(|patient| std::cmp::Reverse(patient.file.id.len));
         let plans = order.into_par_iter().with_max_len(1).map(|patient| {
-            let plan = Plan::of(patient);
+            let plan = Plan::of(patient, now);
             let len = patient.file.id.len;
             progress(done.fetch_add(len, Ordering::Relaxed) + len, total);
             (&patient.file.path, plan)
@@ -208,8 +220,10 @@ impl Plan {
         !self.mending.is_empty() || !self.mending.left.is_empty()
     }
 
-    /// Fails with [`Error::Live`] if another program is writing to the file right now.
+    /// Fails with [`Error::Live`] if another program is writing to the file right now, and with
+    /// [`Error::Held`] if one has it open for writing.
     pub fn is_free(&self) -> Result<()> {
+        jsonl::refuse_held([(self.file.path.as_path(), &self.file.id)])?;
         check_free(&self.root, &self.file)
     }
 }

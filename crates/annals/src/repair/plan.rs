@@ -216,6 +216,8 @@ pub(super) struct Reading<'a> {
     pieces: Vec<Option<(usize, usize)>>,
     damaged: Vec<Damaged>,
     touched: BTreeMap<usize, Touched>,
+    /// Nobody has written to it for so long that an unfinished last line stays one.
+    pub(super) settled: bool,
     /// The file begins with a byte order mark.
     marked: bool,
     /// What is left of lines that cannot be read, by where they stood.
@@ -239,6 +241,7 @@ impl<'a> Reading<'a> {
             pieces: Vec::new(),
             damaged: Vec::new(),
             touched: BTreeMap::new(),
+            settled: false,
             marked: false,
             lost: Vec::new(),
             homes: HashSet::new(),
@@ -266,6 +269,7 @@ impl<'a> Reading<'a> {
             return;
         };
         let stays = match flaw.kind {
+            FlawKind::TornTail if self.settled => None,
             FlawKind::TornTail => Some("it may still be written to; the next append seals it"),
             FlawKind::Oversize => Some("it is too long to be looked into"),
             FlawKind::NotAnObject => None,

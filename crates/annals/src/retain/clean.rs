@@ -17,7 +17,8 @@ impl Store {
     /// Nothing is moved if any of them is not what it was when the plan was made: under the locks of
     /// the logs it is asked again whether all its files are untouched, whether it has new ones, and
     /// whether it is pinned. A session that went on meanwhile stays. So does one that another
-    /// program is writing to ([`Error::Live`]), unless `live`.
+    /// program is writing to ([`Error::Live`]), or has a file of open for writing ([`Error::Held`]), unless
+    /// `live`.
     pub fn clean(&self, group: &[Old], live: bool, now: Timestamp) -> Result<Trashed> {
         let Some((first, others)) = group.split_first() else {
             return Err(Error::refused("there is no session to clean up"));
@@ -27,7 +28,11 @@ impl Store {
         }
         let others: Vec<&SessionFiles> = others.iter().map(|old| &old.found).collect();
         self.delete_if(&first.found, &others, now, || {
-            group.iter().try_for_each(|old| self.is_still_old(old))
+            group.iter().try_for_each(|old| self.is_still_old(old))?;
+            match live {
+                true => Ok(()),
+                false => group.iter().try_for_each(|old| old.found.refuse_held()),
+            }
         })
     }
 

@@ -533,7 +533,39 @@ pub struct StaleRegister {
     register: Artifact,
 }
 
+/// What a register is, and what it should be.
+pub(crate) struct Rebuilt {
+    pub(crate) old: Option<Vec<u8>>,
+    pub(crate) new: Vec<u8>,
+    /// It cannot be read as what it is.
+    damaged: bool,
+}
+
 impl StaleRegister {
+    /// What it should be now; `None` if it is that already.
+    pub(crate) fn rebuilt(&self) -> Result<Option<Rebuilt>> {
+        let writer = writer::writer_of(&self.root)?;
+        let inventory = Inventory::of(std::slice::from_ref(&self.root));
+        let old = read(&self.path)?;
+        let rows = listed(&self.root, writer, &inventory, &self.register)?;
+        Ok(
+            match writer.enrol(&self.register, old.as_deref(), &rows, true)? {
+                Enrolled::Changed { bytes, damaged, .. } => Some(Rebuilt {
+                    old,
+                    new: bytes,
+                    damaged,
+                }),
+                Enrolled::Same | Enrolled::NeedsAll => None,
+            },
+        )
+    }
+
+    /// Puts what it should be in its place; what it was is safe. `false` if someone else was faster.
+    pub(crate) fn put(&self, rebuilt: &Rebuilt) -> Result<bool> {
+        writer::make_parent(&self.root, &self.path)?;
+        put(&self.path, rebuilt.old.as_deref(), &rebuilt.new, false)
+    }
+
     /// The kind of damage, as checks tell it.
     pub fn kind(&self) -> FlawKind {
         FlawKind::StaleIndex
@@ -573,21 +605,13 @@ impl Store {
 
     /// Makes a register say what its logs say. A damaged one is kept beside it.
     pub fn heal_register(&self, stale: &StaleRegister) -> Result<()> {
-        let writer = writer::writer_of(&stale.root)?;
-        loop {
-            let inventory = Inventory::of(std::slice::from_ref(&stale.root));
-            let old = read(&stale.path)?;
-            let rows = listed(&stale.root, writer, &inventory, &stale.register)?;
-            match writer.enrol(&stale.register, old.as_deref(), &rows, true)? {
-                Enrolled::Changed { bytes, damaged, .. } => {
-                    writer::make_parent(&stale.root, &stale.path)?;
-                    if put(&stale.path, old.as_deref(), &bytes, damaged)? {
-                        return Ok(());
-                    }
-                }
-                Enrolled::Same | Enrolled::NeedsAll => return Ok(()),
+        while let Some(Rebuilt { old, new, damaged }) = stale.rebuilt()? {
+            writer::make_parent(&stale.root, &stale.path)?;
+            if put(&stale.path, old.as_deref(), &new, damaged)? {
+                break;
             }
         }
+        Ok(())
     }
 }
 

@@ -77,6 +77,15 @@ impl Holdings {
     }
 }
 
+impl SessionFiles {
+    /// Fails with [`Error::Held`] if another program has any of its files open for writing.
+    pub(crate) fn refuse_held(&self) -> Result<()> {
+        let files = self.files().flat_map(FoundFile::volumes);
+        let there = files.filter(|file| !file.is_kept());
+        jsonl::refuse_held(there.map(|file| (file.path.as_path(), &file.id)))
+    }
+}
+
 impl Store {
     /// What registers say about the logs of sessions: the log's path within the root, and the row.
     pub(crate) fn rows_of(group: &[&SessionFiles]) -> Result<Vec<(PathBuf, String)>> {
@@ -90,10 +99,12 @@ impl Store {
 
     /// Removes the files of sessions. `safe` is asked about every file while the logs are locked, and
     /// tells what it was when it was made safe; nothing goes unless all are as they were. If one cannot
-    /// be removed, `back` puts those back that were.
+    /// be removed, `back` puts those back that were. Nor if another program has one open for writing,
+    /// unless `live`.
     pub(crate) fn vacate(
         group: &[&SessionFiles],
         holdings: &Holdings,
+        live: bool,
         safe: &dyn Fn(&Path) -> Result<FileId>,
         back: &dyn Fn(&[&Path]) -> Result<()>,
     ) -> Result<()> {
@@ -115,6 +126,10 @@ impl Store {
                 let id = safe(within)?;
                 unchanged(path, &id)?;
                 ids.push(id);
+            }
+            // As late as possible: all of it was just read, which takes a while.
+            if !live {
+                jsonl::refuse_held(paths.iter().map(PathBuf::as_path).zip(&ids))?;
             }
             let mut gone = Vec::new();
             // As long as the main log is there, the session is found, and this can be run again.

@@ -174,8 +174,10 @@ impl Store {
         self.write_log(files, file, options)
     }
 
-    /// Fails with [`Error::Live`] if another program is writing to the session right now.
+    /// Fails with [`Error::Live`] if another program is writing to the session right now, and with
+    /// [`Error::Held`] if one has a file of it open for writing.
     pub fn is_free(&self, files: &SessionFiles) -> Result<()> {
+        files.refuse_held()?;
         let mut logs = files.logs();
         logs.try_for_each(|file| tail::check_free(&files.root, file))
     }

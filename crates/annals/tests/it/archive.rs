@@ -78,7 +78,7 @@ fn every_session_of_every_layout_goes_and_comes_back_as_it_was() {
         let all = copy.sessions();
         let all: Vec<&SessionFiles> = all.iter().collect();
         for group in SessionFiles::sharing(&all) {
-            let done = store.archive_away(&group, now());
+            let done = store.archive_away(&group, true, now());
             let done = done.unwrap_or_else(|error| panic!("{}: {error}", case.name));
             assert!(done.removed);
             sessions += done.sessions.len();
@@ -145,7 +145,7 @@ fn rows_of_registers_go_and_come_back() {
     let all = copy.sessions();
     let titles: Vec<String> = all.iter().map(|files| files.id.to_string()).collect();
     let first = [&all[0]];
-    copy.store().archive_away(&first, now()).unwrap();
+    copy.store().archive_away(&first, true, now()).unwrap();
     let without = register(&copy);
     assert!(!without.iter().any(|text| text.contains(&titles[0])));
     packs(&copy)[0].restore(None).unwrap();
@@ -205,7 +205,7 @@ fn a_log_that_is_locked_is_not_removed() {
     let before = picture(&copy.root.path);
     let all = copy.sessions();
     let log = Log::open(all[0].main_path(), Options::default()).unwrap();
-    let refused = log.locked(|_| Ok(copy.store().archive_away(&[&all[0]], now())));
+    let refused = log.locked(|_| Ok(copy.store().archive_away(&[&all[0]], true, now())));
     assert!(
         matches!(refused, Ok(Err(Error::Busy { .. }))),
         "{refused:?}"
@@ -231,7 +231,9 @@ fn a_log_that_was_changed_and_grew_is_archived_as_it_is() {
     let end = file.metadata().unwrap().len();
     file.write_all_at(b"{}\n", end).unwrap();
     let before = picture(&copy.root.path);
-    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    store
+        .archive_away(&[&copy.sessions()[0]], true, now())
+        .unwrap();
     let pack = packs(&copy).remove(0);
     assert_eq!((verify(&pack).len(), pack.earlier().len()), (0, 1));
     pack.restore(None).unwrap();
@@ -294,7 +296,7 @@ fn more_sub_agents_than_files_may_be_open_at_once_go() {
     let before = picture(&copy.root.path);
     let files = copy.files(files.id.as_str());
     assert!(files.agents.len() > 200, "{}", files.agents.len());
-    store.archive_away(&[&files], now()).unwrap();
+    store.archive_away(&[&files], true, now()).unwrap();
     assert!(!agent.exists());
     packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -314,7 +316,7 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_and_all_comes_back() {
         fs::remove_file(&gone.path).unwrap();
     }
     let left = copy.files(files.id.as_str());
-    store.archive_away(&[&left], now()).unwrap();
+    store.archive_away(&[&left], true, now()).unwrap();
     assert!(!left.main_path().exists());
     packs(&copy)[0].restore(None).unwrap();
     assert_eq!(picture(&copy.root.path), before);
@@ -326,7 +328,7 @@ fn nothing_that_is_there_is_written_over() {
     let store = copy.store();
     let all = copy.sessions();
     let main = all[0].main_path().to_owned();
-    store.archive_away(&[&all[0]], now()).unwrap();
+    store.archive_away(&[&all[0]], true, now()).unwrap();
     fs::create_dir_all(main.parent().unwrap()).unwrap();
     fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
     let before = picture(&copy.root.path);
@@ -347,7 +349,7 @@ fn nothing_is_put_behind_a_link() {
     let store = copy.store();
     let all = copy.sessions();
     let folder = all[0].main_path().parent().unwrap().to_owned();
-    store.archive_away(&[&all[0]], now()).unwrap();
+    store.archive_away(&[&all[0]], true, now()).unwrap();
     let elsewhere = copy.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let _ = fs::remove_dir(&folder);
@@ -368,7 +370,11 @@ fn a_log_behind_a_link_is_mirrored_and_never_removed() {
     symlink(&elsewhere, &main).unwrap();
     assert_eq!(keep(&store).archived.len(), 1);
     assert!(keep(&store).is_quiet());
-    assert!(store.archive_away(&[&copy.sessions()[0]], now()).is_err());
+    assert!(
+        store
+            .archive_away(&[&copy.sessions()[0]], true, now())
+            .is_err()
+    );
     assert!(main.symlink_metadata().unwrap().is_symlink() && elsewhere.exists());
 }
 
@@ -376,7 +382,9 @@ fn a_log_behind_a_link_is_mirrored_and_never_removed() {
 fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
-    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    store
+        .archive_away(&[&copy.sessions()[0]], true, now())
+        .unwrap();
     let pack = packs(&copy).remove(0);
     let sound = fs::read(&pack.path).unwrap();
     let new = copy.dir.path().join("new");
@@ -396,7 +404,9 @@ fn a_pack_that_is_damaged_anywhere_leaves_no_trace_where_it_was_to_go() {
 fn a_damaged_pack_is_named_and_nothing_of_it_is_put_back() {
     let copy = case("2.1.325-s07-big").copy();
     let store = copy.store();
-    store.archive_away(&[&copy.sessions()[0]], now()).unwrap();
+    store
+        .archive_away(&[&copy.sessions()[0]], true, now())
+        .unwrap();
     let pack = packs(&copy).remove(0);
     let frame = pack.index.frames[0];
     let mut bytes = fs::read(&pack.path).unwrap();

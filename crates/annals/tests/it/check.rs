@@ -91,7 +91,7 @@ fn what_is_fixable_is_mended() {
         let inventory = store.inventory();
         let mended: BTreeSet<PathBuf> = Patient::all(&inventory)
             .iter()
-            .filter_map(|patient| Plan::of(patient).ok())
+            .filter_map(|patient| Plan::of(patient, jiff::Timestamp::UNIX_EPOCH).ok())
             .filter(|plan| !plan.mending.is_empty())
             .map(|plan| plan.file.path)
             .collect();

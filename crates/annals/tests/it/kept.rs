@@ -105,7 +105,7 @@ fn archive_all(store: &Store) -> usize {
     let sessions: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     let groups = SessionFiles::sharing(&sessions);
     for group in &groups {
-        store.archive_away(group, Timestamp::now()).unwrap();
+        store.archive_away(group, true, Timestamp::now()).unwrap();
     }
     sessions.len()
 }

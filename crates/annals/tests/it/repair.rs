@@ -12,6 +12,7 @@ use annals::model::{Artifact, ArtifactKind, Link, SessionId};
 use annals::repair::{Action, Mending, Patient, Plan};
 use annals::store::{LogScan, Root, Store};
 use annals::tree::{Scope, Tree};
+use jiff::Timestamp;
 
 const SESSION: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
 
@@ -103,10 +104,15 @@ impl Place {
         Store::new(vec![root]).with_state(self.state())
     }
 
+    /// At a time at which nothing is old.
     fn plan(&self) -> Plan {
+        self.plan_at(Timestamp::UNIX_EPOCH)
+    }
+
+    fn plan_at(&self, at: Timestamp) -> Plan {
         let patients = Patient::all(&self.store().inventory());
         let patients = Patient::only(patients, &self.log);
-        Plan::of(&patients[0]).unwrap()
+        Plan::of(&patients[0], at).unwrap()
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -7,8 +7,8 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::commands::Outcome;
 use crate::commands::row::Short;
+use crate::commands::{Outcome, delete};
 use crate::context::Context;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
@@ -197,6 +197,8 @@ fn tell(
         context
             .out
             .line(format_args!("{mark} removed for good: {sum}"))?;
+        let gone = items.iter().filter_map(|item| item.trashed.as_ref());
+        delete::tell_archived(gone, context)?;
     } else {
         let told = paint(BOLD, "Would be removed for good:");
         context.out.line(format_args!("{told} {sum}"))?;

@@ -9,11 +9,14 @@ use serde::Serialize;
 use crate::commands::Outcome;
 use crate::context::Context;
 use crate::render::size::{self, plural};
-use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
+use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct Document<'a> {
+    /// Whether originals are gone for good; absent where that was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<bool>,
     repairs: Vec<Row<'a>>,
 }
 
@@ -33,7 +36,7 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
         context.warn(trouble);
     }
     if context.json {
-        tell_json(&found, context)?;
+        tell_json(None, &found, context)?;
     } else if found.is_empty() {
         context.out.line("No originals are kept.")?;
     } else {
@@ -50,13 +53,13 @@ pub(super) fn list(context: &mut Context) -> Result<Outcome> {
     })
 }
 
-pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
+pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcome> {
     let mut found = context.store.find_repairs(id)?;
     let all = found.len();
     // The newest first: each original is what the repair before it made.
     let mut failed = None;
     for (at, kept) in found.iter().enumerate() {
-        if let Err(error) = context.store.undo_repair(kept) {
+        if let Err(error) = context.store.undo_repair(kept, live) {
             failed = Some((at, error));
             break;
         }
@@ -64,16 +67,19 @@ pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
     if let Some((done, _)) = &failed {
         found.truncate(*done);
     }
-    let inventory = context.inventory();
+    found.extend(undo_indexes(&found, live, context)?);
+    let inventory = context.inventory_in_place();
     for stale in context.store.stale_registers(&inventory) {
         let stale = stale?;
-        if found.iter().any(|kept| kept.root == stale.root.path) {
+        // One that was put back is as it was, whatever that is.
+        let back = found.iter().any(|kept| kept.file() == stale.path);
+        if !back && found.iter().any(|kept| kept.root == stale.root.path) {
             context.store.heal_register(&stale)?;
         }
     }
     if context.json {
         if failed.is_none() || !found.is_empty() {
-            tell_json(&found, context)?;
+            tell_json(None, &found, context)?;
         }
     } else if !found.is_empty() {
         tell_undone(&found, context)?;
@@ -86,6 +92,23 @@ pub(super) fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
             Err(anyhow::Error::new(error).context(told))
         }
     }
+}
+
+/// Puts back the indexes that were made anew in the same run as logs that are as they were again. One
+/// that says something else by now stays, and follows its logs.
+fn undo_indexes(undone: &[Kept], live: bool, context: &Context) -> Result<Vec<Kept>> {
+    let (all, _) = context.store.repairs()?;
+    let same_run = |index: &Kept| {
+        let same = |log: &Kept| log.root == index.root && log.repaired == index.repaired;
+        undone.iter().any(|log| same(log) && !log.is_index())
+    };
+    let mut back = Vec::new();
+    for index in all.into_iter().filter(|kept| kept.is_index()) {
+        if same_run(&index) && context.store.undo_repair(&index, live).is_ok() {
+            back.push(index);
+        }
+    }
+    Ok(back)
 }
 
 fn tell_undone(found: &[Kept], context: &mut Context) -> Result<()> {
@@ -102,39 +125,55 @@ fn tell_undone(found: &[Kept], context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn forget(id: &str, context: &mut Context) -> Result<Outcome> {
+pub(super) fn forget(id: &str, apply: bool, context: &mut Context) -> Result<Outcome> {
     let found = context.store.find_repairs(id)?;
-    give_up(&found, context)
+    give_up(&found, apply, context)
 }
 
-pub(super) fn forget_all(context: &mut Context) -> Result<Outcome> {
+pub(super) fn forget_all(apply: bool, context: &mut Context) -> Result<Outcome> {
     let (found, troubles) = context.store.repairs()?;
     for trouble in &troubles {
         context.warn(trouble);
     }
-    give_up(&found, context)
+    give_up(&found, apply, context)
 }
 
-fn give_up(found: &[Kept], context: &mut Context) -> Result<Outcome> {
-    for kept in found {
-        context.store.forget_repair(kept)?;
+fn give_up(found: &[Kept], apply: bool, context: &mut Context) -> Result<Outcome> {
+    if apply {
+        for kept in found {
+            context.store.forget_repair(kept)?;
+        }
+        context.store.sweep_quarantine()?;
     }
-    context.store.sweep_quarantine()?;
     if context.json {
-        return tell_json(found, context).map(|()| Outcome::Fine);
+        return tell_json(Some(apply), found, context).map(|()| Outcome::Fine);
+    }
+    if !apply && !found.is_empty() {
+        print(found, context)?;
+        context.out.blank()?;
     }
     let bytes = found.iter().map(|kept| kept.original.bytes).sum();
-    let text = format!(
-        "{} gone for good: {}, {}",
-        paint(SUCCESS, "✓"),
+    let sum = format!(
+        "{}, {}",
         plural(found.len() as u64, "original"),
         size::bytes(bytes)
     );
-    context.out.line(text)?;
+    if apply {
+        let mark = paint(SUCCESS, "✓");
+        context
+            .out
+            .line(format_args!("{mark} gone for good: {sum}"))?;
+    } else {
+        let told = paint(BOLD, "Would be gone for good:");
+        context.out.line(format_args!("{told} {sum}"))?;
+        context
+            .out
+            .line("Nothing was changed; add --apply to do it.")?;
+    }
     Ok(Outcome::Fine)
 }
 
-fn tell_json(found: &[Kept], context: &mut Context) -> Result<()> {
+fn tell_json(applied: Option<bool>, found: &[Kept], context: &mut Context) -> Result<()> {
     let quarantine = context.store.quarantine()?;
     let rows = found.iter().map(|kept| Row {
         kept,
@@ -142,6 +181,7 @@ fn tell_json(found: &[Kept], context: &mut Context) -> Result<()> {
         original_file: kept.original_in(&quarantine),
     });
     context.out.json(&Document {
+        applied,
         repairs: rows.collect(),
     })?;
     Ok(())

@@ -22,10 +22,14 @@ pub(super) fn work(work: &Work, args: &RepairArgs, context: &mut Context) -> Res
         }
         context.out.blank()?;
     }
-    for stale in &work.indexes {
+    for (at, stale) in work.indexes.iter().enumerate() {
         let path = stale.path.display().to_string();
         let path = paint(PATH, &path);
         context.out.line(format_args!("{path}: {}", stale.detail))?;
+        if let Some(Some(kept)) = work.made.get(at) {
+            let text = format!("the original is kept: {}", paint(ID, &kept.id));
+            context.out.line(text)?;
+        }
     }
     strays(work, args.limit, context)?;
     sum(work, context)
@@ -125,7 +129,7 @@ fn sum(work: &Work, context: &mut Context) -> Result<()> {
         (_, true) => {
             let text = format!("{} {count}", paint(SUCCESS, "mended"));
             context.out.line(text)?;
-            if files > 0 {
+            if files > 0 || work.made.iter().any(Option::is_some) {
                 context.out.line(
                     "`annals repair --undo ID` puts an original back, `--forget ID` gives it up",
                 )?;

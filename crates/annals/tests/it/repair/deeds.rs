@@ -41,7 +41,7 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
             let times = (after.modified().unwrap(), before.modified().unwrap());
             assert_eq!(times.0, times.1, "{what}");
         };
-        let kept = store.repair(&plan, now()).unwrap();
+        let kept = store.repair(&plan, true, now()).unwrap();
         assert_eq!(place.bytes(), plan.mending.apply(&bytes), "{what}");
         same_times();
 
@@ -58,7 +58,7 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
 
         let again = place.plan().mending;
         assert!(again.is_empty(), "{what}: a second repair finds nothing");
-        store.undo_repair(&kept).unwrap();
+        store.undo_repair(&kept, true).unwrap();
         assert_eq!(place.bytes(), bytes, "{what}");
         same_times();
         assert_eq!(picture(&root), whole, "{what}");
@@ -70,7 +70,7 @@ fn a_repair_and_its_undoing_leave_everything_as_it_was() {
 fn what_was_removed_can_be_read_in_the_quarantine() {
     let place = damaged();
     let bytes = place.bytes();
-    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
     let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
     let first: serde_json::Value = serde_json::from_str(removed.lines().next().unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn a_log_that_changed_since_the_plan_is_left_alone() {
     let grown = [place.bytes(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
     place.age();
-    let error = place.store().repair(&plan, now()).unwrap_err();
+    let error = place.store().repair(&plan, true, now()).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
     assert_eq!(place.bytes(), grown);
     // Nor if it is as long and as old as it was.
@@ -96,7 +96,7 @@ fn a_log_that_changed_since_the_plan_is_left_alone() {
     other[10] = b'x';
     fs::write(&place.log, &other).unwrap();
     place.age();
-    let error = place.store().repair(&plan, now()).unwrap_err();
+    let error = place.store().repair(&plan, true, now()).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
     assert_eq!(place.bytes(), other);
 }
@@ -125,37 +125,64 @@ fn an_unfinished_line_of_just_now_is_someone_writing() {
 }
 
 #[test]
+fn an_unfinished_line_is_taken_out_once_it_is_an_hour_old() {
+    let place = Place::with(&file_of(&chain()));
+    let whole = place.bytes();
+    let torn = [whole.as_slice(), &line(11, 10)[..60]].concat();
+    fs::write(&place.log, &torn).unwrap();
+    place.age();
+    let written = fs::metadata(&place.log).unwrap().modified().unwrap();
+    let written = Timestamp::try_from(written).unwrap();
+    let after = |minutes| written + jiff::SignedDuration::from_mins(minutes);
+    assert!(place.plan_at(after(59)).mending.is_empty());
+    let plan = place.plan_at(after(60));
+    let kept = place.store().repair(&plan, false, now()).unwrap();
+    assert_eq!(place.bytes(), whole);
+    assert!(place.plan_at(after(90)).mending.is_empty());
+    place.store().undo_repair(&kept, false).unwrap();
+    assert_eq!(place.bytes(), torn);
+}
+
+#[test]
 fn what_was_written_after_a_repair_is_not_undone() {
     let place = damaged();
-    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place
+        .store()
+        .undo_repair(&kept, true)
+        .unwrap_err()
+        .to_string();
     let told = error.contains("has grown by") && error.contains("quarantine");
     assert!(told, "{error}");
     assert_eq!(place.bytes(), grown);
     fs::write(&place.log, b"something else\n").unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place
+        .store()
+        .undo_repair(&kept, true)
+        .unwrap_err()
+        .to_string();
     let told = error.contains("no longer what the repair made of it");
     assert!(told, "{error}");
     // Once it is what the repair made again, it can be undone.
     fs::write(&place.log, mended).unwrap();
-    place.store().undo_repair(&kept).unwrap();
+    place.store().undo_repair(&kept, true).unwrap();
 }
 
 #[test]
 fn a_repair_that_was_cut_off_is_finished_by_the_next() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
-    let kept = store.repair(&place.plan(), now()).unwrap();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     for stop in ["removed.jsonl", "manifest.json", "nothing"] {
         // As if the log had not been replaced yet, and some of the folder not been written.
         fs::write(&place.log, &bytes).unwrap();
         let _ = fs::remove_file(folder.join(stop));
-        let again = store.repair(&place.plan(), now()).unwrap();
+        let again = store.repair(&place.plan(), true, now()).unwrap();
         assert_eq!(again.id, kept.id);
         assert_eq!(place.bytes(), mended, "{stop}");
         assert!(folder.join("manifest.json").exists());
@@ -163,11 +190,11 @@ fn a_repair_that_was_cut_off_is_finished_by_the_next() {
     // An original that is not the original is not taken for it.
     fs::write(&place.log, &bytes).unwrap();
     fs::write(folder.join("original"), b"half").unwrap();
-    store.repair(&place.plan(), now()).unwrap();
+    store.repair(&place.plan(), true, now()).unwrap();
     assert_eq!(fs::read(folder.join("original")).unwrap(), bytes);
     // And undoing what never happened only tidies up.
     fs::write(&place.log, &bytes).unwrap();
-    store.undo_repair(&kept).unwrap();
+    store.undo_repair(&kept, true).unwrap();
     assert_eq!(place.bytes(), bytes);
     assert!(!folder.exists());
 }
@@ -175,11 +202,15 @@ fn a_repair_that_was_cut_off_is_finished_by_the_next() {
 #[test]
 fn an_original_that_was_spoiled_is_not_put_back() {
     let place = damaged();
-    let kept = place.store().repair(&place.plan(), now()).unwrap();
+    let kept = place.store().repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let folder = place.state().join("quarantine").join(&kept.id);
     fs::write(folder.join("original"), b"spoiled").unwrap();
-    let error = place.store().undo_repair(&kept).unwrap_err().to_string();
+    let error = place
+        .store()
+        .undo_repair(&kept, true)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("is not what was kept there"), "{error}");
     assert_eq!(place.bytes(), mended);
 }
@@ -188,7 +219,7 @@ fn an_original_that_was_spoiled_is_not_put_back() {
 fn a_manifest_of_another_version_is_refused_by_name() {
     let place = damaged();
     let store = place.store();
-    let kept = store.repair(&place.plan(), now()).unwrap();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
     let path = folder.join("manifest.json");
     let text = fs::read_to_string(&path).unwrap();
@@ -219,7 +250,7 @@ fn a_manifest_of_another_version_is_refused_by_name() {
 fn a_manifest_cannot_lead_out_of_its_root() {
     let place = damaged();
     let store = place.store();
-    let kept = store.repair(&place.plan(), now()).unwrap();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
     let outside = place.dir.path().join("outside.jsonl");
     fs::write(&outside, place.bytes()).unwrap();
     let folder = place.state().join("quarantine").join(&kept.id);
@@ -231,14 +262,14 @@ fn a_manifest_cannot_lead_out_of_its_root() {
         fs::write(&path, text.replace(&own, &format!("\"{within}\""))).unwrap();
         let found: Vec<Kept> = store.repairs().unwrap().0;
         let before = picture(place.dir.path());
-        assert!(store.undo_repair(&found[0]).is_err(), "{within}");
+        assert!(store.undo_repair(&found[0], true).is_err(), "{within}");
         assert_eq!(picture(place.dir.path()), before, "{within}");
     }
     // Neither by a link in the log's place.
     fs::remove_file(&place.log).unwrap();
     std::os::unix::fs::symlink(&outside, &place.log).unwrap();
     let before = fs::read(&outside).unwrap();
-    assert!(store.undo_repair(&kept).is_err());
+    assert!(store.undo_repair(&kept, true).is_err());
     assert_eq!(fs::read(&outside).unwrap(), before);
 }
 
@@ -264,8 +295,8 @@ fn a_log_behind_a_link_is_not_mended() {
     };
     let before = picture(&outside);
     for patient in &patients {
-        let plan = Plan::of(patient).unwrap();
-        assert!(store.repair(&plan, now()).is_err());
+        let plan = Plan::of(patient, now()).unwrap();
+        assert!(store.repair(&plan, true, now()).is_err());
     }
     assert_eq!(picture(&outside), before);
 }
@@ -274,7 +305,7 @@ fn a_log_behind_a_link_is_not_mended() {
 fn what_is_forgotten_is_gone_and_the_log_stays() {
     let place = damaged();
     let store = place.store();
-    store.repair(&place.plan(), now()).unwrap();
+    store.repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let found = store.find_repairs("aaaaaaaa").unwrap();
     assert_eq!(found.len(), 1);
@@ -299,13 +330,13 @@ fn a_repair_that_fails_leaves_nothing_to_undo() {
         .collect();
     let taken = place.log.with_file_name(format!(".annals-{digest}.tmp"));
     fs::create_dir(&taken).unwrap();
-    store.repair(&place.plan(), now()).unwrap_err();
+    store.repair(&place.plan(), true, now()).unwrap_err();
     assert_eq!(place.bytes(), bytes);
     assert!(store.repairs().unwrap().0.is_empty());
     let quarantine = place.state().join("quarantine");
     assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
     fs::remove_dir(&taken).unwrap();
-    store.repair(&place.plan(), now()).unwrap();
+    store.repair(&place.plan(), true, now()).unwrap();
     assert_eq!(store.repairs().unwrap().0.len(), 1);
 }
 
@@ -313,7 +344,7 @@ fn a_repair_that_fails_leaves_nothing_to_undo() {
 fn a_repair_that_was_killed_before_it_changed_anything_is_none() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
-    let kept = store.repair(&place.plan(), now()).unwrap();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     fs::write(&place.log, &bytes).unwrap();
     assert!(store.repairs().unwrap().0.is_empty());

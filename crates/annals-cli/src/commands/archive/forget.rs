@@ -1,0 +1,163 @@
+//! `annals archive --forget`: what is archived goes for good.
+
+use annals::archive::Forgotten;
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+use super::{ArchiveArgs, Failed};
+use crate::commands::Outcome;
+use crate::commands::row::Short;
+use crate::context::Context;
+use crate::render::size::{self, plural};
+use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
+use crate::render::table::{Cell, Column, Table};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    applied: bool,
+    forgotten: &'a [Forgotten],
+    files: usize,
+    bytes: u64,
+    packed: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<Failed>,
+}
+
+pub(super) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
+    let archive = context.store.archive()?;
+    let mut plans: Vec<Forgotten> = Vec::new();
+    for id in &args.sessions {
+        let plan = archive.forgetting(id, context.only_roots())?;
+        if plans.iter().all(|known| known.pack != plan.pack) {
+            plans.push(plan);
+        }
+    }
+    refuse_pinned(args, &plans, context)?;
+    let mut failed = Vec::new();
+    if args.apply {
+        plans.retain(|plan| match archive.forget(plan) {
+            Ok(()) => true,
+            Err(error) => {
+                failed.push((plan.pack.display().to_string(), error));
+                false
+            }
+        });
+    }
+    if context.json {
+        let failed = failed.iter().map(|(session, error)| Failed {
+            session: session.clone(),
+            error: error.to_string(),
+        });
+        context.out.json(&Document {
+            applied: args.apply,
+            forgotten: &plans,
+            files: plans.iter().map(|plan| plan.files).sum(),
+            bytes: plans.iter().map(|plan| plan.bytes).sum(),
+            packed: plans.iter().map(|plan| plan.packed).sum(),
+            failed: failed.collect(),
+        })?;
+    } else if !plans.is_empty() {
+        tell(args.apply, &plans, context)?;
+    }
+    let mut failed = failed.into_iter().map(|(_, error)| error);
+    let Some(first) = failed.next() else {
+        return Ok(Outcome::Fine);
+    };
+    failed.for_each(|error| context.warn(&error));
+    Err(first.into())
+}
+
+/// A pin says that a session is not to go.
+fn refuse_pinned(args: &ArchiveArgs, plans: &[Forgotten], context: &Context) -> Result<()> {
+    if args.pinned {
+        return Ok(());
+    }
+    let pins = context.store.pins()?;
+    for plan in plans {
+        let (Some(layout), Some(root)) = (&plan.layout, &plan.root) else {
+            continue;
+        };
+        let mut sessions = plan.sessions.iter();
+        if let Some(pinned) = sessions.find(|session| pins.holds(layout, root, session)) {
+            bail!("session {pinned} is pinned; add --pinned to forget it all the same");
+        }
+    }
+    Ok(())
+}
+
+fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()> {
+    let short = Short::of(
+        plans
+            .iter()
+            .flat_map(|it| it.sessions.iter().map(String::as_str)),
+    );
+    let mut table = Table::new([
+        Column::new("SESSION").style(ID),
+        Column::new("FILES").right(),
+        Column::new("EARLIER").right(),
+        Column::new("SIZE").right(),
+        Column::new("PACKED").right(),
+        Column::new("ELSEWHERE"),
+        Column::new("PACK").min(20).middle().style(PATH),
+    ]);
+    for plan in plans {
+        let names: Vec<&str> = plan.sessions.iter().map(|id| short.get(id)).collect();
+        table.row([
+            match &plan.damaged {
+                None => Cell::new(names.join(", ")),
+                Some(_) => Cell::styled("(cannot be read)", ERROR),
+            },
+            Cell::new(size::count(plan.files as u64)),
+            Cell::new(size::count(plan.earlier as u64)),
+            Cell::new(size::bytes(plan.bytes)),
+            Cell::new(size::bytes(plan.packed)),
+            match (plan.only, &plan.damaged) {
+                (_, Some(_)) => Cell::new("unknown"),
+                (0, None) => Cell::new("in its root"),
+                (only, None) if only == plan.files => Cell::styled("nowhere", ERROR),
+                (only, None) => Cell::styled(format!("{only} files nowhere"), ERROR),
+            },
+            Cell::new(plan.pack.display().to_string()),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    context.out.blank()?;
+    let sum = format!(
+        "{}, {}",
+        plural(plans.len() as u64, "pack"),
+        size::bytes(plans.iter().map(|plan| plan.packed).sum())
+    );
+    if applied {
+        let mark = paint(SUCCESS, "✓");
+        context
+            .out
+            .line(format_args!("{mark} gone for good: {sum}"))?;
+        if plans
+            .iter()
+            .any(|plan| plan.damaged.is_none() && plan.only < plan.files)
+        {
+            context
+                .out
+                .line("`annals keep` archives again what is still in its root")?;
+        }
+        return Ok(());
+    }
+    for plan in plans.iter().filter(|plan| plan.only > 0) {
+        let names = plan.sessions.join(", ");
+        let told = match plan.only == plan.files {
+            true => "this is the only copy of it".to_owned(),
+            false => format!("this is the only copy of {} of its files", plan.only),
+        };
+        context.out.line(format_args!(
+            "{}: {}",
+            paint(ID, &names),
+            paint(PLAIN, &told)
+        ))?;
+    }
+    let told = paint(BOLD, "Would be gone for good:");
+    context.out.line(format_args!("{told} {sum}"))?;
+    context
+        .out
+        .line("Nothing was changed; add --apply to do it. There is no way back from that.")?;
+    Ok(())
+}

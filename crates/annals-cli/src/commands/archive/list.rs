@@ -1,0 +1,223 @@
+//! `annals archive --list`
+
+use std::path::Path;
+
+use annals::archive::{Damage, Member, Pack};
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::print_damage;
+use crate::commands::Outcome;
+use crate::commands::row::Short;
+use crate::context::Context;
+use crate::render::size;
+use crate::render::style::{BOLD, DIM, ID, PATH, paint};
+use crate::render::table::{Cell, Column, Table};
+
+#[derive(Serialize)]
+struct Listing<'a> {
+    archived: Vec<Row<'a>>,
+    damaged: &'a [Damage],
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    sessions: Vec<&'a str>,
+    layout: &'a str,
+    root: &'a Path,
+    pack: &'a Path,
+    archived: Timestamp,
+    generation: u64,
+    files: usize,
+    bytes: u64,
+    packed: u64,
+    /// Versions of files that were replaced or cut.
+    earlier: usize,
+    /// The main log still lies in its root.
+    source: bool,
+    /// Its files, where a session was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Vec<Version<'a>>>,
+    /// Their earlier versions, the oldest first, where a session was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<Vec<Version<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Version<'a> {
+    /// What `restore --earlier` takes; none for the newest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<usize>,
+    path: &'a Path,
+    bytes: u64,
+    modified: Option<Timestamp>,
+    /// When it was found to be replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
+impl<'a> Version<'a> {
+    fn of(number: Option<usize>, member: &'a Member) -> Self {
+        Version {
+            number,
+            path: &member.path,
+            bytes: member.len,
+            modified: Timestamp::from_nanosecond(member.mtime_ns.into()).ok(),
+            until: member.until,
+        }
+    }
+}
+
+/// Shows the archive, or what is in it of some sessions.
+pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
+    if !named.is_empty() {
+        return versions(named, context);
+    }
+    let archive = context.store.archive()?;
+    let (mut packs, mut damaged) = (Vec::new(), Vec::new());
+    for path in archive.paths_in(context.only_roots())? {
+        match Pack::open(&path) {
+            Ok(pack) => packs.push(pack),
+            Err(error) => damaged.push(Damage::of_pack(&path, &error)),
+        }
+    }
+    packs.sort_by(|a, b| {
+        b.index
+            .archived
+            .cmp(&a.index.archived)
+            .then_with(|| a.path.cmp(&b.path))
+    });
+    let rows: Vec<Row<'_>> = packs.iter().map(row).collect();
+    if context.json {
+        context.out.json(&Listing {
+            archived: rows,
+            damaged: &damaged,
+        })?;
+    } else if rows.is_empty() && damaged.is_empty() {
+        context.out.line("The archive is empty.")?;
+    } else {
+        let short = Short::of(rows.iter().flat_map(|row| row.sessions.iter().copied()));
+        let mut table = Table::new([
+            Column::new("SESSION").style(ID),
+            Column::new("ARCHIVED").style(DIM),
+            Column::new("FILES").right(),
+            Column::new("SIZE").right(),
+            Column::new("PACKED").right(),
+            Column::new("SOURCE"),
+            Column::new("ROOT").min(8).middle().style(PATH),
+        ]);
+        for row in &rows {
+            let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
+            table.row([
+                Cell::new(names.join(", ")),
+                Cell::new(context.clock.ago(row.archived)),
+                Cell::new(size::count(row.files as u64)),
+                Cell::new(size::bytes(row.bytes)),
+                Cell::new(size::bytes(row.packed)),
+                Cell::new(if row.source { "there" } else { "gone" }),
+                Cell::new(row.root.display().to_string()),
+            ]);
+        }
+        context.out.text(table.render(context.out.width()))?;
+        print_damage(&damaged, context)?;
+    }
+    Ok(match packs.is_empty() || !damaged.is_empty() {
+        true => Outcome::Nothing,
+        false => Outcome::Fine,
+    })
+}
+
+fn row(pack: &Pack) -> Row<'_> {
+    let index = &pack.index;
+    let main = index.members.first();
+    Row {
+        sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
+        layout: &index.layout,
+        root: &index.root,
+        pack: &pack.path,
+        archived: index.archived,
+        generation: index.generation,
+        files: index.members.len(),
+        bytes: index.members.iter().map(|member| member.len).sum(),
+        packed: pack.bytes,
+        earlier: index.earlier.len(),
+        source: main.is_some_and(|main| index.root.join(&main.path).symlink_metadata().is_ok()),
+        members: None,
+        versions: None,
+    }
+}
+
+/// Every file of the named sessions, and their earlier versions.
+fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
+    let archive = context.store.archive()?;
+    let mut packs: Vec<Pack> = Vec::new();
+    for id in named {
+        let pack = archive.find_in(id, context.only_roots())?;
+        if packs.iter().all(|known| known.path != pack.path) {
+            packs.push(pack);
+        }
+    }
+    let whole = |pack| {
+        let members = Pack::members(pack).iter();
+        let earlier = pack.earlier().iter().enumerate();
+        Row {
+            members: Some(members.map(|it| Version::of(None, it)).collect()),
+            versions: Some(
+                earlier
+                    .map(|(at, it)| Version::of(Some(at + 1), it))
+                    .collect(),
+            ),
+            ..row(pack)
+        }
+    };
+    let rows: Vec<Row<'_>> = packs.iter().map(whole).collect();
+    if context.json {
+        context.out.json(&Listing {
+            archived: rows,
+            damaged: &[],
+        })?;
+        return Ok(Outcome::Fine);
+    }
+    for row in &rows {
+        tell(row, context)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
+    let names = row.sessions.join(", ");
+    let pack = row.pack.display().to_string();
+    context.out.line(format_args!(
+        "{} in {}",
+        paint(ID, &names),
+        paint(PATH, &pack)
+    ))?;
+    let mut table = Table::new([
+        Column::new("EARLIER").right().style(BOLD),
+        Column::new("SIZE").right(),
+        Column::new("CHANGED").style(DIM),
+        Column::new("REPLACED").style(DIM),
+        Column::new("FILE").min(20).middle().style(PATH),
+    ]);
+    let all = row.members.iter().chain(&row.versions).flatten();
+    for version in all {
+        let ago = |time: Option<Timestamp>| time.map(|time| context.clock.ago(time));
+        table.row([
+            Cell::new(version.number.map(|it| it.to_string()).unwrap_or_default()),
+            Cell::new(size::bytes(version.bytes)),
+            Cell::new(ago(version.modified).unwrap_or_default()),
+            Cell::new(ago(version.until).unwrap_or_default()),
+            Cell::new(version.path.display().to_string()),
+        ]);
+    }
+    context.out.text(table.render(context.out.width()))?;
+    context.out.blank()?;
+    if row.earlier > 0 {
+        context.out.line(format_args!(
+            "`annals restore {} --earlier N --to DIR --apply` puts it into another root with an earlier version",
+            paint(ID, row.sessions.first().copied().unwrap_or_default())
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Logs that another program has open for writing: what it writes next would be lost if they went.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::Stage;
+
+const OLD: &str = "00000000-0000-4000-8000-000000000001";
+
+/// A session in which nothing happened for a long time.
+fn old() -> Stage {
+    let stage = Stage::empty();
+    let root = format!("claude-code:{}", stage.root.display());
+    let made = stage
+        .command()
+        .env("ANNALS_NOW", "2026-08-01T10:00:00Z")
+        .args([
+            "--root",
+            &root,
+            "new",
+            "--id",
+            OLD,
+            "--cwd",
+            "/home/dev/one",
+        ])
+        .args(["-m", "What is the question?"])
+        .output();
+    assert!(made.unwrap().status.success());
+    stage.settle();
+    stage
+}
+
+/// A program that holds a file open, and writes what it is given.
+struct Holder(Child);
+
+impl Holder {
+    fn of(file: &Path) -> Self {
+        // Its name would paint a terminal red.
+        let does = r#"printf '\033[31mclaw' > /proc/self/comm; exec 3>>"$1"; echo ready
+            while read -r line; do printf '%s\n' "$line" >&3; done"#;
+        let mut child = Command::new("sh")
+            .args(["-c", does, "sh"])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.as_mut().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Holder(child)
+    }
+
+    /// Writes a line, and ends.
+    fn write(mut self, line: &str) {
+        let mut to = self.0.stdin.take().unwrap();
+        writeln!(to, "{line}").unwrap();
+        drop(to);
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_a_program_holds_open_stays_where_it_is() {
+    let stage = old();
+    let log = stage.log_path(OLD);
+    let holder = Holder::of(&log);
+    let told = format!("held open for writing by process {} (", holder.0.id());
+    for args in [
+        &["archive", OLD, "--apply"][..],
+        &["archive", "--older-than", "30d", "--apply"],
+        &["delete", OLD, "--apply"],
+    ] {
+        let before = fs::read(&log).unwrap();
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        assert!(run.err.contains(&told), "{args:?}: {run}");
+        assert!(
+            run.err.contains("claw") && !run.err.contains('\u{1b}'),
+            "{run}"
+        );
+        assert_eq!(fs::read(&log).unwrap(), before, "{args:?}");
+    }
+    let run = stage.annals(&["clean", "--older-than", "30d", "--apply"]);
+    assert!(
+        run.out.contains(&told) && run.out.contains("stays"),
+        "{run}"
+    );
+    let clean = stage.annals(&["clean", "--older-than", "30d", "--apply", "--json"]);
+    assert_eq!(clean.json()["kept"][0]["why"], "live");
+    // What it writes is there, and so is the log for whoever comes later.
+    holder.write(r#"{"type":"summary","summary":"late"}"#);
+    assert!(fs::read_to_string(&log).unwrap().contains("late"));
+    stage.settle();
+    stage.annals(&["archive", OLD, "--apply"]).fine();
+    assert!(!log.exists());
+}
+
+#[test]
+fn a_log_that_a_program_holds_open_is_not_mended() {
+    let stage = Stage::of("corrupt-parent");
+    let log = stage.log_path("9682866b-ad88-4e05-8e2f-c31548c6c92e");
+    let damaged = fs::read(&log).unwrap();
+    let holder = Holder::of(&log);
+    let told = format!("held open for writing by process {} (", holder.0.id());
+    let run = stage.annals(&["repair", "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains(&told), "{run}");
+    assert_eq!(fs::read(&log).unwrap(), damaged);
+    stage.annals(&["repair", "--apply", "--live"]).fine();
+    let mended = fs::read(&log).unwrap();
+    assert_ne!(mended, damaged);
+    // Nor is the original put in the place of a file that someone writes to.
+    drop(holder);
+    let holder = Holder::of(&log);
+    let run = stage.annals(&["repair", "--undo", "9682866b"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("held open"), "{run}");
+    assert_eq!(fs::read(&log).unwrap(), mended);
+    drop(holder);
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,145 @@
+//! Removing what is archived, for good.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::pack::{Pack, refused};
+use super::{Archive, is_of, is_pack, names};
+use crate::error::{Error, Result};
+use crate::jsonl::{FileId, Log, Options};
+use crate::store::Root;
+
+/// A pack that is removed, or would be.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Forgotten {
+    /// The pack.
+    pub pack: PathBuf,
+    /// The sessions in it; none if it cannot be read.
+    pub sessions: Vec<String>,
+    /// The layout's name, where it can be told.
+    pub layout: Option<String>,
+    /// The root that they lay in, where it can be told.
+    pub root: Option<PathBuf>,
+    /// How many files there are in it.
+    pub files: usize,
+    /// How many bytes those have.
+    pub bytes: u64,
+    /// How long it is.
+    pub packed: u64,
+    /// How many of its files are no more in their root, so that this is the only copy that annals knows.
+    pub only: usize,
+    /// How many earlier versions of files go with it.
+    pub earlier: usize,
+    /// Why it cannot be read, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+    #[serde(skip)]
+    looked: FileId,
+}
+
+impl Archive {
+    /// What removing a session from the archive would remove: all of its pack, which may hold sessions
+    /// whose logs are the same files. By a beginning of its id, or by the path of the pack, also of one
+    /// that was set aside.
+    pub fn forgetting(&self, id: &str, roots: Option<&[Root]>) -> Result<Forgotten> {
+        let path = match id.contains('/') {
+            true => self.own(Path::new(id))?,
+            false => match self.find_in(id, roots) {
+                Ok(pack) => pack.path,
+                Err(error @ Error::Ambiguous { .. }) => return Err(error),
+                Err(error) => {
+                    let mut named = self.paths_in(roots)?;
+                    named.retain(|path| is_of(path, id));
+                    match (named.pop(), named.is_empty()) {
+                        (Some(only), true) => only,
+                        _ => return Err(error),
+                    }
+                }
+            },
+        };
+        let metadata = path.symlink_metadata();
+        let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+        let mut plan = Forgotten {
+            sessions: Vec::new(),
+            layout: None,
+            root: None,
+            files: 0,
+            bytes: 0,
+            packed: metadata.len(),
+            only: 0,
+            earlier: 0,
+            damaged: None,
+            looked: FileId::from(&metadata),
+            pack: path,
+        };
+        match Pack::open(&plan.pack) {
+            Err(error) => plan.damaged = Some(error.to_string()),
+            Ok(pack) => {
+                let index = &pack.index;
+                let gone = |path: &Path| index.root.join(path).symlink_metadata().is_err();
+                plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();
+                plan.layout = Some(index.layout.clone());
+                plan.root = Some(index.root.clone());
+                plan.files = index.members.len();
+                plan.bytes = index.members.iter().map(|member| member.len).sum();
+                plan.only = index.members.iter().filter(|it| gone(&it.path)).count();
+                plan.earlier = index.earlier.len();
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Removes a pack for good, if it is still what was looked at.
+    pub fn forget(&self, plan: &Forgotten) -> Result<()> {
+        let path = &self.own(&plan.pack)?;
+        let log = Log::open(path, Options::default())?;
+        log.locked(|file| {
+            let now = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+            if FileId::from(&now) != plan.looked {
+                return Err(Error::Changed { path: path.clone() });
+            }
+            fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+        })?;
+        if let Some(dir) = path.parent() {
+            // It fails when something is left, which is the condition.
+            let _ = fs::remove_dir(dir);
+            match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("sync", dir, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a session of a root is archived, by the names of packs alone.
+    pub fn has(&self, layout: &str, root: &Path, session: &str) -> bool {
+        let Ok(root) = Root::new(layout, root) else {
+            return false;
+        };
+        let packs = self.packs_of(&root).unwrap_or_default();
+        packs.iter().any(|path| is_of(path, &format!("{session}.")))
+    }
+
+    /// A pack of this archive, and nothing else.
+    fn own(&self, path: &Path) -> Result<PathBuf> {
+        let wanted = path.canonicalize();
+        let wanted = wanted.map_err(|error| Error::io("find", path, error))?;
+        for dir in names(&self.dir)? {
+            for pack in names(&dir)? {
+                let name = pack.file_name().unwrap_or_default().to_string_lossy();
+                let aside = name.starts_with(".damaged-") && name.ends_with(".pack");
+                let same = (is_pack(&pack) || aside) && !pack.is_symlink();
+                if same && pack.canonicalize().is_ok_and(|pack| pack == wanted) {
+                    return Ok(pack);
+                }
+            }
+        }
+        Err(refused(path, "is no pack of this archive"))
+    }
+}

@@ -1,0 +1,300 @@
+//! What can be had of a pack that is damaged where it tells what it holds.
+//!
+//! The index stands in a pack twice, so it takes damage to the header, with which both footers are
+//! made, or to both copies, to hide it. Three things then still tell: an index that its own checksum
+//! vouches for, at the very end of the file, where no content can stand; the checksum of a footer, by
+//! which one flipped bit of the header, of the index or of the footer itself can be found and turned
+//! back; and, of what is in files, the checksum of every frame.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use super::Archive;
+use super::index::{Index, Member};
+use super::pack::{self, END, FOOTER, HEADER, MOST_INDEX, Pack};
+use crate::error::{Error, Result};
+use crate::jsonl::Bytes as _;
+use crate::store::Root;
+
+/// In a longer index one flipped bit is not looked for: it would take too long.
+const MOST_TURNED: usize = 16 << 10;
+
+/// A pack that was opened in spite of damage.
+#[derive(Debug)]
+pub struct Salvaged {
+    /// The pack.
+    pub pack: Pack,
+    /// What is wrong with it; nothing if it could be opened as any other.
+    pub wrong: Option<String>,
+}
+
+impl Pack {
+    /// Opens a pack, also one of which the header or the end is damaged, if what it holds can be told.
+    pub fn salvage(path: &Path) -> Result<Salvaged> {
+        let error = match Pack::open(path) {
+            Ok(pack) => return Ok(Salvaged { pack, wrong: None }),
+            Err(error) => error,
+        };
+        let file = pack::open(path)?;
+        let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
+        if !metadata.is_file() {
+            return Err(error);
+        }
+        let len = metadata.len();
+        match look(path, &file, len)? {
+            None => Err(error),
+            Some(found) => Ok(Salvaged {
+                pack: Pack::with(path, file, len, found.index, found.place)?,
+                wrong: Some(found.wrong.to_owned()),
+            }),
+        }
+    }
+
+    /// The stretches of a file that cannot be read any more.
+    pub fn lost(&self, member: &Member) -> Vec<Range<u64>> {
+        let mut lost: Vec<Range<u64>> = Vec::new();
+        let mut at = 0;
+        for part in &member.parts {
+            let end = at + u64::from(part.len);
+            if self.look_at(part, |_| ()).is_err() {
+                match lost.last_mut() {
+                    Some(before) if before.end == at => before.end = end,
+                    _ => lost.push(at..end),
+                }
+            }
+            at = end;
+        }
+        lost
+    }
+}
+
+impl Archive {
+    /// The same as [`Archive::find_in`], also a pack that is damaged: those are known by their names.
+    pub fn salvage_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
+        if id.contains('/') {
+            return Pack::salvage(Path::new(id));
+        }
+        let mut damaged = self.paths_in(roots)?;
+        damaged.retain(|path| super::is_of(path, id) && Pack::open(path).is_err());
+        match (self.find_in(id, roots), damaged.as_slice()) {
+            (Ok(pack), _) => Ok(Salvaged { pack, wrong: None }),
+            (
+                Err(Error::Ambiguous {
+                    what,
+                    id,
+                    candidates,
+                }),
+                _,
+            ) => Err(Error::Ambiguous {
+                what,
+                id,
+                candidates,
+            }),
+            (Err(_), [only]) => Pack::salvage(only),
+            (Err(error), []) => Err(error),
+            (Err(_), several) => Err(Error::Ambiguous {
+                what: "archived session",
+                id: id.to_owned(),
+                candidates: several.iter().map(|it| it.display().to_string()).collect(),
+            }),
+        }
+    }
+}
+
+struct Found {
+    index: Index,
+    /// Where it lies with its footer.
+    place: Range<u64>,
+    wrong: &'static str,
+}
+
+/// What a footer says.
+#[derive(Clone, Copy)]
+struct Footer {
+    start: u64,
+    numbers: [u8; 24],
+    sum: [u8; 32],
+    /// How many bits of its last eight bytes are not what they should be.
+    off: u32,
+}
+
+impl Footer {
+    fn read(file: &File, end: u64) -> std::io::Result<Option<Footer>> {
+        let Some(start) = end.checked_sub(FOOTER as u64) else {
+            return Ok(None);
+        };
+        let mut bytes = [0; FOOTER];
+        file.read_exact_at(&mut bytes, start)?;
+        let (numbers, rest) = bytes.split_first_chunk().unwrap_or((&[0; 24], &[]));
+        let (sum, last) = rest.split_first_chunk().unwrap_or((&[0; 32], &[]));
+        Ok(Some(Footer {
+            start,
+            numbers: *numbers,
+            sum: *sum,
+            off: distance(last, END),
+        }))
+    }
+
+    /// Where the index begins, how long it is there, and how long when it is unpacked, if that can be.
+    fn place(&self) -> Option<(u64, u64, u64)> {
+        let mut numbers = self.numbers.chunks_exact(8).map(|number| {
+            let number = number.try_into().unwrap_or_default();
+            u64::from_le_bytes(number)
+        });
+        let (at, packed, len) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let fits = at >= HEADER as u64 && at.checked_add(packed) == Some(self.start);
+        (fits && packed <= MOST_INDEX && len <= MOST_INDEX).then_some((at, packed, len))
+    }
+
+    fn sum_of(&self, nonce: &[u8], index: &[u8]) -> [u8; 32] {
+        let mut sum = Sha256::new();
+        sum.update(nonce);
+        sum.update(self.numbers);
+        sum.update(index);
+        sum.finalize().into()
+    }
+}
+
+fn look(path: &Path, file: &File, len: u64) -> Result<Option<Found>> {
+    let failed = |error| Error::io("read", path, error);
+    let mut header = [0; HEADER];
+    if len < (HEADER + FOOTER) as u64 {
+        return Ok(None);
+    }
+    file.read_exact_at(&mut header, 0).map_err(failed)?;
+    let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
+    // Its header may say that it is something else, or of another version.
+    if let Some(found) = pack::last_index(file, len, &nonce).map_err(failed)? {
+        let index = pack::read_index(path, &found.index)?;
+        return Ok(Some(Found {
+            index,
+            place: found.at..found.end,
+            wrong: "its header is damaged",
+        }));
+    }
+    let Some(footer) = Footer::read(file, len).map_err(failed)? else {
+        return Ok(None);
+    };
+    let mut ends = vec![footer];
+    // The first of the two stands right before the second, and tells as much.
+    if let Some((at, ..)) = footer.place()
+        && let Some(first) = Footer::read(file, at).map_err(failed)?
+    {
+        ends.push(first);
+    }
+    for footer in ends {
+        if let Some(found) = turned_numbers(path, file, &nonce, footer)? {
+            return Ok(Some(found));
+        }
+        let Some((at, packed, len)) = footer.place() else {
+            continue;
+        };
+        let mut index = vec![0; packed as usize];
+        file.read_exact_at(&mut index, at).map_err(failed)?;
+        let place = at..footer.start + FOOTER as u64;
+        let found = |index: Vec<u8>, wrong| {
+            // One that cannot be read, or is of another version, is no use.
+            let index = pack::read_index(path, &(len, index)).ok()?;
+            Some(Found {
+                index,
+                place: place.clone(),
+                wrong,
+            })
+        };
+        if footer.off <= 1 && distance(&footer.sum_of(&nonce, &index), &footer.sum) <= 1 {
+            return Ok(found(index, "a bit of its end is flipped"));
+        }
+        if footer.off > 0 {
+            continue;
+        }
+        if turned_nonce(&footer, nonce, &index) {
+            return Ok(found(index, "a bit of its header is flipped"));
+        }
+        if let Some(turned) = turned_index(&footer, &nonce, &index) {
+            return Ok(found(turned, "a bit of its index is flipped"));
+        }
+        // Its own checksum vouches for it.
+        if let Some(found) = found(index, "its header is damaged") {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// An index that is found when one bit of where it should be is turned back.
+fn turned_numbers(
+    path: &Path,
+    file: &File,
+    nonce: &[u8; 16],
+    footer: Footer,
+) -> Result<Option<Found>> {
+    for bit in 0..footer.numbers.len() * 8 {
+        let mut turned = footer;
+        turn(&mut turned.numbers, bit);
+        let Some((at, packed, len)) = turned.place() else {
+            continue;
+        };
+        let mut index = vec![0; packed as usize];
+        let read = file.read_exact_at(&mut index, at);
+        read.map_err(|error| Error::io("read", path, error))?;
+        if turned.sum_of(nonce, &index) == turned.sum {
+            return Ok(Some(Found {
+                index: pack::read_index(path, &(len, index))?,
+                place: at..footer.start + FOOTER as u64,
+                wrong: "a bit of its end is flipped",
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether one flipped bit of the nonce is all that is wrong.
+fn turned_nonce(footer: &Footer, nonce: [u8; 16], index: &[u8]) -> bool {
+    (0..nonce.len() * 8).any(|bit| {
+        let mut turned = nonce;
+        turn(&mut turned, bit);
+        footer.sum_of(&turned, index) == footer.sum
+    })
+}
+
+/// The index with the one bit turned back that is flipped, if that is all that is wrong.
+fn turned_index(footer: &Footer, nonce: &[u8; 16], index: &[u8]) -> Option<Vec<u8>> {
+    if index.len() > MOST_TURNED {
+        return None;
+    }
+    // What stands before the bit is the same for all bits behind it.
+    let mut before = Sha256::new();
+    before.update(nonce);
+    before.update(footer.numbers);
+    for (at, byte) in index.iter().enumerate() {
+        let rest = index.get(at + 1..).unwrap_or_default();
+        for bit in 0..8 {
+            let turned = byte ^ (1 << bit);
+            let mut sum = before.clone();
+            sum.update([turned]);
+            sum.update(rest);
+            if <[u8; 32]>::from(sum.finalize()) == footer.sum {
+                let mut index = index.to_vec();
+                turn(&mut index, at * 8 + bit);
+                return Some(index);
+            }
+        }
+        before.update([*byte]);
+    }
+    None
+}
+
+fn turn(bytes: &mut [u8], bit: usize) {
+    if let Some(byte) = bytes.get_mut(bit / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+/// How many bits differ.
+fn distance(one: &[u8], other: &[u8]) -> u32 {
+    let bits = one.iter().zip(other).map(|(a, b)| (a ^ b).count_ones());
+    bits.sum()
+}

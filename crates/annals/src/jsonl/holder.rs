@@ -1,0 +1,291 @@
+//! Who else holds files open for writing.
+//!
+//! A program that has a log open goes on writing to it whatever becomes of its name: what it writes
+//! after the log was removed or replaced goes nowhere. Linux tells which files a process has open and
+//! how (`/proc/PID/fd`), of those processes that one may look into; elsewhere nobody is found.
+//!
+//! Processes of the program that asks do not count: they take the same locks, and see under them that
+//! a log is another one now.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::FileId;
+use crate::error::{Error, Result};
+
+/// A process that has a file open for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, as it calls itself.
+    pub name: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.is_empty() {
+            true => write!(f, "process {}", self.pid),
+            false => write!(f, "process {} ({})", self.pid, self.name),
+        }
+    }
+}
+
+/// Fails with [`Error::Held`] if another program has any of the files open for writing.
+///
+/// One look at all processes answers for many files: it counts as long as four times what it took, so
+/// that whoever asks for one session after the other spends a fifth of the time on this at most.
+pub fn refuse_held<'a>(files: impl IntoIterator<Item = (&'a Path, &'a FileId)>) -> Result<()> {
+    let mut files = files.into_iter().peekable();
+    if files.peek().is_none() {
+        return Ok(());
+    }
+    let look = Look::now();
+    let held = files.find_map(|(path, id)| Some((path, look.open.get(&(id.dev, id.ino))?)));
+    match held {
+        None => Ok(()),
+        Some((path, holder)) => Err(Error::Held {
+            path: path.to_owned(),
+            holder: holder.clone(),
+        }),
+    }
+}
+
+/// What was open for writing, by device and inode.
+struct Look {
+    open: HashMap<(u64, u64), Holder>,
+    until: Instant,
+}
+
+impl Look {
+    fn now() -> Rc<Self> {
+        thread_local! {
+            static LAST: RefCell<Option<Rc<Look>>> = const { RefCell::new(None) };
+        }
+        let begun = Instant::now();
+        if let Some(last) = LAST.take().filter(|last| begun < last.until) {
+            LAST.set(Some(Rc::clone(&last)));
+            return last;
+        }
+        let open = system::open_for_writing();
+        let took = begun.elapsed().min(Duration::from_secs(1));
+        let look = Rc::new(Look {
+            open,
+            until: Instant::now() + took * 4,
+        });
+        LAST.set(Some(Rc::clone(&look)));
+        look
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::collections::HashMap;
+    use std::ffi::CStr;
+    use std::fs;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
+    use rustix::io::Errno;
+
+    use super::Holder;
+
+    /// Whoever ends while one looks, and whoever may not be looked into, is passed over.
+    pub(super) fn open_for_writing() -> HashMap<(u64, u64), Holder> {
+        let mut found = HashMap::new();
+        let own = program("/proc/self/exe");
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let files = files_of(pid);
+            if files.is_empty() || pid == std::process::id() {
+                continue;
+            }
+            if own.is_some() && program(&format!("/proc/{pid}/exe")) == own {
+                continue;
+            }
+            let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+            let holder = Holder { pid, name };
+            for file in files {
+                // Those that a program starts have its files open too; it is the one to be named.
+                found.entry(file).or_insert_with(|| holder.clone());
+            }
+        }
+        found
+    }
+
+    /// What a process runs.
+    fn program(path: &str) -> Option<(u64, u64)> {
+        let stat = rustix::fs::stat(path).ok()?;
+        Some(place(&stat))
+    }
+
+    /// The files that a process has open for writing.
+    fn files_of(pid: u32) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = format!("/proc/{pid}/fd");
+        let Ok(dir) = rustix::fs::openat(CWD, path, flags, Mode::empty()) else {
+            return found;
+        };
+        let Ok(entries) = Dir::read_from(&dir) else {
+            return found;
+        };
+        for entry in entries.flatten() {
+            found.extend(written(&dir, entry.file_name()));
+        }
+        found
+    }
+
+    /// The file that a descriptor is of, if it is a regular one and open for writing.
+    fn written(dir: &OwnedFd, name: &CStr) -> Option<(u64, u64)> {
+        // The link's own rights tell how the file was opened, without asking the file.
+        let link = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let mode = Mode::from_raw_mode(link.st_mode);
+        if FileType::from_raw_mode(link.st_mode) != FileType::Symlink || !mode.contains(Mode::WUSR)
+        {
+            return None;
+        }
+        // Pipes, sockets and the like have no path.
+        let target = rustix::fs::readlinkat(dir, name, Vec::new()).ok()?;
+        let target = target.to_bytes();
+        if !target.starts_with(b"/") || target.starts_with(b"/dev/") {
+            return None;
+        }
+        regular(dir, name)
+    }
+
+    /// Asks what is known of a file: one on a server that is gone must not keep us waiting.
+    fn regular(dir: impl AsFd, name: &CStr) -> Option<(u64, u64)> {
+        let wanted = StatxFlags::TYPE | StatxFlags::INO;
+        match rustix::fs::statx(&dir, name, AtFlags::STATX_DONT_SYNC, wanted) {
+            Ok(stat) => {
+                let mode = u32::from(stat.stx_mode);
+                let regular = FileType::from_raw_mode(mode) == FileType::RegularFile;
+                let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+                regular.then_some((dev, stat.stx_ino))
+            }
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let stat = rustix::fs::statat(&dir, name, AtFlags::empty()).ok()?;
+                let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+                regular.then(|| place(&stat))
+            }
+            Err(_) => None,
+        }
+    }
+
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the types are others on other machines"
+    )]
+    fn place(stat: &Stat) -> (u64, u64) {
+        (stat.st_dev as u64, stat.st_ino as u64)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::collections::HashMap;
+
+    use super::Holder;
+
+    /// There is no way to know without calls that are not safe.
+    pub(super) fn open_for_writing() -> HashMap<(u64, u64), Holder> {
+        HashMap::new()
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A shell that has done something and waits for the end of its input.
+    fn shell(does: &str, file: &Path) -> Child {
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{does}; echo ready; read _")])
+            .arg("sh")
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.as_mut().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    }
+
+    fn held(file: &Path) -> Option<Holder> {
+        let id = FileId::from(&fs::metadata(file).unwrap());
+        // Each test has a thread, but it asks more than once.
+        let open = system::open_for_writing();
+        open.get(&(id.dev, id.ino)).cloned()
+    }
+
+    #[test]
+    fn who_has_a_file_open_for_writing_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        fs::write(&file, "{}\n").unwrap();
+        assert_eq!(held(&file), None);
+        for (does, writes) in [
+            ("exec 3>>\"$1\"", true),
+            ("exec 3<>\"$1\"", true),
+            ("exec 3<\"$1\"", false),
+            // Whatever its name is now.
+            (
+                "exec 3>>\"$1\"; mv \"$1\" \"$1.x\"; ln \"$1.x\" \"$1\"; rm \"$1.x\"",
+                true,
+            ),
+        ] {
+            let mut child = shell(does, &file);
+            let wanted = writes.then(|| Holder {
+                pid: child.id(),
+                name: "sh".to_owned(),
+            });
+            assert_eq!(held(&file), wanted, "{does}");
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            assert_eq!(held(&file), None, "{does}");
+        }
+    }
+
+    #[test]
+    fn what_this_program_has_open_itself_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        let _open = File::create(&file).unwrap();
+        assert_eq!(held(&file), None);
+    }
+
+    #[test]
+    fn the_refusal_names_file_and_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        fs::write(&file, "").unwrap();
+        let mut child = shell("exec 3>>\"$1\"", &file);
+        let id = FileId::from(&fs::metadata(&file).unwrap());
+        let error = refuse_held([(file.as_path(), &id)]).unwrap_err();
+        let told = format!(
+            "{} is held open for writing by process {} (sh)",
+            file.display(),
+            child.id()
+        );
+        assert_eq!(error.to_string(), told);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}
