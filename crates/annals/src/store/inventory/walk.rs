@@ -65,6 +65,8 @@ pub(in crate::store) fn walk_knowing(
         found: Vec::new(),
         listing: Listing::default(),
         names: Vec::new(),
+        device: 0,
+        refused: None,
     };
     let top = match open(&root.path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
@@ -73,8 +75,12 @@ pub(in crate::store) fn walk_knowing(
             return Vec::new();
         }
     };
-    if walk.folders.matter() && !keeps_times(&top) {
-        walk.folders.forget();
+    if walk.folders.matter() {
+        match fstat(&top).ok().filter(|_| keeps_times(&top)) {
+            // What lies on other devices, behind links or mounts, may be of another kind.
+            Some(stat) => walk.device = FileId::of(&stat).dev,
+            None => walk.folders.forget(),
+        }
     }
     let mut linked = false;
     loop {
@@ -118,10 +124,14 @@ struct Walk<'a, 'b> {
     listing: Listing,
     /// What is remembered of a directory, while it is put together.
     names: Vec<u8>,
+    /// The device of the root; of others nothing is remembered.
+    device: u64,
+    /// The system would not tell of a file in the directory whose turn it is.
+    refused: Option<Errno>,
 }
 
 /// Asks the system about an entry of a listing, or about its path within the root.
-type Asked<'a> = dyn Fn(&Entry, &str, AtFlags) -> Option<Stat> + 'a;
+type Asked<'a> = dyn Fn(&Entry, &str, AtFlags) -> rustix::io::Result<Stat> + 'a;
 
 enum Step {
     /// A file whose turn comes after directories before it.
@@ -136,11 +146,11 @@ impl Walk<'_, '_> {
         let mut listing = std::mem::take(&mut self.listing);
         match self.list(top, relative, &mut listing) {
             Ok(Some(dir)) => self.go_through(relative, &listing, &|entry, _, flags| {
-                statat(&dir, listing.spelled(entry)?, flags).ok()
+                statat(&dir, listing.spelled(entry).ok_or(Errno::INVAL)?, flags)
             }),
             // What it holds is known, and found by longer names.
             Ok(None) => self.go_through(relative, &listing, &|_, within, flags| {
-                statat(top, within, flags).ok()
+                statat(top, within, flags)
             }),
             // What vanished meanwhile is as if it had never been there.
             Err(Errno::NOENT) if !first => {}
@@ -161,7 +171,9 @@ impl Walk<'_, '_> {
         listing.clear();
         if self.folders.matter() {
             let id = FileId::of(&statat(top, name, AtFlags::empty())?);
-            if let Some(names) = self.folders.names(relative, &id) {
+            if id.dev == self.device
+                && let Some(names) = self.folders.names(relative, &id)
+            {
                 if self.visited.insert((id.dev, id.ino)) {
                     (self.note)(relative, &id);
                     listing.recall(names);
@@ -175,7 +187,9 @@ impl Walk<'_, '_> {
             (self.note)(relative, &id);
             listing.read(&dir)?;
             listing.sort();
-            if let Some(names) = listing.plain(&mut self.names) {
+            if id.dev == self.device
+                && let Some(names) = listing.plain(&mut self.names)
+            {
                 self.folders.keep(relative, &id, names);
             }
         }
@@ -210,6 +224,9 @@ impl Walk<'_, '_> {
         if let Some(new) = self.steps.get_mut(steps..) {
             new.reverse();
         }
+        if let Some(error) = self.refused.take() {
+            self.troubled(relative, error);
+        }
     }
 
     /// What one name in a directory leads to.
@@ -219,13 +236,13 @@ impl Walk<'_, '_> {
         within: &str,
         name: &[u8],
         kind: FileType,
-        stat: &dyn Fn(AtFlags) -> Option<Stat>,
+        stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>,
     ) -> Option<Step> {
         // A file that vanished meanwhile is as if it had never been there, and so is one that a
         // link does not lead to.
         let is = |stat: &Stat, kind: FileType| FileType::from_raw_mode(stat.st_mode) == kind;
         let linked = match kind {
-            FileType::Symlink => stat(AtFlags::empty()),
+            FileType::Symlink => stat(AtFlags::empty()).ok(),
             _ => None,
         };
         let leads_to_directory = |stat: &Stat| is(stat, FileType::Directory);
@@ -243,11 +260,17 @@ impl Walk<'_, '_> {
         if !(self.wanted)(artifact.kind) {
             return None;
         }
-        let stat = match kind {
-            FileType::RegularFile => stat(AtFlags::SYMLINK_NOFOLLOW),
-            _ => linked.or_else(|| stat(AtFlags::empty())),
+        let stat = match (kind, linked) {
+            (FileType::RegularFile, _) => stat(AtFlags::SYMLINK_NOFOLLOW),
+            (_, Some(linked)) => Ok(linked),
+            (_, None) => stat(AtFlags::empty()),
         };
-        let stat = stat.filter(|stat| is(stat, FileType::RegularFile))?;
+        if let Err(error) = stat
+            && !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+        {
+            self.refused = Some(error);
+        }
+        let stat = stat.ok().filter(|stat| is(stat, FileType::RegularFile))?;
         let file = FoundFile::new(joined(dir, name), artifact, FileId::of(&stat));
         Some(Step::Found(file))
     }
@@ -617,6 +640,37 @@ mod tests {
             after(&|| fs::remove_dir_all(path("projects")).unwrap()).len(),
             0
         );
+    }
+
+    /// Others than the owner of everything are not told of files in a directory that cannot be searched.
+    #[test]
+    fn files_that_the_system_does_not_tell_of_are_trouble() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Root::claude_code(root.path());
+        let mut troubles = Vec::new();
+        let mut walk = Walk {
+            root: &layout,
+            wanted: &|_| true,
+            troubles: &mut troubles,
+            folders: &mut Folders::unknown(),
+            note: &mut |_, _| {},
+            visited: HashSet::new(),
+            links: BTreeSet::new(),
+            steps: Vec::new(),
+            found: Vec::new(),
+            listing: Listing::default(),
+            names: Vec::new(),
+            device: 0,
+            refused: None,
+        };
+        let mut listing = Listing::default();
+        let names = IDS.map(|id| format!("{id}.jsonl\0")).concat();
+        listing.recall(names.as_bytes());
+        walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
+        assert_eq!(walk.troubles.len(), 0);
+        walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
+        assert_eq!(walk.troubles.len(), 1);
+        assert!(walk.troubles[0].to_string().contains("projects/-w"));
     }
 
     #[test]
