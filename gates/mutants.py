@@ -16,6 +16,7 @@ import collections
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -119,22 +120,29 @@ class Runner:
 
     def learn(self, test):
         """Runs a test without a mutant, alone: how long it takes, whether it passes, and what it comes by."""
-        begin = time.monotonic()
-        failed = self.run([test], 0, 600)
-        test.seconds = time.monotonic() - begin
         record = self.room / f"reached-{id(test)}"
-        self.run([test], 0, 600, record)
+        begin = time.monotonic()
+        failed = self.run([test], 0, 600, record)
+        test.seconds = time.monotonic() - begin
+        if failed:
+            # Who counts system calls, or has little room, is disturbed by the record.
+            failed = self.run([test], 0, 600)
         if record.is_file():
             test.reached = {int(number) for number in record.read_text().split() if number.isdigit()}
             record.unlink()
         return failed
 
-    def judge(self, mutant, tests):
+    def judge(self, mutant, tests, patience):
         """Gives a mutant to tests until one fails; returns the outcome and who told."""
         with self.lock:
-            near = self.killers[mutant.file, mutant.function]
-        # Who noticed a change here before will likely notice the next.
-        order = sorted(tests, key=lambda test: (-near[test.name], test.seconds))
+            near = self.killers[mutant.file, mutant.function].copy()
+        words = set(Path(mutant.file).with_suffix("").parts[3:])
+
+        # Who noticed a change here before will likely notice the next; then those that are about it.
+        def rank(test):
+            return -near[test.name], not words & set(re.split("::|_", test.name)), test.seconds
+
+        order = sorted(tests, key=rank)
         spent, turn = 0.0, []
         for test, following in zip(order, [*order[1:], None]):
             turn.append(test)
@@ -148,6 +156,8 @@ class Runner:
                 with self.lock:
                     self.killers[mutant.file, mutant.function][killer] += 1
                 return ("time" if killer == "time" else "caught"), (turn[-1].name if killer == "time" else killer)
+            if following and patience and spent > patience:
+                return "missed", "not all tests were run"
             turn = []
         return ("missed" if order else "not reached"), None
 
@@ -162,6 +172,36 @@ def known():
     return dict(line.rsplit(" :: ", 1) for line in lines)
 
 
+class Memory:
+    """What tests came by in an earlier run, so that `--again` need not learn it again."""
+
+    def __init__(self, path, mutants):
+        self.path = path
+        self.numbers = {mutant.key: mutant.number for mutant in mutants}
+        self.keys = {mutant.number: mutant.key for mutant in mutants}
+        told = json.loads(path.read_text()) if path.is_file() else {}
+        self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
+
+    def near(self, mutant, tests):
+        """The tests that come by a mutant, or by its file if that is not known."""
+        if mutant.key in self.asked:
+            return [test for test in tests if mutant.number in test.reached]
+        file = {self.numbers[key] for key in self.numbers if key.startswith(mutant.key.split(" :: ")[0])}
+        return [test for test in tests if file & test.reached]
+
+    def knows(self, test):
+        known = self.known.get(f"{test.program} {test.name}")
+        if known is None:
+            return False
+        test.seconds, keys = known
+        test.reached = {self.numbers[key] for key in keys if key in self.numbers}
+        return True
+
+    def keep(self, tests):
+        told = {f"{test.program} {test.name}": [test.seconds, [self.keys[n] for n in test.reached]] for test in tests}
+        self.path.write_text(json.dumps({"tests": told, "mutants": sorted(self.asked)}))
+
+
 class Report:
     """What became of each mutant; kept in a file as the run goes on."""
 
@@ -169,23 +209,24 @@ class Report:
         self.path = path
         self.before = json.loads(path.read_text()) if again and path.is_file() else {}
         self.outcomes = {}
+        self.told = 0
         self.begin = time.monotonic()
         self.lock = threading.Lock()
 
     def settled(self, mutant):
-        """What is known from the run before."""
+        """What is known from the run before. The rest stays known until it is told anew."""
         outcome = self.before.get(mutant.key)
-        if outcome and outcome["outcome"] in ("caught", "time"):
+        if outcome:
             self.outcomes[mutant.key] = outcome
-            return True
-        return False
+        return bool(outcome) and outcome["outcome"] in ("caught", "time")
 
     def tell(self, mutant, outcome, by=None, left=None):
         with self.lock:
             self.outcomes[mutant.key] = {"outcome": outcome, "by": by, "name": mutant.name}
+            self.told += 1
             if outcome in ("missed", "not reached"):
-                print(f"  {outcome}: {mutant.name}", flush=True)
-            if left is not None and len(self.outcomes) % 100 == 0:
+                print(f"  {outcome}: {mutant.name}" + (f" ({by})" if by else ""), flush=True)
+            if left is not None and self.told % 100 == 0:
                 minutes = (time.monotonic() - self.begin) / 60
                 print(f"  {left()} to go after {minutes:.0f} minutes", flush=True)
                 self.save()
@@ -200,7 +241,7 @@ class Report:
         counts = collections.Counter()
         missed = []
         for mutant in mutants:
-            outcome = self.outcomes[mutant.key]["outcome"]
+            outcome = self.outcomes.get(mutant.key, {"outcome": "not tried"})["outcome"]
             if outcome in ("missed", "not reached"):
                 outcome = "explained" if mutant.key in reasons else "missed"
                 if outcome == "missed":
@@ -225,6 +266,7 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE")
     parser.add_argument("--again", action="store_true", help="only what the run before did not catch")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--patience", type=float, metavar="SECONDS", help="give a mutant to no more than so many seconds of tests")
     parser.add_argument("--scratch", type=Path, help="where the copy and its builds are kept")
     parser.add_argument("--no-singles", action="store_true", help="leave out those that need a build each")
     arguments = parser.parse_args()
@@ -232,6 +274,7 @@ def main():
     scratch = (arguments.scratch or target / "mutants").resolve()
     scratch.mkdir(parents=True, exist_ok=True)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time; --again goes on from here"))
     mutants = listed(arguments.files)
     print(f"{len(mutants)} mutants in {len({mutant.file for mutant in mutants})} files", flush=True)
     tree = Tree(scratch)
@@ -257,33 +300,44 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         print("  SKIPPED: no mount namespaces here, so mutants could write to this machine")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         tests = runner.listed()
-        failures = list(pool.map(runner.learn, tests))
-        red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(tests, failures) if failed]
+        memory = Memory(tree.scratch / "reached.json", mutants)
+        fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
+        if len(fresh) == len(tests):
+            memory.asked = set(memory.numbers)
+        failures = list(pool.map(runner.learn, fresh))
+        memory.keep(tests)
+        red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(fresh, failures) if failed]
         if red:
             print("tests that fail without any mutant:\n" + "\n".join(red))
             return False
         total = sum(test.seconds for test in tests)
-        print(f"control: {len(tests)} tests pass without a mutant, in {total:.0f} s", flush=True)
+        print(f"control: {len(fresh)} tests pass without a mutant; all {len(tests)} take {total:.0f} s", flush=True)
         if slow := sorted(tests, key=lambda test: -test.seconds)[:5]:
             print("  slowest: " + ", ".join(f"{test.name} {test.seconds:.0f} s" for test in slow), flush=True)
 
         todo = [mutant for mutant in built if not report.settled(mutant)]
+        # What is new first, and then as much as would be lost.
+        todo.sort(key=lambda mutant: (mutant.key in report.before, *mutant.weight))
         left = len(todo)
 
         def judge(mutant):
             nonlocal left
-            outcome, by = runner.judge(mutant, [test for test in tests if mutant.number in test.reached])
+            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience)
             left -= 1
             report.tell(mutant, outcome, by, lambda: left)
 
-        list(pool.map(judge, todo))
+        try:
+            list(pool.map(judge, todo))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     for mutant in singles:
         if report.settled(mutant):
             continue
         if arguments.no_singles:
             report.tell(mutant, "not tried")
             continue
-        single(tree, runner, report, mutant, built, tests)
+        single(tree, runner, report, mutant, built, tests, arguments.patience)
     control = [report.outcomes[mutant.key] for mutant in built if (mutant.file, mutant.function) == CONTROL]
     if control:
         blind = [outcome for outcome in control if outcome["outcome"] != "caught"]
@@ -293,7 +347,7 @@ def run(arguments, tree, runner, report, mutants, built, singles):
     return report.close(mutants)
 
 
-def single(tree, runner, report, mutant, built, tests):
+def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
     programs = tree.tests()
@@ -303,7 +357,7 @@ def single(tree, runner, report, mutant, built, tests):
         numbers = {other.number for other in built if other.file == mutant.file}
         near = [test for test in tests if numbers & test.reached]
         runner.programs = programs
-        report.tell(mutant, *runner.judge(mutant, near))
+        report.tell(mutant, *runner.judge(mutant, near, patience))
     tree.plant(built)
 
 

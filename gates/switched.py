@@ -15,6 +15,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LIBRARY = Path("crates/annals/src")
+ORDER = ("jsonl", "store", "repair", "archive")
 # What the library may not do, and what the compiler can tell will fail.
 LINTS = "#![allow(warnings, unsafe_code, arithmetic_overflow, unconditional_panic)]\n"
 SWITCH = """
@@ -54,6 +55,12 @@ class Mutant:
         self.twin = 1
 
     @property
+    def weight(self):
+        """The lower layers first: what is wrong there is wrong everywhere."""
+        parts = Path(self.file).relative_to(LIBRARY).parts
+        return ORDER.index(parts[0]) if parts[0] in ORDER else len(ORDER), self.number
+
+    @property
     def key(self):
         """What it is called in gates/mutants-known.txt, wherever the line has moved to."""
         twin = f" ({self.twin})" if self.twin > 1 else ""
@@ -90,6 +97,8 @@ class Tree:
             **os.environ,
             "CARGO_TARGET_DIR": str(scratch / "target"),
             "CARGO_PROFILE_DEV_DEBUG": "0",
+            # Tests are run thousands of times; overflows are still noticed.
+            "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
             "INSTA_UPDATE": "no",
             "INSTA_WORKSPACE_ROOT": str(self.path),
         }
@@ -206,4 +215,8 @@ class Tree:
         run, messages = self.cargo("test", "-p", "annals", "--lib", "--test", "it", "--no-run")
         if run.returncode != 0:
             return None
-        return {m["target"]["name"]: m["executable"] for m in messages if m.get("executable") and m["profile"]["test"]}
+        built = {m["target"]["name"]: m["executable"] for m in messages if m.get("executable") and m["profile"]["test"]}
+        # Whoever builds another tree into the same directory takes the same names.
+        programs = self.scratch / "programs"
+        programs.mkdir(exist_ok=True)
+        return {name: shutil.copy2(path, programs / name) for name, path in built.items()}
