@@ -1,5 +1,7 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
+mod bounds;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
