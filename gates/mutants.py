@@ -152,6 +152,9 @@ class Runner:
             if not whole and size + following.seconds <= min(max(FIRST_TURN, spent), LAST_TURN):
                 continue
             killer = self.run(turn, mutant.number, 10 + 5 * size)
+            if killer == "time":
+                # Or was it the machine? Twice it is not.
+                killer = self.run(turn, mutant.number, 60 + 20 * size)
             if killer:
                 with self.lock:
                     self.killers[mutant.file, mutant.function][killer] += 1
@@ -198,7 +201,12 @@ class Memory:
         return True
 
     def keep(self, tests):
-        told = {f"{test.program} {test.name}": [test.seconds, [self.keys[n] for n in test.reached]] for test in tests}
+        told = {}
+        for test in tests:
+            name = f"{test.program} {test.name}"
+            # A run of single files leaves what is known of others.
+            others = [key for key in self.known.get(name, (0, []))[1] if key not in self.numbers]
+            told[name] = [test.seconds, [self.keys[n] for n in test.reached] + others]
         self.path.write_text(json.dumps({"tests": told, "mutants": sorted(self.asked)}))
 
 
@@ -207,7 +215,8 @@ class Report:
 
     def __init__(self, path, again):
         self.path = path
-        self.before = json.loads(path.read_text()) if again and path.is_file() else {}
+        self.others = json.loads(path.read_text()) if path.is_file() else {}
+        self.before = self.others if again else {}
         self.outcomes = {}
         self.told = 0
         self.begin = time.monotonic()
@@ -232,7 +241,7 @@ class Report:
                 self.save()
 
     def save(self):
-        self.path.write_text(json.dumps(self.outcomes, indent=1))
+        self.path.write_text(json.dumps({**self.others, **self.outcomes}, indent=1))
 
     def close(self, mutants):
         """Prints the figures; returns whether all is caught or explained."""
@@ -303,7 +312,7 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         memory = Memory(tree.scratch / "reached.json", mutants)
         fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
         if len(fresh) == len(tests):
-            memory.asked = set(memory.numbers)
+            memory.asked |= set(memory.numbers)
         failures = list(pool.map(runner.learn, fresh))
         memory.keep(tests)
         red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(fresh, failures) if failed]

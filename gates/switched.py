@@ -77,7 +77,9 @@ def listed(files):
         command += ["--file", file]
     run = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     mutants, twins, texts = [], {}, {}
-    for number, told in enumerate(json.loads(run.stdout), 1):
+    # It adds such files to those of the configuration.
+    wanted = [told for told in json.loads(run.stdout) if not files or told["file"] in files]
+    for number, told in enumerate(wanted, 1):
         file = told["file"]
         if file not in texts:
             texts[file] = (REPOSITORY / file).read_text().splitlines()
@@ -130,7 +132,7 @@ class Tree:
         return set(answer["apart"]), set(answer["refused"])
 
     def cargo(self, *arguments):
-        command = ["nice", "-n10", "cargo", *arguments, "--message-format=json"]
+        command = ["cargo", *arguments, "--message-format=json"]
         run = subprocess.run(
             command, cwd=self.path, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False
         )
