@@ -3,7 +3,6 @@
 //! Everything is unpacked once, straight into files that have no names yet. Only when all checksums
 //! fit does the first of them get its name. Nothing that is there is ever written over.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -248,23 +247,14 @@ impl Pack {
 }
 
 fn fate(path: &Path, member: &Member) -> Result<Fate> {
-    let Some((mut file, metadata)) = open_source(path)? else {
+    let Some((file, metadata)) = open_source(path)? else {
         return Ok(Fate::New);
     };
     if metadata.len() != member.len {
         return Ok(Fate::Different);
     }
-    let mut sum = Summing::new();
-    let mut block = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut block) {
-            Ok(0) => break,
-            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read", path, error)),
-        }
-    }
-    Ok(match sum.sum() == member.sha256 {
+    let sum = Summing::of(file).map_err(|error| Error::io("read", path, error))?;
+    Ok(match sum == member.sha256 {
         true => Fate::Same,
         false => Fate::Different,
     })

@@ -145,20 +145,8 @@ fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     if !id.untouched(&member.id()) {
         return Err(changed());
     }
-    let mut sum = Summing::new();
-    // Most files are small, and there are many.
-    let mut block = vec![0; id.len.clamp(1, 256 << 10) as usize];
-    let mut file = file;
-    loop {
-        use std::io::Read as _;
-        match file.read(&mut block) {
-            Ok(0) => break,
-            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read", &path, error)),
-        }
-    }
-    match sum.sum() == member.sha256 {
+    let sum = Summing::of(file).map_err(|error| Error::io("read", &path, error))?;
+    match sum == member.sha256 {
         true => Ok(id),
         // Its times were set back after it was changed.
         false => Err(Error::refused(format!(

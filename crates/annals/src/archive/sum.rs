@@ -3,6 +3,8 @@
 //! A log grows. Its checksum is that of the whole file, so that any other program can confirm it, and
 //! still a run that archives what was added reads no more than that.
 
+use std::io::{self, BufReader, Read, Write};
+
 use sha2::compress256;
 use sha2::digest::consts::U64;
 use sha2::digest::generic_array::GenericArray;
@@ -91,6 +93,13 @@ impl Summing {
         }
     }
 
+    /// The checksum of all that can be read.
+    pub(super) fn of(reader: impl Read) -> io::Result<Sum> {
+        let mut sum = Summing::new();
+        io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut sum)?;
+        Ok(sum.sum())
+    }
+
     /// What [`resume`](Self::resume) takes up again.
     pub(super) fn state(&self) -> Sum {
         let mut bytes = [0; 32];
@@ -116,6 +125,17 @@ impl Summing {
     }
 }
 
+impl Write for Summing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sha2::{Digest as _, Sha256};
@@ -131,6 +151,7 @@ mod tests {
             let mut whole = Summing::new();
             whole.update(all);
             assert_eq!(whole.sum(), wanted, "{len}");
+            assert_eq!(Summing::of(all).unwrap(), wanted, "{len}");
             for cut in [0, 1, 63, 64, 65, len / 2, len] {
                 let cut = cut.min(len);
                 let mut first = Summing::new();

@@ -1,5 +1,7 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
+mod bounds;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -741,4 +743,59 @@ fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
     let rest = [&wanted[..1 << 20], b"\n", &wanted[2 << 20..]].concat();
     assert!(got == rest);
     assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
+}
+
+#[test]
+fn a_session_whose_pack_is_damaged_is_told_from_one_that_is_not_there() {
+    let mut desk = Desk::new();
+    desk.pack.set_file_name("8c549c46-16ca.0000.pack");
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let archive = Archive::open(&desk.dir.path().join("state"));
+    let roots = archive.roots().unwrap();
+    let roots: Vec<_> = roots
+        .iter()
+        .map(|it| (it.layout.name(), &it.path))
+        .collect();
+    assert_eq!(roots, [("claude-code", &desk.root)]);
+    assert_eq!(archive.find("8c54").unwrap().path, desk.pack);
+    fs::write(&desk.pack, "nothing").unwrap();
+    let error = archive.find("8c54").unwrap_err().to_string();
+    assert!(error.contains("too short"), "{error}");
+    let error = archive.find("9999").unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    assert!(archive.roots().unwrap().is_empty());
+}
+
+#[test]
+fn roots_and_folders_of_one_name_are_kept_apart_under_safe_names() {
+    let archive = Archive::open(Path::new("/state"));
+    let root = |path: &str| Root::new("claude-code", path).unwrap();
+    let (one, other) = (root("/a/my-app_1/../é app"), root("/b/my-app_1"));
+    let name = |root: &Root| {
+        let dir = archive.dir_of(root);
+        assert_eq!(dir.parent(), Some(archive.dir()));
+        dir.file_name().unwrap().to_str().unwrap().to_owned()
+    };
+    assert!(name(&one).starts_with("claude-code-app-"), "{}", name(&one));
+    assert!(name(&other).starts_with("claude-code-my-app_1-"));
+    assert_ne!(name(&other), name(&root("/a/my-app_1")));
+    let (here, there) = (Some("-here"), Some("-there"));
+    assert_ne!(
+        archive.path_of(&one, "s", here),
+        archive.path_of(&one, "s", there)
+    );
+}
+
+#[test]
+fn a_checksum_is_64_digits_and_nothing_else() {
+    let sum = Sum([0xab; 32]);
+    let text = serde_json::to_string(&sum).unwrap();
+    assert_eq!(serde_json::from_str::<Sum>(&text).unwrap(), sum);
+    let (short, long) = (text.replacen("ab", "", 1), text.replacen("ab", "abab", 1));
+    let (signed, letters) = (text.replacen("ab", "+b", 1), text.replacen("ab", "xy", 1));
+    for wrong in [short, long, signed, letters] {
+        assert!(serde_json::from_str::<Sum>(&wrong).is_err(), "{wrong}");
+    }
 }

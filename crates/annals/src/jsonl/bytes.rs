@@ -189,6 +189,31 @@ mod tests {
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
     }
 
+    /// Interrupted before every byte.
+    #[derive(Debug)]
+    struct Disturbed(Drip, std::sync::atomic::AtomicBool);
+
+    impl Bytes for Disturbed {
+        fn id(&self) -> io::Result<FileId> {
+            self.0.id()
+        }
+
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+            match self.1.fetch_not(std::sync::atomic::Ordering::Relaxed) {
+                true => self.0.read_at(into, offset),
+                false => Err(io::ErrorKind::Interrupted.into()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_interrupted_is_tried_again() {
+        let bytes = Disturbed(Drip(b"hello".to_vec()), false.into());
+        let mut into = [0; 4];
+        (&&bytes).read_exact_at(&mut into, 1).unwrap();
+        assert_eq!((&into, (&&bytes).size().unwrap()), (b"ello", 5));
+    }
+
     #[test]
     fn a_reader_ends_where_it_should() {
         let drip = Drip(b"one two three".to_vec());

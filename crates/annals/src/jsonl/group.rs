@@ -170,4 +170,63 @@ mod tests {
             );
         }
     }
+
+    /// Waits for threads that might sleep forever.
+    fn all_end(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
+        let (done, is_done) = channel();
+        let threads: Vec<_> = threads.collect();
+        thread::spawn(move || {
+            let ends = threads.into_iter().map(thread::JoinHandle::join);
+            done.send(ends.into_iter().all(|end| end.is_ok()))
+        });
+        let ended = is_done.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(ended, Ok(true));
+    }
+
+    #[test]
+    fn one_sync_settles_all_that_it_covers_and_one_more_all_that_came_later() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let group = Arc::new(Group::default());
+        for turn in 1..=60 {
+            let syncs = Arc::new(AtomicUsize::new(0));
+            let (started, has_started) = channel();
+            let (release, is_released) = channel();
+            let first = group.ticket();
+            let covered = [(); 3].map(|()| group.ticket());
+            let lead = thread::spawn({
+                let (group, syncs) = (Arc::clone(&group), Arc::clone(&syncs));
+                move || {
+                    let sync = || {
+                        syncs.fetch_add(1, Ordering::Relaxed);
+                        started.send(()).unwrap();
+                        is_released.recv().unwrap();
+                        Ok(())
+                    };
+                    group.settle(first, sync).unwrap();
+                }
+            });
+            has_started.recv().unwrap();
+            let late = [(); 3].map(|()| group.ticket());
+            let wait = |ticket| {
+                let (group, syncs) = (Arc::clone(&group), Arc::clone(&syncs));
+                thread::spawn(move || {
+                    let sync = || {
+                        syncs.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    };
+                    group.settle(ticket, sync).unwrap();
+                })
+            };
+            let others: Vec<_> = covered.into_iter().chain(late).map(wait).collect();
+            // So that most of them sleep by then; whoever does not has it easier.
+            (0..50).for_each(|_| thread::yield_now());
+            release.send(()).unwrap();
+            all_end(others.into_iter().chain([lead]));
+            assert_eq!(syncs.load(Ordering::Relaxed), 2, "{turn}");
+            // What is durable is not synced again.
+            let never = || -> io::Result<()> { panic!("synced twice") };
+            group.settle(late[2], never).unwrap();
+        }
+    }
 }

@@ -148,3 +148,35 @@ fn guard(file: &impl Bytes, offset: u64) -> io::Result<[u8; 16]> {
     }
     Ok(guard)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Failing(io::ErrorKind);
+
+    impl Bytes for Failing {
+        fn id(&self) -> io::Result<FileId> {
+            Ok(FileId::default())
+        }
+
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_taken_for_another_one() {
+        let cursor = Cursor {
+            dev: 0,
+            ino: 0,
+            offset: 10,
+            guard: [0; 16],
+        };
+        let short = Failing(io::ErrorKind::UnexpectedEof);
+        assert!(!cursor.still_valid(&short).unwrap());
+        let broken = Failing(io::ErrorKind::PermissionDenied);
+        assert!(cursor.still_valid(&broken).is_err());
+    }
+}

@@ -125,3 +125,42 @@ fn same(one: &File, other: &File) -> io::Result<bool> {
     }
     Ok(others.next().is_none())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_that_was_cut_off_is_finished_and_nothing_is_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("there/to"));
+        fs::create_dir(dir.path().join("there")).unwrap();
+        for other in ["other", "longer than it", "", "longs"] {
+            fs::write(&from, "those").unwrap();
+            fs::write(&to, other).unwrap();
+            let error = relocate(&from, &to).unwrap_err();
+            let exists = matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
+            assert!(exists, "{error}");
+            assert_eq!(fs::read_to_string(&from).unwrap(), "those");
+            assert_eq!(fs::read_to_string(&to).unwrap(), other);
+        }
+        fs::write(&to, "those").unwrap();
+        relocate(&from, &to).unwrap();
+        assert!(!from.exists());
+        assert_eq!(fs::read_to_string(&to).unwrap(), "those");
+    }
+
+    #[test]
+    fn a_file_that_was_written_to_is_not_what_was_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let looked = FileId::from(&path.metadata().unwrap());
+        unchanged(&path, &looked).unwrap();
+        fs::write(&path, "one more").unwrap();
+        assert!(matches!(
+            unchanged(&path, &looked),
+            Err(Error::Changed { .. })
+        ));
+    }
+}

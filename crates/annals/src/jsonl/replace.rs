@@ -267,3 +267,50 @@ fn temp_name(path: &Path) -> String {
     let tag = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
     format!(".annals-{tag:016x}.tmp")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_writer_left_is_known_by_its_name_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("document.json");
+        let name = temp_name(&path);
+        assert!(is_temp(Path::new(&name)));
+        for other in [
+            "document.json",
+            ".annals-.tmp",
+            ".annals-0123456789abcde.tmp",
+            ".annals-0123456789abcdeg.tmp",
+            "annals-0123456789abcdef.tmp",
+            ".annals-0123456789abcdef",
+        ] {
+            assert!(!is_temp(Path::new(other)), "{other}");
+        }
+        clear_temp(&path).unwrap();
+        let left = dir.path().join(&name);
+        fs::write(&left, "half").unwrap();
+        fs::write(&path, "whole").unwrap();
+        clear_temp(&path).unwrap();
+        assert!(!left.exists() && path.exists());
+        fs::create_dir(&left).unwrap();
+        assert!(clear_temp(&path).is_err());
+    }
+
+    #[test]
+    fn many_who_make_one_directory_all_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for turn in 0..100 {
+                        together.wait();
+                        ensure_dir(&dir.path().join(format!("{turn}/a/b"))).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}

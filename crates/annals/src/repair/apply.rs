@@ -7,7 +7,7 @@
 //! that fails leaves nothing in the quarantine.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -333,16 +333,11 @@ fn save_late(path: &Path, old: &File, looked: u64) -> Result<()> {
 fn hash(mut file: &File, len: u64) -> io::Result<String> {
     file.seek(SeekFrom::Start(0))?;
     let mut sum = Sha256::new();
-    let mut block = vec![0; 1 << 18];
-    let mut reader = file.take(len);
-    loop {
-        match reader.read(&mut block) {
-            Ok(0) => return Ok(hex(&sum.finalize())),
-            Ok(read) => sum.update(block.get(..read).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    io::copy(
+        &mut BufReader::with_capacity(1 << 18, file.take(len)),
+        &mut sum,
+    )?;
+    Ok(hex(&sum.finalize()))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

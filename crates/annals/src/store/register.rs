@@ -331,21 +331,27 @@ fn remove_if_empty(
     Ok(())
 }
 
-/// Lists a log that is there again, with what was said about it before.
+/// Lists logs that are there again, with what was said about them before. All at once: a register
+/// that went with them is made anew from that, and not from what the other logs say.
 pub(super) fn relist(
     root: &Root,
     writer: &dyn Writer,
-    log: &Artifact,
-    text: Option<String>,
+    logs: impl Iterator<Item = (Artifact, Option<String>)>,
 ) -> Result<()> {
-    let Some(register) = writer.register(log) else {
-        return Ok(());
-    };
-    let Some(mut row) = row_of_log(root, log)? else {
-        return Ok(());
-    };
-    row.text = text;
-    enrol(root, writer, &register, &[row]).map(drop)
+    let mut registers: HashMap<Artifact, Vec<Row>> = HashMap::new();
+    for (log, text) in logs {
+        let Some(register) = writer.register(&log) else {
+            continue;
+        };
+        if let Some(mut row) = row_of_log(root, &log)? {
+            row.text = text;
+            registers.entry(register).or_default().push(row);
+        }
+    }
+    for (register, rows) in registers {
+        enrol(root, writer, &register, &rows)?;
+    }
+    Ok(())
 }
 
 fn gone(log: &Artifact) -> Row {

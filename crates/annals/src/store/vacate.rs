@@ -166,15 +166,13 @@ impl Store {
         let Some(writer) = root.layout.writer() else {
             return Ok(());
         };
-        for path in logs {
-            let log = root.layout.classify(path);
-            let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
-                continue;
-            };
+        let logs = logs.iter().filter_map(|path| {
+            let log = root.layout.classify(path)?;
             let row = rows.iter().find(|(of, _)| of == path);
-            register::relist(root, writer, &log, row.map(|(_, text)| text.clone()))?;
-        }
-        Ok(())
+            let text = row.map(|(_, text)| text.clone());
+            log.kind.is_conversation().then_some((log, text))
+        });
+        register::relist(root, writer, logs)
     }
 }
 

@@ -137,17 +137,19 @@ fn rows_of_registers_go_and_come_back() {
     let copy = case("chorus-by-annals").copy();
     let register = |copy: &Copy| {
         let found = picture(&copy.root.path).into_keys();
-        let found = found.filter(|path| path.ends_with("index.json"));
+        let found = found.filter(|path| path.ends_with("conversations.json"));
         let texts = found.map(|path| fs::read_to_string(copy.root.path.join(path)).unwrap());
         texts.collect::<Vec<String>>()
     };
     let before = register(&copy);
     let all = copy.sessions();
-    let titles: Vec<String> = all.iter().map(|files| files.id.to_string()).collect();
-    let first = [&all[0]];
-    copy.store().archive_away(&first, true, now()).unwrap();
-    let without = register(&copy);
-    assert!(!without.iter().any(|text| text.contains(&titles[0])));
+    let is_listed = |files: &&SessionFiles, texts: &[String]| {
+        let id = files.id.as_str();
+        texts.iter().any(|text| text.contains(id))
+    };
+    let listed = all.iter().find(|files| is_listed(files, &before)).unwrap();
+    copy.store().archive_away(&[listed], true, now()).unwrap();
+    assert!(!is_listed(&listed, &register(&copy)));
     packs(&copy)[0].restore(None).unwrap();
     let sorted = |texts: &[String]| -> Vec<Vec<u8>> {
         // Rows may stand in another order.
@@ -158,6 +160,10 @@ fn rows_of_registers_go_and_come_back() {
         });
         bytes.collect()
     };
+    assert_eq!(sorted(&register(&copy)), sorted(&before));
+    // The trash does the same.
+    let trashed = copy.store().delete(&copy.sessions()[0], now()).unwrap();
+    copy.store().undelete(&trashed.id).unwrap();
     assert_eq!(sorted(&register(&copy)), sorted(&before));
 }
 
@@ -506,4 +512,143 @@ fn packs_of_the_first_version_are_read_and_those_of_the_next_refused() {
         .to_string();
     let wanted = "archive-v2.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
     assert!(newer.ends_with(wanted), "{newer}");
+}
+
+#[test]
+fn a_plan_says_what_would_be_added_and_nothing_when_nothing_would() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    let plan = |removing: bool| {
+        let files = copy.sessions().remove(0);
+        store.archiving(&[&files], removing).unwrap()
+    };
+    let whole = plan(false);
+    assert!(!whole.unchanged && whole.added == whole.bytes && whole.packed == 0);
+    let files = copy.sessions().remove(0);
+    let done = store.mirror(&[&files], now()).unwrap();
+    let size = fs::metadata(&done.pack).unwrap().len();
+    assert_eq!((done.added, done.packed), (whole.added, size));
+    assert_eq!(done.pack, packs(&copy)[0].path);
+    let archive = Archive::open(&copy.state());
+    assert_eq!(archive.find(files.id.as_str()).unwrap().path, done.pack);
+    let again = plan(false);
+    assert!(again.unchanged && again.added == 0 && again.packed == size);
+    // A log that grew adds its growth; one that was replaced, all of it.
+    let main = files.main_path().to_owned();
+    let mut text = fs::read(&main).unwrap();
+    let more = b"{\"type\":\"mode\"}\n";
+    let mut log = File::options().append(true).open(&main).unwrap();
+    std::io::Write::write_all(&mut log, more).unwrap();
+    let grown = plan(false);
+    assert_eq!((grown.unchanged, grown.added), (false, more.len() as u64));
+    text.extend_from_slice(more);
+    fs::write(main.with_extension("new"), &text).unwrap();
+    fs::rename(main.with_extension("new"), &main).unwrap();
+    assert_eq!(plan(false).added, text.len() as u64);
+    fs::write(&main, &text[..10]).unwrap();
+    assert_eq!(plan(true).added, 10);
+}
+
+#[test]
+fn a_session_of_which_only_the_register_changed_is_archived_again() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    keep(&store);
+    assert!(keep(&store).is_quiet());
+    let files = copy
+        .sessions()
+        .into_iter()
+        .find(|files| !files.about.is_empty());
+    let files = files.unwrap();
+    let writer = store.write(&files, crate::support::QUICK).unwrap();
+    writer.retitle("quite another").unwrap();
+    writer.close().unwrap();
+    assert_eq!(keep(&store).archived.len(), 1);
+    assert!(keep(&store).is_quiet());
+}
+
+#[test]
+fn whoever_keeps_is_told_how_far_and_what_could_not_be_looked_at() {
+    let copy = case("2.0.77-s04-agent").copy();
+    let store = copy.store();
+    let mut inventory = store.inventory_in_place();
+    inventory.troubles.push(Error::Changed {
+        path: "/somewhere".into(),
+    });
+    let total: u64 = inventory.sessions.iter().map(|files| files.bytes()).sum();
+    let told = std::sync::Mutex::new(Vec::new());
+    let options = KeepOptions::default();
+    let kept = store
+        .keep(&inventory, options, now(), &|done, of| {
+            told.lock().unwrap().push((done, of));
+        })
+        .unwrap();
+    assert!(kept.troubles.len() == 1 && !kept.is_fine());
+    assert!(told.into_inner().unwrap().contains(&(total, total)));
+}
+
+#[test]
+fn a_pack_that_is_known_to_be_damaged_is_mended_by_any_mirror_and_then_forgotten() {
+    let copy = case("2.1.325-s07-big").copy();
+    let store = copy.store();
+    keep(&store);
+    let pack = packs(&copy).remove(0);
+    let note = copy.state().join("archive/keep.json");
+    let damage = || {
+        let frame = packs(&copy)[0].index.frames[0];
+        let mut bytes = fs::read(&pack.path).unwrap();
+        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+        fs::write(&pack.path, bytes).unwrap();
+        let nothing = Store::new(vec![]).with_state(copy.state());
+        let options = KeepOptions { verify_all: true };
+        let inventory = nothing.inventory_in_place();
+        let kept = nothing
+            .keep(&inventory, options, now(), &|_, _| {})
+            .unwrap();
+        assert!(!kept.damaged().is_empty());
+        assert!(fs::read_to_string(&note).unwrap().contains("damaged"));
+    };
+    damage();
+    let files = copy.sessions().remove(0);
+    assert!(!store.mirror(&[&files], now()).unwrap().unchanged);
+    assert_eq!(verify(&packs(&copy)[0]), []);
+    damage();
+    assert!(keep(&store).is_fine());
+    assert!(!fs::read_to_string(&note).unwrap().contains("damaged"));
+}
+
+#[test]
+fn a_note_of_a_newer_version_or_that_cannot_be_read_is_not_overwritten() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    keep(&store);
+    let note = copy.state().join("archive/keep.json");
+    let newer = fs::read_to_string(&note)
+        .unwrap()
+        .replace("\"version\": 1", "\"version\": 2");
+    fs::write(&note, &newer).unwrap();
+    let keep = || {
+        let options = KeepOptions::default();
+        store.keep(&store.inventory_in_place(), options, now(), &|_, _| {})
+    };
+    let refused = keep().unwrap_err().to_string();
+    assert!(refused.contains("a newer annals wrote it"), "{refused}");
+    assert_eq!(fs::read_to_string(&note).unwrap(), newer);
+    fs::remove_file(&note).unwrap();
+    fs::create_dir(&note).unwrap();
+    assert!(keep().is_err());
+}
+
+#[test]
+fn a_lock_behind_a_link_is_not_taken() {
+    let copy = case("2.1.325-s02-tools").copy();
+    let store = copy.store();
+    keep(&store);
+    let lock = copy.state().join("archive/keep.lock");
+    let elsewhere = copy.dir.path().join("elsewhere");
+    fs::rename(&lock, &elsewhere).unwrap();
+    symlink(&elsewhere, &lock).unwrap();
+    let options = KeepOptions::default();
+    let refused = store.keep(&store.inventory_in_place(), options, now(), &|_, _| {});
+    assert!(refused.is_err());
 }

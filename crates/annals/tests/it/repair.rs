@@ -431,3 +431,116 @@ fn ids_that_tell_a_place_are_kept_where_they_are_named() {
     assert_eq!(actions, [Action::Drop, Action::KeepId]);
     assert_eq!(links(&mending.apply(&bytes)), [true, true]);
 }
+
+/// A record of the orchestrator's, with what else it says.
+fn day_record(text: &str, more: &str) -> String {
+    format!(
+        r#"{{"type":"user","content":"{text}","timestamp":"2026-03-01T10:00:00.000Z","metadata":{{"sessionId":"s"}}{more}}}"#
+    )
+}
+
+/// A root of the orchestrator's with these days of March 2026 in it.
+fn days(days: &[(u32, &str)]) -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("projects/eSlgu1iz-VWavn8Y4vLC");
+    fs::create_dir_all(&folder).unwrap();
+    for (day, text) in days {
+        fs::write(folder.join(format!("2026-03-{day:02}.jsonl")), text).unwrap();
+    }
+    let store = Store::new(vec![Root::new("orchestrator", dir.path()).unwrap()]);
+    (dir, store)
+}
+
+#[test]
+fn ids_that_tell_a_place_are_kept_where_another_day_names_them() {
+    let (first, garbage) = (day_record("first", ""), "x".repeat(50));
+    let second = day_record("second", "");
+    let place = first.len() + 1 + garbage.len() + 1;
+    let parent = format!(r#","annals":{{"parent":"20260301-{place}"}}"#);
+    let next_day = day_record("third", &parent) + "\n";
+    let broken = [first, garbage, second, String::new()].join("\n");
+    let actions = |days_of: &[(u32, &str)]| {
+        let (_dir, store) = days(days_of);
+        let patients = Patient::all(&store.inventory());
+        assert_eq!(patients.len(), days_of.len());
+        let plan = Plan::of(&patients[0], Timestamp::now()).unwrap();
+        let actions = plan.mending.steps.iter().map(|step| step.action);
+        actions.collect::<Vec<Action>>()
+    };
+    let named = [(1, broken.as_str()), (2, next_day.as_str())];
+    assert_eq!(actions(&named), [Action::Drop, Action::KeepId]);
+    let other = day_record("third", "") + "\n";
+    let unnamed = [(1, broken.as_str()), (2, other.as_str())];
+    assert_eq!(actions(&unnamed), [Action::Drop]);
+}
+
+#[test]
+fn what_an_entry_of_a_shared_log_hangs_from_is_not_guessed() {
+    let lost = r#","annals":{"parent":"20260301-99999"}"#;
+    let log = [
+        day_record("first", ""),
+        day_record("second", lost),
+        String::new(),
+    ];
+    let (_dir, store) = days(&[(1, &log.join("\n"))]);
+    let plan = Plan::of(&Patient::all(&store.inventory())[0], Timestamp::now()).unwrap();
+    assert_eq!(plan.mending.steps, []);
+}
+
+#[test]
+fn a_file_is_its_sessions_unless_another_session_lies_in_it_too() {
+    let session = |name: &str| {
+        let inventory = crate::support::case(name).inventory();
+        let patients = Patient::all(&inventory);
+        patients[0].session.clone()
+    };
+    assert!(session("sub-agent").is_some());
+    let two = day_record("one", "").replace(r#":"s""#, r#":"t""#);
+    let (_dir, store) = days(&[(1, &format!("{}\n{two}\n", day_record("two", "")))]);
+    let patients = Patient::all(&store.inventory());
+    let sessions: Vec<_> = patients.iter().map(|it| it.session.clone()).collect();
+    assert_eq!(sessions, [None]);
+}
+
+#[test]
+fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
+    let place = Place::with(&file_of(&chain()));
+    let folder = place.log.parent().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.join(format!("{name}bbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee.jsonl"));
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let broken = write("b", b"{\"type\":\n{\"type\":\"user\"}\n");
+    let left = write("c", b"{\"type\":\"mode\"}\n{\"type\":");
+    let patients = Patient::all(&place.store().inventory());
+    let total: u64 = patients.iter().map(|it| it.file.id.len).sum();
+    let told = std::sync::Mutex::new(Vec::new());
+    let plans = Plan::all(&patients, Timestamp::now(), &|done, of| told.lock().unwrap().push((done, of)));
+    let plans: Vec<Plan> = plans.into_iter().map(Result::unwrap).collect();
+    let paths: Vec<_> = plans.iter().map(|plan| plan.file.path.clone()).collect();
+    assert_eq!(paths, [broken, left]);
+    assert_eq!(plans[1].mending.steps, []);
+    assert_eq!(plans[1].mending.left.len(), 1);
+    let told = told.into_inner().unwrap();
+    assert_eq!(told.len(), patients.len());
+    assert!(
+        told.iter()
+            .all(|(done, of)| (1..=total).contains(done) && *of == total)
+    );
+    assert!(told.contains(&(total, total)), "{told:?}");
+}
+
+#[test]
+fn the_index_of_a_log_is_told_from_others() {
+    let stale = crate::support::cases().into_iter().find_map(|case| {
+        let store = Store::new(vec![case.root()]);
+        let mut found = store.stale_registers(&store.inventory());
+        Some((found.pop()?.unwrap(), case))
+    });
+    let (mut stale, case) = stale.unwrap();
+    let patients = Patient::all(&case.inventory());
+    assert!(patients.iter().any(|one| one.is_listed_in(&stale)));
+    stale.path = case.root().path.join("elsewhere.json");
+    assert!(!patients.iter().any(|one| one.is_listed_in(&stale)));
+}

@@ -189,16 +189,14 @@ fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
     let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
         return Ok(());
     };
-    for file in &trashed.files {
-        let log = root.layout.classify(&file.path);
-        let Some(log) = log.filter(|log| log.kind.is_conversation()) else {
-            continue;
-        };
+    let logs = trashed.files.iter().filter_map(|file| {
+        let log = root.layout.classify(&file.path)?;
         let mut rows = trashed.rows.iter();
         let row = rows.find(|row| row.path == file.path);
-        register::relist(root, writer, &log, row.map(|row| row.text.clone()))?;
-    }
-    Ok(())
+        let text = row.map(|row| row.text.clone());
+        log.kind.is_conversation().then_some((log, text))
+    });
+    register::relist(root, writer, logs)
 }
 
 /// Takes out of registers what they say about logs that are in the trash.

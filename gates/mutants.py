@@ -1,0 +1,374 @@
+"""Changes the storage core in one place after the other and asks the tests of the library whether they notice.
+
+    ./test --mutants                       all files of .cargo/mutants.toml
+    ./test --mutants crates/annals/src/jsonl/scan.rs
+    ./test --mutants --again               only what the run before did not catch, and what is new
+
+cargo-mutants says what is changed and how. It would build the library once for each change, which takes days; here all are
+built at once and one is chosen when a test runs (gates/switched.py). Every test is run alone first, which tells what it
+comes by; a mutant is then given to those tests that come by it, the quickest first, until one fails.
+
+What is missed must be explained in gates/mutants-known.txt, or the run fails.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from switched import REPOSITORY, Tree, listed
+
+KNOWN = REPOSITORY / "gates" / "mutants-known.txt"
+# An append that does nothing: if that is not noticed, this gate is blind.
+CONTROL = ("crates/annals/src/jsonl/append.rs", "Log::append_all")
+# A mutant may fill memory, disks and process tables; and it may remove what lies around it, so that where it is
+# allowed to, a test sees everything but its scratch directory read-only.
+LIMITS = "ulimit -v 12000000; ulimit -f 4000000; ulimit -c 0; "
+SEALED = ["unshare", "-m", "sh", "-c", LIMITS + 'mount -o remount,bind,ro / && exec "$@"', "sh"]
+OPEN = ["sh", "-c", LIMITS + 'exec "$@"', "sh"]
+# Tests of this many seconds together are run in one process.
+FIRST_TURN = 0.3
+LAST_TURN = 20.0
+
+
+class Test:
+    """One test of one of the test programs."""
+
+    def __init__(self, program, name):
+        self.program = program
+        self.name = name
+        self.seconds = 0.0
+        self.reached = set()
+
+
+class Runner:
+    """Runs tests on a chosen mutant."""
+
+    def __init__(self, tree, programs):
+        self.tree = tree
+        self.programs = programs
+        room = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+        self.room = Path(tempfile.mkdtemp(prefix="annals-mutants-", dir=room))
+        self.shell = SEALED if self.can(SEALED) else OPEN
+        self.killers = collections.defaultdict(collections.Counter)
+        self.lock = threading.Lock()
+
+    def can(self, shell):
+        probe = [*shell, "touch", str(self.room / "probe")]
+        return subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def listed(self):
+        """All tests but those that are only run when asked for."""
+        tests = []
+        for program, path in self.programs.items():
+            names = [self.names(path), self.names(path, "--ignored")]
+            tests += [Test(program, name) for name in names[0] if name not in names[1]]
+        return tests
+
+    def names(self, path, *more):
+        command = [path, "--list", "--format=terse", *more]
+        told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return [line.removesuffix(": test") for line in told.splitlines() if line.endswith(": test")]
+
+    def run(self, tests, number, limit, record=None):
+        """Runs tests of one program: None if they pass, else which failed, or "time"."""
+        room = tempfile.mkdtemp(dir=self.room)
+        environment = {**self.tree.environment, "ANNALS_MUTANT": str(number), "TMPDIR": room, "HOME": room}
+        if record:
+            environment["ANNALS_MUTANT_REACHED"] = str(record)
+        names = [test.name for test in tests]
+        command = ["nice", "-n10", *self.shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
+        process = subprocess.Popen(
+            command,
+            cwd=self.tree.path / "crates" / "annals",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            told, _ = process.communicate(timeout=limit)
+            if process.returncode == 0:
+                return None
+            begun = [line for line in told.splitlines() if line.startswith("test ")]
+            failed = [line for line in begun if line.endswith("FAILED")] or begun[-1:]
+            return failed[0].split()[1] if failed else names[0]
+        except subprocess.TimeoutExpired:
+            return "time"
+        finally:
+            # Also what the tests started and left behind.
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+            process.stdout.close()
+            shutil.rmtree(room, ignore_errors=True)
+
+    def learn(self, test):
+        """Runs a test without a mutant, alone: how long it takes, whether it passes, and what it comes by."""
+        record = self.room / f"reached-{id(test)}"
+        begin = time.monotonic()
+        failed = self.run([test], 0, 600, record)
+        test.seconds = time.monotonic() - begin
+        if failed:
+            # Who counts system calls, or has little room, is disturbed by the record.
+            failed = self.run([test], 0, 600)
+        if record.is_file():
+            test.reached = {int(number) for number in record.read_text().split() if number.isdigit()}
+            record.unlink()
+        return failed
+
+    def judge(self, mutant, tests, patience):
+        """Gives a mutant to tests until one fails; returns the outcome and who told."""
+        with self.lock:
+            near = self.killers[mutant.file, mutant.function].copy()
+        words = set(Path(mutant.file).with_suffix("").parts[3:])
+
+        # Who noticed a change here before will likely notice the next; then those that are about it.
+        def rank(test):
+            return -near[test.name], not words & set(re.split("::|_", test.name)), test.seconds
+
+        order = sorted(tests, key=rank)
+        spent, turn = 0.0, []
+        for test, following in zip(order, [*order[1:], None]):
+            turn.append(test)
+            spent += test.seconds
+            size = sum(test.seconds for test in turn)
+            whole = following is None or following.program != test.program or near[test.name] > near[following.name]
+            if not whole and size + following.seconds <= min(max(FIRST_TURN, spent), LAST_TURN):
+                continue
+            killer = self.run(turn, mutant.number, 10 + 5 * size)
+            if killer == "time":
+                # Or was it the machine? Twice it is not.
+                killer = self.run(turn, mutant.number, 60 + 20 * size)
+            if killer:
+                with self.lock:
+                    self.killers[mutant.file, mutant.function][killer] += 1
+                return ("time" if killer == "time" else "caught"), (turn[-1].name if killer == "time" else killer)
+            if following and patience and spent > patience:
+                return "missed", "not all tests were run"
+            turn = []
+        return ("missed" if order else "not reached"), None
+
+    def close(self):
+        shutil.rmtree(self.room, ignore_errors=True)
+
+
+def known():
+    """What is explained: the name of a mutant and the reason."""
+    lines = KNOWN.read_text().splitlines() if KNOWN.is_file() else []
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    return dict(line.rsplit(" :: ", 1) for line in lines)
+
+
+class Memory:
+    """What tests came by in an earlier run, so that `--again` need not learn it again."""
+
+    def __init__(self, path, mutants):
+        self.path = path
+        self.numbers = {mutant.key: mutant.number for mutant in mutants}
+        self.keys = {mutant.number: mutant.key for mutant in mutants}
+        told = json.loads(path.read_text()) if path.is_file() else {}
+        self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
+
+    def near(self, mutant, tests):
+        """The tests that come by a mutant, or by its file if that is not known."""
+        if mutant.key in self.asked:
+            return [test for test in tests if mutant.number in test.reached]
+        file = {self.numbers[key] for key in self.numbers if key.startswith(mutant.key.split(" :: ")[0])}
+        return [test for test in tests if file & test.reached]
+
+    def knows(self, test):
+        known = self.known.get(f"{test.program} {test.name}")
+        if known is None:
+            return False
+        test.seconds, keys = known
+        test.reached = {self.numbers[key] for key in keys if key in self.numbers}
+        return True
+
+    def keep(self, tests):
+        told = {}
+        for test in tests:
+            name = f"{test.program} {test.name}"
+            # A run of single files leaves what is known of others.
+            others = [key for key in self.known.get(name, (0, []))[1] if key not in self.numbers]
+            told[name] = [test.seconds, [self.keys[n] for n in test.reached] + others]
+        self.path.write_text(json.dumps({"tests": told, "mutants": sorted(self.asked)}))
+
+
+class Report:
+    """What became of each mutant; kept in a file as the run goes on."""
+
+    def __init__(self, path, again):
+        self.path = path
+        self.others = json.loads(path.read_text()) if path.is_file() else {}
+        self.before = self.others if again else {}
+        self.outcomes = {}
+        self.told = 0
+        self.begin = time.monotonic()
+        self.lock = threading.Lock()
+
+    def settled(self, mutant):
+        """What is known from the run before. The rest stays known until it is told anew."""
+        outcome = self.before.get(mutant.key)
+        if outcome:
+            self.outcomes[mutant.key] = outcome
+        return bool(outcome) and outcome["outcome"] in ("caught", "time")
+
+    def tell(self, mutant, outcome, by=None, left=None):
+        with self.lock:
+            self.outcomes[mutant.key] = {"outcome": outcome, "by": by, "name": mutant.name}
+            self.told += 1
+            if outcome in ("missed", "not reached"):
+                print(f"  {outcome}: {mutant.name}" + (f" ({by})" if by else ""), flush=True)
+            if left is not None and self.told % 100 == 0:
+                minutes = (time.monotonic() - self.begin) / 60
+                print(f"  {left()} to go after {minutes:.0f} minutes", flush=True)
+                self.save()
+
+    def save(self):
+        self.path.write_text(json.dumps({**self.others, **self.outcomes}, indent=1))
+
+    def close(self, mutants):
+        """Prints the figures; returns whether all is caught or explained."""
+        self.save()
+        reasons = known()
+        counts = collections.Counter()
+        missed = []
+        for mutant in mutants:
+            outcome = self.outcomes.get(mutant.key, {"outcome": "not tried"})["outcome"]
+            if outcome in ("missed", "not reached"):
+                outcome = "explained" if mutant.key in reasons else "missed"
+                if outcome == "missed":
+                    missed.append(mutant)
+            elif mutant.key in reasons and outcome in ("caught", "time"):
+                counts["explained but caught"] += 1
+                print(f"explained, but {outcome}: {mutant.key}")
+            counts[outcome] += 1
+        for mutant in missed:
+            print(f"MISSED {mutant.key}")
+        keys = {mutant.key for mutant in mutants}
+        files = {mutant.key.split(" :: ", 1)[0] for mutant in mutants}
+        stale = [key for key in reasons if key not in keys and key.split(" :: ", 1)[0] in files]
+        for key in stale:
+            print(f"explained, but no longer there: {key}")
+        print(f"{len(mutants)} mutants: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
+        return not missed and not stale and not counts["explained but caught"]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./test --mutants", description="mutation tests of the storage core")
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    parser.add_argument("--again", action="store_true", help="only what the run before did not catch")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--patience", type=float, metavar="SECONDS", help="give a mutant to no more than so many seconds of tests")
+    parser.add_argument("--scratch", type=Path, help="where the copy and its builds are kept")
+    parser.add_argument("--no-singles", action="store_true", help="leave out those that need a build each")
+    arguments = parser.parse_args()
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    scratch = (arguments.scratch or target / "mutants").resolve()
+    scratch.mkdir(parents=True, exist_ok=True)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time; --again goes on from here"))
+    mutants = listed(arguments.files)
+    print(f"{len(mutants)} mutants in {len({mutant.file for mutant in mutants})} files", flush=True)
+    tree = Tree(scratch)
+    tree.fresh()
+    built, singles, unviable = tree.viable(mutants)
+    print(f"{len(built)} built at once, {len(singles)} each by itself, {len(unviable)} do not compile", flush=True)
+    programs = tree.tests()
+    if programs is None:
+        sys.exit("the tests do not compile")
+    report = Report(scratch / "outcomes.json", arguments.again)
+    for mutant in unviable:
+        report.tell(mutant, "unviable")
+    runner = Runner(tree, programs)
+    try:
+        return 0 if run(arguments, tree, runner, report, mutants, built, singles) else 1
+    finally:
+        report.save()
+        runner.close()
+
+
+def run(arguments, tree, runner, report, mutants, built, singles):
+    if runner.shell is OPEN:
+        print("  SKIPPED: no mount namespaces here, so mutants could write to this machine")
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        tests = runner.listed()
+        memory = Memory(tree.scratch / "reached.json", mutants)
+        fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
+        if len(fresh) == len(tests):
+            memory.asked |= set(memory.numbers)
+        failures = list(pool.map(runner.learn, fresh))
+        memory.keep(tests)
+        red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(fresh, failures) if failed]
+        if red:
+            print("tests that fail without any mutant:\n" + "\n".join(red))
+            return False
+        total = sum(test.seconds for test in tests)
+        print(f"control: {len(fresh)} tests pass without a mutant; all {len(tests)} take {total:.0f} s", flush=True)
+        if slow := sorted(tests, key=lambda test: -test.seconds)[:5]:
+            print("  slowest: " + ", ".join(f"{test.name} {test.seconds:.0f} s" for test in slow), flush=True)
+
+        todo = [mutant for mutant in built if not report.settled(mutant)]
+        # What is new first, and then as much as would be lost.
+        todo.sort(key=lambda mutant: (mutant.key in report.before, *mutant.weight))
+        left = len(todo)
+
+        def judge(mutant):
+            nonlocal left
+            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience)
+            left -= 1
+            report.tell(mutant, outcome, by, lambda: left)
+
+        try:
+            list(pool.map(judge, todo))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    for mutant in singles:
+        if report.settled(mutant):
+            continue
+        if arguments.no_singles:
+            report.tell(mutant, "not tried")
+            continue
+        single(tree, runner, report, mutant, built, tests, arguments.patience)
+    control = [report.outcomes[mutant.key] for mutant in built if (mutant.file, mutant.function) == CONTROL]
+    if control:
+        blind = [outcome for outcome in control if outcome["outcome"] != "caught"]
+        print("control: an append that does nothing is " + ("MISSED" if blind else "caught"))
+        if blind:
+            return False
+    return report.close(mutants)
+
+
+def single(tree, runner, report, mutant, built, tests, patience):
+    """Builds one mutant by itself, and gives it to all tests that come by its file."""
+    tree.single(mutant)
+    programs = tree.tests()
+    if programs is None:
+        report.tell(mutant, "unviable")
+    else:
+        numbers = {other.number for other in built if other.file == mutant.file}
+        near = [test for test in tests if numbers & test.reached]
+        runner.programs = programs
+        report.tell(mutant, *runner.judge(mutant, near, patience))
+    tree.plant(built)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
