@@ -520,6 +520,9 @@ fn listed(
     Ok(rows)
 }
 
+/// What is wrong with a register that cannot be read as what it is.
+const DAMAGED: &str = "damaged";
+
 /// A register that does not say what its logs say.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -564,6 +567,11 @@ impl StaleRegister {
     pub(crate) fn put(&self, rebuilt: &Rebuilt) -> Result<bool> {
         writer::make_parent(&self.root, &self.path)?;
         put(&self.path, rebuilt.old.as_deref(), &rebuilt.new, false)
+    }
+
+    /// It cannot be read as what it is.
+    pub fn is_damaged(&self) -> bool {
+        self.detail == DAMAGED
     }
 
     /// The kind of damage, as checks tell it.
@@ -627,7 +635,7 @@ fn stale(
     let detail = match writer.enrol(&register, old.as_deref(), &rows, true)? {
         Enrolled::Same | Enrolled::NeedsAll => return Ok(None),
         Enrolled::Changed { .. } if old.is_none() => "missing",
-        Enrolled::Changed { damaged: true, .. } => "damaged",
+        Enrolled::Changed { damaged: true, .. } => DAMAGED,
         Enrolled::Changed { .. } => "does not say what its logs say",
     };
     Ok(Some(StaleRegister {
