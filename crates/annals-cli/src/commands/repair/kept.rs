@@ -76,7 +76,10 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
         if back || stale.is_damaged() || !found.iter().any(|log| lists(&stale.path, log)) {
             continue;
         }
-        context.store.heal_register(&stale)?;
+        match stale.refuse_held() {
+            Err(error) if !live => context.warn(&error),
+            _ => context.store.heal_register(&stale)?,
+        }
     }
     if context.json {
         if failed.is_none() || !found.is_empty() {
