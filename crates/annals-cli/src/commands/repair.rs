@@ -25,7 +25,7 @@ derived from logs: one that is missing, damaged or behind is made anew from them
 
 Nothing is changed without --apply. The original of every mended log or index is kept, with what was taken
 out of it, in the state directory's folder `quarantine` until --forget; --undo puts it back byte for
-byte. A log that another program is writing to is not touched.
+byte. A file that another program is writing to is not touched.
 
 Examples:
   annals repair                what would be mended
@@ -267,8 +267,11 @@ fn apply(
         work.indexes = stale(args, patients, &inventory, context);
     }
     for register in &work.indexes {
-        work.made
-            .push(context.store.repair_register(register, now)?);
+        let made = context.store.repair_register(register, args.live, now);
+        work.made.push(made.unwrap_or_else(|error| {
+            work.failed.push((register.path.clone(), error));
+            None
+        }));
     }
     Ok(())
 }

@@ -124,6 +124,57 @@ fn a_log_that_a_program_holds_open_is_not_mended() {
     drop(holder);
 }
 
+#[test]
+fn an_index_that_a_program_holds_open_is_not_made_anew() {
+    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    let agents = stage.root.join("sessions/w-app");
+    let [held, free] = ["a-main", "a-review"].map(|it| agents.join(it).join("conversations.json"));
+    let damaged = [&held, &free].map(|path| fs::read(path).unwrap());
+    let holder = Holder::of(&held);
+    let told = format!("held open for writing by process {} (", holder.0.id());
+    let run = stage.annals(&["repair", "--apply"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains(&told), "{run}");
+    assert!(run.out.contains("mended 1 index\n"), "{run}");
+    assert_eq!(fs::read(&held).unwrap(), damaged[0]);
+    // The other one is no worse for it, and what did not happen left nothing behind.
+    assert_ne!(fs::read(&free).unwrap(), damaged[1]);
+    let kept = stage.annals(&["repair", "--list", "--json"]).json();
+    assert_eq!(kept["repairs"].as_array().unwrap().len(), 1, "{kept}");
+    stage.annals(&["repair", "--apply", "--live"]).fine();
+    assert_ne!(fs::read(&held).unwrap(), damaged[0]);
+    drop(holder);
+}
+
+#[test]
+fn a_session_stays_while_a_program_holds_the_index_that_lists_it() {
+    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    stage.annals(&["repair", "--apply"]).fine();
+    stage.settle();
+    let session = "62b48925-3675-4ab0-8da7-631eb44263e2";
+    let index = stage.root.join("sessions/w-app/a-main/conversations.json");
+    let log = index.with_file_name(format!("{session}-messages.jsonl"));
+    let before = fs::read(&index).unwrap();
+    let holder = Holder::of(&index);
+    for args in [
+        &["delete", session, "--apply"][..],
+        &["archive", session, "--apply"],
+    ] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        assert!(run.err.contains("held open"), "{args:?}: {run}");
+        assert!(log.exists(), "{args:?}");
+        assert_eq!(fs::read(&index).unwrap(), before, "{args:?}");
+    }
+    // Who only adds to the session tells its index all the same.
+    stage.annals(&["title", session, "Another title"]).fine();
+    assert_ne!(fs::read(&index).unwrap(), before);
+    drop(holder);
+    stage.settle();
+    stage.annals(&["delete", session, "--apply"]).fine();
+    assert!(!log.exists());
+}
+
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.0.stdin.take());

@@ -1,7 +1,7 @@
 //! repair.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 
@@ -231,6 +231,66 @@ fn an_index_comes_back_with_the_log_that_was_mended_beside_it() {
         .fine();
     assert!(fs::read(&log).unwrap() == damaged);
     assert!(fs::read(&register).unwrap() == cut);
+}
+
+const MAIN: &str = "62b48925-3675-4ab0-8da7-631eb44263e2";
+
+/// A log of Chorus beside a damaged index, another damaged index in another folder, and both indexes.
+fn two_folders() -> (Stage, PathBuf, [PathBuf; 2]) {
+    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    let agents = stage.root.join("sessions/w-app");
+    let log = agents.join(format!("a-main/{MAIN}-messages.jsonl"));
+    let indexes = ["a-main", "a-review"].map(|it| agents.join(it).join("conversations.json"));
+    (stage, log, indexes)
+}
+
+fn add_bad_line(stage: &Stage, log: &Path) {
+    let mut bytes = fs::read(log).unwrap();
+    bytes.extend(b"no record\n");
+    fs::write(log, bytes).unwrap();
+    stage.settle();
+}
+
+#[test]
+fn an_index_that_was_put_back_stays_when_another_is() {
+    let (stage, _, [main, review]) = two_folders();
+    let before = stage.tree();
+    stage.annals(&["repair", "--apply"]).fine();
+    for index in [&review, &main] {
+        stage
+            .annals(&["repair", "--undo", index.to_str().unwrap()])
+            .fine();
+    }
+    let within = |path: &&PathBuf| path.starts_with(&stage.root);
+    let after = stage.tree();
+    let names: Vec<&PathBuf> = after.keys().filter(within).collect();
+    assert_eq!(names, before.keys().filter(within).collect::<Vec<_>>());
+    assert!(names.iter().all(|path| after[*path] == before[*path]));
+}
+
+#[test]
+fn undoing_a_log_leaves_a_damaged_index_elsewhere_as_it_is() {
+    let (stage, log, [main, review]) = two_folders();
+    add_bad_line(&stage, &log);
+    let files = [&log, &main, &review];
+    let before = files.map(|path| fs::read(path).unwrap());
+    stage.annals(&["repair", MAIN, "--apply"]).fine();
+    assert!(fs::read(&log).unwrap() != before[0]);
+    stage.annals(&["repair", "--undo", MAIN]).fine();
+    assert!(files.map(|path| fs::read(path).unwrap()) == before);
+}
+
+#[test]
+fn undoing_a_log_leaves_an_index_mended_elsewhere_mended() {
+    let (stage, log, [main, review]) = two_folders();
+    add_bad_line(&stage, &log);
+    let before = [&log, &main].map(|path| fs::read(path).unwrap());
+    stage.annals(&["repair", "--apply"]).fine();
+    let mended = fs::read(&review).unwrap();
+    stage.annals(&["repair", "--undo", MAIN]).fine();
+    assert!([&log, &main].map(|path| fs::read(path).unwrap()) == before);
+    assert!(fs::read(&review).unwrap() == mended);
+    assert_eq!(originals(&stage).len(), 1);
 }
 
 #[test]

@@ -24,14 +24,21 @@ impl Kept {
 impl Store {
     /// Makes an index say what its logs say. What it was is in the quarantine before anything changes;
     /// `None` where there was none, or nothing has to be done any more.
-    pub fn repair_register(&self, stale: &StaleRegister, now: Timestamp) -> Result<Option<Kept>> {
+    ///
+    /// Fails with [`Error::Held`], unless `live`, if another program has it open for writing.
+    pub fn repair_register(
+        &self,
+        stale: &StaleRegister,
+        live: bool,
+        now: Timestamp,
+    ) -> Result<Option<Kept>> {
         stale.root.guard(&stale.path)?;
         loop {
             let Some(rebuilt) = stale.rebuilt()? else {
                 return Ok(None);
             };
             let Some(old) = &rebuilt.old else {
-                match stale.put(&rebuilt)? {
+                match stale.put(&rebuilt, live)? {
                     true => return Ok(None),
                     false => continue,
                 }
@@ -44,7 +51,7 @@ impl Store {
             let manifest = serde_json::to_vec_pretty(&kept);
             let manifest = manifest.map_err(|error| Error::refused(error.to_string()))?;
             quarantine::put(&folder.join(MANIFEST), &manifest)?;
-            match stale.put(&rebuilt) {
+            match stale.put(&rebuilt, live) {
                 Ok(true) => return Ok(Some(kept)),
                 // Someone else wrote to it meanwhile: what is kept is not what was there.
                 Ok(false) => self.drop_folder(&kept.id)?,

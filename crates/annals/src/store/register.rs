@@ -5,7 +5,7 @@
 //! among ten thousand must not cost a rewrite of all of them. A register that cannot be read is set
 //! aside under a name of its own, and made anew from the logs and from what can be saved of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -452,6 +452,29 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
+/// Fails with [`Error::Held`] if another program has a register open for writing; one that is not there
+/// is nobody's.
+fn refuse_held(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Ok(metadata) => jsonl::refuse_held([(path, &(&metadata).into())]),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The same of the registers that list a session's logs.
+pub(super) fn refuse_held_of(files: &SessionFiles) -> Result<()> {
+    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
+        return Ok(());
+    };
+    let there = files.logs().filter(|file| !file.is_kept());
+    let registers: HashSet<Artifact> = there
+        .filter_map(|file| writer.register(&file.artifact))
+        .collect();
+    registers
+        .iter()
+        .try_for_each(|register| refuse_held(&files.root.locate(register)?))
+}
+
 /// Puts new content in the place of old. `false` if someone else was faster.
 fn put(path: &Path, old: Option<&[u8]>, bytes: &[u8], damaged: bool) -> Result<bool> {
     let put = match old {
@@ -526,6 +549,9 @@ fn listed(
     Ok(rows)
 }
 
+/// What is wrong with a register that cannot be read as what it is.
+const DAMAGED: &str = "damaged";
+
 /// A register that does not say what its logs say.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -567,9 +593,23 @@ impl StaleRegister {
     }
 
     /// Puts what it should be in its place; what it was is safe. `false` if someone else was faster.
-    pub(crate) fn put(&self, rebuilt: &Rebuilt) -> Result<bool> {
+    /// Refused, unless `live`, if another program has it open for writing.
+    pub(crate) fn put(&self, rebuilt: &Rebuilt, live: bool) -> Result<bool> {
         writer::make_parent(&self.root, &self.path)?;
+        if !live {
+            self.refuse_held()?;
+        }
         put(&self.path, rebuilt.old.as_deref(), &rebuilt.new, false)
+    }
+
+    /// Fails with [`Error::Held`] if another program has it open for writing.
+    pub fn refuse_held(&self) -> Result<()> {
+        refuse_held(&self.path)
+    }
+
+    /// It cannot be read as what it is.
+    pub fn is_damaged(&self) -> bool {
+        self.detail == DAMAGED
     }
 
     /// The kind of damage, as checks tell it.
@@ -633,7 +673,7 @@ fn stale(
     let detail = match writer.enrol(&register, old.as_deref(), &rows, true)? {
         Enrolled::Same | Enrolled::NeedsAll => return Ok(None),
         Enrolled::Changed { .. } if old.is_none() => "missing",
-        Enrolled::Changed { damaged: true, .. } => "damaged",
+        Enrolled::Changed { damaged: true, .. } => DAMAGED,
         Enrolled::Changed { .. } => "does not say what its logs say",
     };
     Ok(Some(StaleRegister {

@@ -78,11 +78,13 @@ impl Holdings {
 }
 
 impl SessionFiles {
-    /// Fails with [`Error::Held`] if another program has any of its files open for writing.
+    /// Fails with [`Error::Held`] if another program has any of its files open for writing, or the
+    /// register that lists it: that is replaced when the session goes.
     pub(crate) fn refuse_held(&self) -> Result<()> {
         let files = self.files().flat_map(FoundFile::volumes);
         let there = files.filter(|file| !file.is_kept());
-        jsonl::refuse_held(there.map(|file| (file.path.as_path(), &file.id)))
+        jsonl::refuse_held(there.map(|file| (file.path.as_path(), &file.id)))?;
+        register::refuse_held_of(self)
     }
 }
 
@@ -130,6 +132,10 @@ impl Store {
             // As late as possible: all of it was just read, which takes a while.
             if !live {
                 jsonl::refuse_held(paths.iter().map(PathBuf::as_path).zip(&ids))?;
+                group
+                    .iter()
+                    .copied()
+                    .try_for_each(register::refuse_held_of)?;
             }
             let mut gone = Vec::new();
             // As long as the main log is there, the session is found, and this can be run again.

@@ -1,6 +1,6 @@
 //! The originals of mended files: listed, put back, given up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annals::repair::Kept;
 use anyhow::Result;
@@ -71,10 +71,14 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     let inventory = context.inventory_in_place();
     for stale in context.store.stale_registers(&inventory) {
         let stale = stale?;
-        // One that was put back is as it was, whatever that is.
+        // One that was put back is as it was, whatever that is; nor is one made anew without a plan.
         let back = found.iter().any(|kept| kept.file() == stale.path);
-        if !back && found.iter().any(|kept| kept.root == stale.root.path) {
-            context.store.heal_register(&stale)?;
+        if back || stale.is_damaged() || !found.iter().any(|log| lists(&stale.path, log)) {
+            continue;
+        }
+        match stale.refuse_held() {
+            Err(error) if !live => context.warn(&error),
+            _ => context.store.heal_register(&stale)?,
         }
     }
     if context.json {
@@ -94,13 +98,19 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     }
 }
 
-/// Puts back the indexes that were made anew in the same run as logs that are as they were again. One
-/// that says something else by now stays, and follows its logs.
+/// Whether an index is of the folder in which a log lies.
+fn lists(index: &Path, log: &Kept) -> bool {
+    !log.is_index() && log.file().parent() == index.parent()
+}
+
+/// Puts back the indexes that were made anew in the same run as logs of theirs that are as they were
+/// again. One that says something else by now stays, and follows its logs.
 fn undo_indexes(undone: &[Kept], live: bool, context: &Context) -> Result<Vec<Kept>> {
     let (all, _) = context.store.repairs()?;
     let same_run = |index: &Kept| {
-        let same = |log: &Kept| log.root == index.root && log.repaired == index.repaired;
-        undone.iter().any(|log| same(log) && !log.is_index())
+        let path = index.file();
+        let same = |log: &Kept| log.repaired == index.repaired && lists(&path, log);
+        undone.iter().any(same)
     };
     let mut back = Vec::new();
     for index in all.into_iter().filter(|kept| kept.is_index()) {

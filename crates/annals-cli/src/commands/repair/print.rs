@@ -1,6 +1,7 @@
 //! A repair for people.
 
 use annals::repair::Plan;
+use annals::store::StaleRegister;
 use anyhow::Result;
 
 use super::{RepairArgs, Work};
@@ -114,13 +115,15 @@ fn sum(work: &Work, context: &mut Context) -> Result<()> {
         true => work.done.iter().flatten().count() as u64,
         false => planned,
     };
-    let indexes = work.indexes.len() as u64;
+    let failed = |stale: &StaleRegister| work.failed.iter().any(|(path, _)| *path == stale.path);
+    let stale = work.indexes.len() as u64;
+    let indexes = work.indexes.iter().filter(|stale| !failed(stale)).count() as u64;
     let count = match (files, indexes) {
         (0, indexes) => plural(indexes, "index"),
         (files, 0) => plural(files, "log"),
         (files, indexes) => format!("{}, {}", plural(files, "log"), plural(indexes, "index")),
     };
-    match (planned + indexes, work.applied) {
+    match (planned + stale, work.applied) {
         (0, _) if context.incomplete() => context
             .out
             .line("Nothing was repaired: not everything could be read.")?,
