@@ -280,11 +280,55 @@ fn a_damaged_archive_gives_back_what_can_be_read() {
     let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1], "--json"]);
     assert_eq!(run.code, 1, "{run}");
     let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(plan["files"][0]["fate"], "partial");
+    assert_eq!(plan["files"][0]["fate"], "lost");
     assert_eq!(plan["files"][0]["lost"][0][0], 0);
+    assert_eq!(plan["bytes"], 0);
     let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1]]);
     assert!(
         run.out.contains("lost projects/") && run.out.contains("all of it"),
+        "{run}"
+    );
+    // A log with nothing in it would be taken for a session.
+    let run = stage.refused(
+        &["restore", FIRST, "--salvage", to[0], to[1], "--apply"],
+        "",
+    );
+    assert!(run.err.contains("nothing of its files"), "{run}");
+    assert!(!there.exists(), "nothing was put there");
+}
+
+#[test]
+fn what_was_put_back_in_part_is_not_called_well_done() {
+    let stage = two();
+    // More than one frame holds.
+    let log = stage.log_path(FIRST);
+    let (line, mut long) = ("{}\n", fs::read(&log).unwrap());
+    long.extend(line.repeat(1 << 20).bytes());
+    fs::write(&log, &long).unwrap();
+    stage.settle();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    flip(&packs(&stage).remove(0), 32 + 30);
+    let there = stage.work().join("there");
+    let to = there.to_str().unwrap();
+    let args = ["restore", FIRST, "--salvage", "--to", to, "--apply"];
+    let json = stage.annals(&[&args[..], &["--json"]].concat());
+    assert_eq!(json.code, 1, "{json}");
+    let done: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let written: u64 = stage
+        .tree()
+        .iter()
+        .filter(|(path, _)| path.starts_with(&there))
+        .map(|(_, bytes)| bytes.len() as u64)
+        .sum();
+    assert_eq!(done["bytes"], written);
+    assert!(written > 0 && written < long.len() as u64, "{json}");
+    fs::remove_dir_all(&there).unwrap();
+    let run = stage.annals(&args);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(
+        run.out.contains("✗ not all of it") && !run.out.contains('✓'),
         "{run}"
     );
 }
