@@ -3,9 +3,9 @@
 mod forget;
 mod list;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use annals::archive::{Archived, Damage, Verified};
+use annals::archive::{self, Archived, Damage, Verified};
 use annals::store::SessionFiles;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -158,6 +158,14 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
             aside.error,
             aside.path.display()
         )));
+    }
+    for mended in &done {
+        if let Some(wrong) = &mended.mended {
+            context.warn(&annals::Error::refused(format!(
+                "{}: {wrong}; all that it held could be read, and it was written anew",
+                mended.pack.display()
+            )));
+        }
     }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
@@ -370,13 +378,21 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
 
 fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
+    let mut aside = archive.set_aside_in(context.only_roots())?;
     let paths = match named {
         [] => archive.paths_in(context.only_roots())?,
         named => {
             let mut paths = Vec::new();
             for id in named {
-                paths.push(archive.find_in(id, context.only_roots())?.path);
+                match archive.find_in(id, context.only_roots()) {
+                    Ok(pack) => paths.push(pack.path),
+                    // What is left of it was set aside, which is told below.
+                    Err(_) if aside.iter().any(|path| archive::is_aside_of(path, id)) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
+            let meant = |path: &PathBuf| named.iter().any(|id| archive::is_aside_of(path, id));
+            aside.retain(meant);
             paths.sort();
             paths.dedup();
             paths
@@ -398,13 +414,16 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     if let Err(error) = noted {
         context.warn(&error);
     }
+    // Those are no packs any more, and nobody reads them back.
+    let aside = aside.iter().map(|path| Damage::set_aside(path));
+    verified.damaged.extend(aside);
     let ok = verified.damaged.is_empty();
     if context.json {
         context.out.json(&Checked {
             ok,
             verified: &verified,
         })?;
-    } else if verified.packs == 0 {
+    } else if verified.packs == 0 && ok {
         context.out.line("The archive is empty.")?;
     } else {
         print_damage(&verified.damaged, context)?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, Pack, Restored};
+use annals::archive::{Fate, Pack, Restored, RestoredFile};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -79,16 +79,15 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         (true, true) => pack.restore_salvaged(to)?,
         (false, true) => pack.salvaging(to)?,
     };
-    let bytes: u64 = restored.files.iter().map(|file| file.bytes).sum();
     if context.json {
         context.out.json(&Document {
             applied: args.apply,
             restored: &restored,
-            bytes,
+            bytes: restored.bytes(),
             damage: damage.as_deref(),
         })?;
     } else {
-        tell(args.apply, &restored, bytes, context)?;
+        tell(args.apply, &restored, context)?;
         tell_damage(&pack.path, damage.as_deref(), &restored, context)?;
     }
     let sound = damage.is_none() && restored.damaged().next().is_none();
@@ -153,7 +152,7 @@ fn tell_damage(
     Ok(())
 }
 
-fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -> Result<()> {
+fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
     let mut table = Table::new([
         Column::new("SIZE").right(),
         Column::new("STATE"),
@@ -176,22 +175,35 @@ fn tell(applied: bool, restored: &Restored, bytes: u64, context: &mut Context) -
     }
     context.out.text(table.render(context.out.width()))?;
     context.out.blank()?;
-    let sum = format!(
-        "{}, {}",
-        plural(restored.files.len() as u64, "file"),
-        size::bytes(bytes)
-    );
     let root = paint(PATH, &restored.root.display().to_string()).to_string();
     if restored.files.iter().all(|file| file.fate == Fate::Same) {
+        let bytes = restored.files.iter().map(|file| file.bytes).sum();
+        let files = plural(restored.files.len() as u64, "file");
+        let sum = format!("{files}, {}", size::bytes(bytes));
         return Ok(context
             .out
             .line(format_args!("All of it is in {root} already: {sum}"))?);
     }
+    if restored.is_lost() {
+        return Ok(context
+            .out
+            .line("Nothing of it can be read any more, so nothing can be put back.")?);
+    }
+    let put = |file: &&RestoredFile| matches!(file.fate, Fate::New | Fate::Partial);
+    let sum = format!(
+        "{}, {}",
+        plural(restored.files.iter().filter(put).count() as u64, "file"),
+        size::bytes(restored.bytes())
+    );
     if applied {
-        return Ok(context.out.line(format_args!(
-            "{} put back into {root}: {sum}",
-            paint(SUCCESS, "✓")
-        ))?);
+        let cut = |file: &RestoredFile| matches!(file.fate, Fate::Partial | Fate::Lost);
+        let mark = match restored.files.iter().any(cut) {
+            true => paint(ERROR, "✗ not all of it was"),
+            false => paint(SUCCESS, "✓"),
+        };
+        return Ok(context
+            .out
+            .line(format_args!("{mark} put back into {root}: {sum}"))?);
     }
     if restored.in_the_way().next().is_some() {
         return Ok(context.out.line(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
 
@@ -280,11 +280,55 @@ fn a_damaged_archive_gives_back_what_can_be_read() {
     let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1], "--json"]);
     assert_eq!(run.code, 1, "{run}");
     let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(plan["files"][0]["fate"], "partial");
+    assert_eq!(plan["files"][0]["fate"], "lost");
     assert_eq!(plan["files"][0]["lost"][0][0], 0);
+    assert_eq!(plan["bytes"], 0);
     let run = stage.annals(&["restore", FIRST, "--salvage", to[0], to[1]]);
     assert!(
         run.out.contains("lost projects/") && run.out.contains("all of it"),
+        "{run}"
+    );
+    // A log with nothing in it would be taken for a session.
+    let run = stage.refused(
+        &["restore", FIRST, "--salvage", to[0], to[1], "--apply"],
+        "",
+    );
+    assert!(run.err.contains("nothing of its files"), "{run}");
+    assert!(!there.exists(), "nothing was put there");
+}
+
+#[test]
+fn what_was_put_back_in_part_is_not_called_well_done() {
+    let stage = two();
+    // More than one frame holds.
+    let log = stage.log_path(FIRST);
+    let (line, mut long) = ("{}\n", fs::read(&log).unwrap());
+    long.extend(line.repeat(1 << 20).bytes());
+    fs::write(&log, &long).unwrap();
+    stage.settle();
+    stage
+        .annals(&["archive", FIRST, "--apply", "--keep-source"])
+        .fine();
+    flip(&packs(&stage).remove(0), 32 + 30);
+    let there = stage.work().join("there");
+    let to = there.to_str().unwrap();
+    let args = ["restore", FIRST, "--salvage", "--to", to, "--apply"];
+    let json = stage.annals(&[&args[..], &["--json"]].concat());
+    assert_eq!(json.code, 1, "{json}");
+    let done: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let written: u64 = stage
+        .tree()
+        .iter()
+        .filter(|(path, _)| path.starts_with(&there))
+        .map(|(_, bytes)| bytes.len() as u64)
+        .sum();
+    assert_eq!(done["bytes"], written);
+    assert!(written > 0 && written < long.len() as u64, "{json}");
+    fs::remove_dir_all(&there).unwrap();
+    let run = stage.annals(&args);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(
+        run.out.contains("✗ not all of it") && !run.out.contains('✓'),
         "{run}"
     );
 }
@@ -462,4 +506,88 @@ fn what_a_check_of_the_archive_finds_is_left_for_those_who_keep() {
     stage.annals(&["archive", "--verify"]).fine();
     let noted: serde_json::Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
     assert!(noted["damaged"].is_null(), "{noted}");
+}
+
+/// A session whose log was replaced, so that the archive alone has its first version.
+fn replaced() -> (Stage, Vec<u8>, PathBuf) {
+    let stage = two();
+    stage.annals(&["keep"]).fine();
+    let log = stage.log_path(FIRST);
+    let first = fs::read(&log).unwrap();
+    fs::write(&log, "{}\n").unwrap();
+    stage.settle();
+    stage.annals(&["keep"]).fine();
+    let pack = packs(&stage).remove(0);
+    (stage, first, pack)
+}
+
+#[test]
+fn keeping_mends_a_pack_of_which_all_can_be_read() {
+    // The name, the version, and what footers are made with.
+    for at in [3, 12, 20] {
+        let (stage, first, pack) = replaced();
+        let mut bytes = fs::read(&pack).unwrap();
+        bytes[at] ^= 1;
+        fs::write(&pack, bytes).unwrap();
+        let kept = stage.annals(&["keep"]);
+        assert_eq!(kept.code, 1, "{at}: {kept}");
+        assert!(kept.out.contains("it was written anew"), "{at}: {kept}");
+        assert_eq!(packs(&stage).len(), 2, "{at}: nothing is set aside");
+        stage.annals(&["keep", "--verify-all"]).fine();
+        stage.annals(&["archive", "--verify"]).fine();
+        let there = stage.work().join("there");
+        let to = there.to_str().unwrap();
+        stage
+            .annals(&["restore", FIRST, "--earlier", "--to", to, "--apply"])
+            .fine();
+        let log = stage.log_path(FIRST);
+        let within = log.strip_prefix(&stage.root).unwrap();
+        assert!(fs::read(there.join(within)).unwrap() == first, "{at}");
+    }
+}
+
+#[test]
+fn a_pack_that_was_set_aside_is_told_until_it_is_forgotten() {
+    let (stage, _, pack) = replaced();
+    // The header, and a frame: it cannot be mended.
+    let newest = fs::read(stage.log_path(FIRST)).unwrap();
+    flip(&pack, 20);
+    flip(&pack, 32 + 30);
+    let kept = stage.annals(&["keep"]);
+    assert_eq!(kept.code, 1, "{kept}");
+    let all = packs(&stage);
+    let is_aside = |path: &&PathBuf| path.to_str().unwrap().contains("/.damaged-");
+    let aside = all.iter().find(is_aside).unwrap().to_str().unwrap();
+    for args in [
+        &["keep", "-q"][..],
+        &["archive", "--verify"],
+        &["archive", "--verify", FIRST],
+        &["archive", "--list"],
+    ] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 1, "{args:?}: {run}");
+        assert!(
+            run.out.contains("/.damaged-") && run.out.contains("--salvage` reads"),
+            "{args:?}: {run}"
+        );
+        assert_eq!(run.out.matches("was set aside").count(), 1, "{run}");
+    }
+    stage.annals(&["archive", "--verify", SECOND]).fine();
+    // By its id it is found, and what it has of earlier versions.
+    let there = stage.work().join("there");
+    let to = ["--to", there.to_str().unwrap()];
+    let run = stage.annals(&["restore", &FIRST[..8], "--salvage", to[0], to[1], "--json"]);
+    assert_eq!(run.code, 1, "{run}");
+    let plan: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let name = Path::new(aside).file_name().unwrap().to_str().unwrap();
+    assert!(plan["pack"].as_str().unwrap().ends_with(name), "{run}");
+    let run = stage.annals(&["restore", FIRST, "--salvage", "--earlier", to[0], to[1]]);
+    assert_eq!(run.code, 1, "{run}");
+    let gone = stage
+        .annals(&["archive", "--forget", FIRST, "--apply", "--json"])
+        .json();
+    assert_eq!(gone["forgotten"].as_array().unwrap().len(), 2);
+    assert_eq!(packs(&stage).len(), 1);
+    stage.annals(&["archive", "--verify"]).fine();
+    assert!(fs::read(stage.log_path(FIRST)).unwrap() == newest);
 }

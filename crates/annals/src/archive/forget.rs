@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::pack::{Pack, refused};
-use super::{Archive, is_of, is_pack, names};
+use super::{Archive, is_aside, is_aside_of, is_of, is_pack, names};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, Log, Options};
 use crate::store::Root;
@@ -43,10 +43,24 @@ pub struct Forgotten {
 
 impl Archive {
     /// What removing a session from the archive would remove: all of its pack, which may hold sessions
-    /// whose logs are the same files. By a beginning of its id, or by the path of the pack, also of one
-    /// that was set aside.
-    pub fn forgetting(&self, id: &str, roots: Option<&[Root]>) -> Result<Forgotten> {
-        let path = match id.contains('/') {
+    /// whose logs are the same files, and the packs of it that were set aside. By a beginning of its id, or
+    /// one pack by its path.
+    pub fn forgetting(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Forgotten>> {
+        let mut aside = self.set_aside_in(roots)?;
+        aside.retain(|path| is_aside_of(path, id));
+        let mut paths = Vec::new();
+        match self.meant(id, roots) {
+            Ok(path) => paths.push(path),
+            Err(Error::NotFound { .. }) if !aside.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+        paths.extend(aside);
+        paths.into_iter().map(forgetting).collect()
+    }
+
+    /// The pack that is meant by a beginning of an id, or by its path.
+    fn meant(&self, id: &str, roots: Option<&[Root]>) -> Result<PathBuf> {
+        Ok(match id.contains('/') {
             true => self.own(Path::new(id))?,
             false => match self.find_in(id, roots) {
                 Ok(pack) => pack.path,
@@ -60,37 +74,7 @@ impl Archive {
                     }
                 }
             },
-        };
-        let metadata = path.symlink_metadata();
-        let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-        let mut plan = Forgotten {
-            sessions: Vec::new(),
-            layout: None,
-            root: None,
-            files: 0,
-            bytes: 0,
-            packed: metadata.len(),
-            only: 0,
-            earlier: 0,
-            damaged: None,
-            looked: FileId::from(&metadata),
-            pack: path,
-        };
-        match Pack::open(&plan.pack) {
-            Err(error) => plan.damaged = Some(error.to_string()),
-            Ok(pack) => {
-                let index = &pack.index;
-                let gone = |path: &Path| index.root.join(path).symlink_metadata().is_err();
-                plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();
-                plan.layout = Some(index.layout.clone());
-                plan.root = Some(index.root.clone());
-                plan.files = index.members.len();
-                plan.bytes = index.members.iter().map(|member| member.len).sum();
-                plan.only = index.members.iter().filter(|it| gone(&it.path)).count();
-                plan.earlier = index.earlier.len();
-            }
-        }
-        Ok(plan)
+        })
     }
 
     /// Removes a pack for good, if it is still what was looked at.
@@ -132,9 +116,7 @@ impl Archive {
         let wanted = wanted.map_err(|error| Error::io("find", path, error))?;
         for dir in names(&self.dir)? {
             for pack in names(&dir)? {
-                let name = pack.file_name().unwrap_or_default().to_string_lossy();
-                let aside = name.starts_with(".damaged-") && name.ends_with(".pack");
-                let same = (is_pack(&pack) || aside) && !pack.is_symlink();
+                let same = (is_pack(&pack) || is_aside(&pack)) && !pack.is_symlink();
                 if same && pack.canonicalize().is_ok_and(|pack| pack == wanted) {
                     return Ok(pack);
                 }
@@ -142,4 +124,38 @@ impl Archive {
         }
         Err(refused(path, "is no pack of this archive"))
     }
+}
+
+/// What removing a pack would remove.
+fn forgetting(path: PathBuf) -> Result<Forgotten> {
+    let metadata = path.symlink_metadata();
+    let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+    let mut plan = Forgotten {
+        sessions: Vec::new(),
+        layout: None,
+        root: None,
+        files: 0,
+        bytes: 0,
+        packed: metadata.len(),
+        only: 0,
+        earlier: 0,
+        damaged: None,
+        looked: FileId::from(&metadata),
+        pack: path,
+    };
+    match Pack::open(&plan.pack) {
+        Err(error) => plan.damaged = Some(error.to_string()),
+        Ok(pack) => {
+            let index = &pack.index;
+            let gone = |path: &Path| index.root.join(path).symlink_metadata().is_err();
+            plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();
+            plan.layout = Some(index.layout.clone());
+            plan.root = Some(index.root.clone());
+            plan.files = index.members.len();
+            plan.bytes = index.members.iter().map(|member| member.len).sum();
+            plan.only = index.members.iter().filter(|it| gone(&it.path)).count();
+            plan.earlier = index.earlier.len();
+        }
+    }
+    Ok(plan)
 }

@@ -120,6 +120,10 @@ impl Store {
             damaged: BTreeSet::new(),
         });
         let suspects = before.suspects(archive.dir());
+        // Those that are set aside by this run are told by it.
+        let aside = archive.set_aside_in(None)?;
+        let aside = aside.iter().map(|path| Damage::set_aside(path));
+        kept.verified.damaged.extend(aside);
         kept.take(self.mirror_all(&all, now, &suspects, progress));
         let paths = archive.paths()?;
         let (mut due, upto) = match options.verify_all {
@@ -192,6 +196,16 @@ impl Kept {
                             detail: format!("{error}; it was set aside as {to}, and what the root has was archived anew"),
                         }
                     }));
+                    self.verified
+                        .damaged
+                        .extend(archived.mended.as_ref().map(|wrong| Damage {
+                            pack: archived.pack.clone(),
+                            member: None,
+                            frame: None,
+                            detail: format!(
+                                "{wrong}; all that it holds could be read, and it was written anew"
+                            ),
+                        }));
                     self.added += archived.added;
                     self.archived.push(archived);
                 }

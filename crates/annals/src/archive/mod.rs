@@ -98,6 +98,21 @@ impl Archive {
         Ok(packs)
     }
 
+    /// Where the packs of some roots lie, or of all, that could not be opened and were set aside.
+    pub fn set_aside_in(&self, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
+        let dirs = match roots {
+            None => names(&self.dir)?,
+            Some(roots) => roots.iter().map(|root| self.dir_of(root)).collect(),
+        };
+        let mut aside = Vec::new();
+        for dir in dirs {
+            aside.extend(names(&dir)?.into_iter().filter(|path| is_aside(path)));
+        }
+        aside.sort();
+        aside.dedup();
+        Ok(aside)
+    }
+
     /// The roots of which something is kept, whether they are still there or not.
     pub fn roots(&self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
@@ -182,6 +197,32 @@ impl Archive {
 fn is_of(path: &Path, id: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(id))
+}
+
+/// What the name of a pack begins with that was set aside; when follows, and its name.
+const ASIDE: &str = ".damaged-";
+
+fn is_aside(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(ASIDE) && name.ends_with(".pack"))
+}
+
+/// Whether a pack that was set aside is, by its name, that of a session with such a beginning.
+pub fn is_aside_of(path: &Path, id: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(name) = name.and_then(|name| name.strip_prefix(ASIDE)) else {
+        return false;
+    };
+    // Behind the time stands a number, if there were several in one second.
+    let Some((_, name)) = name.split_once('-') else {
+        return false;
+    };
+    let counted = name.split_once('-').filter(|(count, _)| {
+        let digits = count.bytes().all(|byte| byte.is_ascii_digit());
+        digits && count.len() <= 3
+    });
+    !id.is_empty()
+        && (name.starts_with(id) || counted.is_some_and(|(_, name)| name.starts_with(id)))
 }
 
 /// A few digits that tell names apart.

@@ -3,6 +3,7 @@
 //! The end of a pack tells where its index is. If the end is torn, because whoever wrote it was
 //! killed, the last whole index before it counts.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -434,8 +435,11 @@ fn header(path: &Path, file: &File) -> Result<[u8; 16], Unread> {
         return Err(Unread::Lost(refused(path, "is no pack of an archive")));
     }
     let version = u32::from_le_bytes(*version);
-    if version != VERSION {
-        return Err(other_version(path, version).into());
+    match version.cmp(&VERSION) {
+        Ordering::Equal => {}
+        Ordering::Greater => return Err(other_version(path, version).into()),
+        // There never was such a version: it is damage.
+        Ordering::Less => return Err(Unread::Lost(other_version(path, version))),
     }
     Ok(nonce.try_into().unwrap_or([0; 16]))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::index::Member;
-use super::pack::Pack;
+use super::pack::{self, Pack};
 use super::sum::Summing;
 use super::verify::unpack;
 use super::write::open_source;
@@ -62,7 +62,8 @@ pub enum Fate {
     Different,
     /// A log of which some cannot be read any more: what can is put back.
     Partial,
-    /// It cannot be put back: of a document, a part is of no use.
+    /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
+    /// of no use.
     Lost,
 }
 
@@ -73,9 +74,34 @@ impl Restored {
         self.files.iter().filter(different)
     }
 
+    /// How many bytes are put back: not those that are there already, nor those that are lost.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(RestoredFile::put_back).sum()
+    }
+
+    /// Nothing of it can be read any more, so there is nothing to put back.
+    pub fn is_lost(&self) -> bool {
+        !self.files.is_empty() && self.files.iter().all(|file| file.fate == Fate::Lost)
+    }
+
     /// The files that are not put back as they were, because some of them cannot be read any more.
     pub fn damaged(&self) -> impl Iterator<Item = &RestoredFile> {
         self.files.iter().filter(|file| !file.lost.is_empty())
+    }
+}
+
+impl RestoredFile {
+    /// How many bytes of it are put back.
+    fn put_back(&self) -> u64 {
+        match self.fate {
+            Fate::New | Fate::Partial => self.bytes.saturating_sub(self.gone()),
+            Fate::Same | Fate::Different | Fate::Lost => 0,
+        }
+    }
+
+    /// How many bytes of it cannot be read any more.
+    fn gone(&self) -> u64 {
+        self.lost.iter().map(|(_, len)| len).sum()
     }
 }
 
@@ -99,12 +125,15 @@ impl Pack {
                 true => self.lost(member),
                 false => Vec::new(),
             };
+            let gone: u64 = lost.iter().map(|it| it.end - it.start).sum();
+            let left = member.len.saturating_sub(gone);
             Ok(RestoredFile {
                 path: member.path.clone(),
                 bytes: member.len,
                 fate: match fate(&path, member)? {
                     Fate::New if lost.is_empty() => Fate::New,
-                    Fate::New if self.is_log(&root, member) => Fate::Partial,
+                    // An empty log would be taken for one in which nothing was ever said.
+                    Fate::New if left > 0 && self.is_log(&root, member) => Fate::Partial,
                     Fate::New => Fate::Lost,
                     there => there,
                 },
@@ -145,6 +174,12 @@ impl Pack {
                 "{} is there already and differs from what was archived; nothing was changed (--to DIR puts the session elsewhere)",
                 path.display()
             )));
+        }
+        if plan.is_lost() {
+            return Err(pack::refused(
+                &self.path,
+                "is damaged, and nothing of its files can be read any more; nothing was changed",
+            ));
         }
         let root = self.target(to)?;
         let each = self.members().iter().zip(&plan.files);

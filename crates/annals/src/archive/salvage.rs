@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::Archive;
 use super::index::{Index, Member};
 use super::pack::{self, END, FOOTER, HEADER, MOST_INDEX, Pack};
+use super::verify::verify;
 use crate::error::{Error, Result};
 use crate::jsonl::Bytes as _;
 use crate::store::Root;
@@ -79,8 +80,24 @@ impl Archive {
         }
         let mut damaged = self.paths_in(roots)?;
         damaged.retain(|path| super::is_of(path, id) && Pack::open(path).is_err());
-        match (self.find_in(id, roots), damaged.as_slice()) {
-            (Ok(pack), _) => Ok(Salvaged { pack, wrong: None }),
+        let mut aside = self.set_aside_in(roots)?;
+        aside.retain(|path| super::is_aside_of(path, id));
+        let found = self.find_in(id, roots);
+        if let Ok(pack) = &found {
+            // Of a sound one nothing has to be salvaged: what was set aside is meant, if it is any use.
+            aside.retain(|path| Pack::salvage(path).is_ok());
+            if let [only] = aside.as_slice()
+                && verify(pack).is_empty()
+            {
+                return Pack::salvage(only);
+            }
+            if !aside.is_empty() {
+                damaged.push(pack.path.clone());
+            }
+        }
+        damaged.extend(aside);
+        match (found, damaged.as_slice()) {
+            (Ok(pack), [] | [_]) => Ok(Salvaged { pack, wrong: None }),
             (
                 Err(Error::Ambiguous {
                     what,
@@ -95,7 +112,7 @@ impl Archive {
             }),
             (Err(_), [only]) => Pack::salvage(only),
             (Err(error), []) => Err(error),
-            (Err(_), several) => Err(Error::Ambiguous {
+            (_, several) => Err(Error::Ambiguous {
                 what: "archived session",
                 id: id.to_owned(),
                 candidates: several.iter().map(|it| it.display().to_string()).collect(),

@@ -45,6 +45,9 @@ pub struct Archived {
     /// Where the pack was put that was there before and could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_aside: Option<SetAside>,
+    /// What was wrong with the pack, if it was written anew with all that it held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mended: Option<String>,
 }
 
 impl Store {
@@ -230,6 +233,7 @@ fn planned(
         unchanged: unchanged && pack.is_some_and(same),
         removed: false,
         set_aside: None,
+        mended: None,
     }
 }
 
@@ -240,6 +244,7 @@ fn done(plan: Archived, stored: &Stored) -> Archived {
         packed: stored.pack.bytes,
         unchanged: stored.unchanged,
         set_aside: stored.set_aside.clone(),
+        mended: stored.mended.clone(),
         ..plan
     }
 }

@@ -36,6 +36,21 @@ impl Damage {
     }
 }
 
+impl Damage {
+    /// A pack that could not be opened, and was set aside for a new one.
+    pub fn set_aside(path: &Path) -> Self {
+        let shown = path.display();
+        Damage {
+            pack: path.to_owned(),
+            member: None,
+            frame: None,
+            detail: format!(
+                "it could not be opened and was set aside; `annals restore {shown} --salvage` reads what is left of it, `annals archive --forget {shown} --apply` removes it"
+            ),
+        }
+    }
+}
+
 /// What reading packs back came to.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verified {

@@ -17,6 +17,7 @@ use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
+use super::ASIDE;
 use super::index::{Index, Named, Row, Sum};
 use super::pack::{self, Cache, Pack, Unread};
 use super::writer::Writer;
@@ -60,6 +61,8 @@ pub struct Stored {
     pub missing: Vec<PathBuf>,
     /// Where the pack was put that was there and could not be read.
     pub set_aside: Option<SetAside>,
+    /// What was wrong with the pack, if it was written anew with all that it held.
+    pub mended: Option<String>,
 }
 
 /// A pack that nobody can tell what it holds.
@@ -75,7 +78,7 @@ pub struct SetAside {
 pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored> {
     let dir = path.parent().unwrap_or(Path::new("."));
     jsonl::ensure_dir(dir)?;
-    let mut set_aside = None;
+    let (mut set_aside, mut mended) = (None, None);
     loop {
         let log = match Log::open(path, Options::default()) {
             Ok(log) => log,
@@ -84,6 +87,7 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
                     Some(stored) => {
                         return Ok(Stored {
                             set_aside,
+                            mended,
                             ..stored
                         });
                     }
@@ -97,9 +101,12 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
             let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
             match Pack::read(path, file_of_pack) {
                 Ok(old) => extend(path, file, &old, contents, now).map(Some),
-                // Nothing can be added to it, and what the root has must be kept all the same.
                 Err(Unread::Lost(error)) => {
-                    set_aside = Some(put_aside(path, &error, now)?);
+                    match mend(path) {
+                        Some(wrong) => mended = Some(wrong),
+                        // Nothing can be added to it, and what the root has must be kept all the same.
+                        None => set_aside = Some(put_aside(path, &error, now)?),
+                    }
                     Ok(None)
                 }
                 Err(Unread::Other(error)) => Err(error),
@@ -108,7 +115,9 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
         match stored {
             Ok(Some(stored)) => {
                 return Ok(Stored {
+                    unchanged: stored.unchanged && mended.is_none(),
                     set_aside,
+                    mended,
                     ..stored
                 });
             }
@@ -122,6 +131,15 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
     }
 }
 
+/// Writes a pack anew that cannot be opened, if all that it holds can be read all the same. Says what
+/// was wrong with it. The lock of the pack is held.
+fn mend(path: &Path) -> Option<String> {
+    let salvaged = Pack::salvage(path).ok()?;
+    let wrong = salvaged.wrong?;
+    rewrite(path, &salvaged.pack).ok()?;
+    Some(wrong)
+}
+
 /// Gives a pack that cannot be read another name, under which nobody takes it for one.
 fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -132,7 +150,7 @@ fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
             1 => day.clone(),
             copy => format!("{day}-{copy}"),
         };
-        let to = path.with_file_name(format!(".damaged-{tag}-{name}"));
+        let to = path.with_file_name(format!("{ASIDE}{tag}-{name}"));
         if to.symlink_metadata().is_ok() {
             copy += 1;
             continue;
@@ -176,6 +194,7 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             since: 0,
             missing,
             set_aside: None,
+            mended: None,
         }))
     };
     let made = log.locked(|file| {
@@ -249,6 +268,7 @@ fn extend(
         since,
         missing,
         set_aside: None,
+        mended: None,
     })
 }
 

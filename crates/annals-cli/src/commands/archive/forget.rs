@@ -27,9 +27,10 @@ pub(super) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     let archive = context.store.archive()?;
     let mut plans: Vec<Forgotten> = Vec::new();
     for id in &args.sessions {
-        let plan = archive.forgetting(id, context.only_roots())?;
-        if plans.iter().all(|known| known.pack != plan.pack) {
-            plans.push(plan);
+        for plan in archive.forgetting(id, context.only_roots())? {
+            if plans.iter().all(|known| known.pack != plan.pack) {
+                plans.push(plan);
+            }
         }
     }
     refuse_pinned(args, &plans, context)?;

@@ -82,6 +82,8 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             Err(error) => damaged.push(Damage::of_pack(&path, &error)),
         }
     }
+    let aside = archive.set_aside_in(context.only_roots())?;
+    damaged.extend(aside.iter().map(|path| Damage::set_aside(path)));
     packs.sort_by(|a, b| {
         b.index
             .archived
