@@ -516,7 +516,9 @@ fn only_files_of_which_there_is_something_to_tell_are_planned_for() {
     let patients = Patient::all(&place.store().inventory());
     let total: u64 = patients.iter().map(|it| it.file.id.len).sum();
     let told = std::sync::Mutex::new(Vec::new());
-    let plans = Plan::all(&patients, Timestamp::now(), &|done, of| told.lock().unwrap().push((done, of)));
+    let plans = Plan::all(&patients, Timestamp::now(), &|done, of| {
+        told.lock().unwrap().push((done, of))
+    });
     let plans: Vec<Plan> = plans.into_iter().map(Result::unwrap).collect();
     let paths: Vec<_> = plans.iter().map(|plan| plan.file.path.clone()).collect();
     assert_eq!(paths, [broken, left]);
