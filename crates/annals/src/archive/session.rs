@@ -205,7 +205,9 @@ fn planned(
         .map(|member| (member.path.as_path(), member.id()))
         .collect();
     let mut added = 0;
-    let mut unchanged = pack.is_some_and(|pack| pack.torn == 0);
+    // What was cut off between the two copies of an index is written again.
+    let is_whole = |pack: &Pack| pack.torn == 0 && pack.is_twice().unwrap_or(false);
+    let mut unchanged = pack.is_some_and(is_whole);
     for ((within, is_log), id) in holdings.files.iter().zip(&holdings.ids) {
         added += match known.get(within.as_path()) {
             Some(known) if known.untouched(id) => continue,
