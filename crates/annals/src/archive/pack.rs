@@ -432,7 +432,8 @@ fn header(path: &Path, file: &File) -> Result<[u8; 16], Unread> {
     let (magic, rest) = header.split_first_chunk::<12>().unwrap_or((&[0; 12], &[]));
     let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
-        return Err(Unread::Lost(refused(path, "is no pack of an archive")));
+        let why = "is no pack of an archive, or its beginning is damaged (`annals restore --salvage` looks further)";
+        return Err(Unread::Lost(refused(path, why)));
     }
     let version = u32::from_le_bytes(*version);
     match version.cmp(&VERSION) {
