@@ -61,6 +61,9 @@ pub struct Scanner<R> {
     offset: u64,
     number: u64,
     max_line: usize,
+    /// Where reading goes back to the start of the buffer, however large a long line has made it: the
+    /// bytes that are used again and again stay in the processor's cache.
+    window: usize,
     skip: Option<Skip>,
     ended: bool,
 }
@@ -81,9 +84,11 @@ impl<R: Read> Scanner<R> {
 
     /// Starts with a buffer of `capacity` and keeps lines of up to `max_line` bytes whole.
     pub fn with_capacity_and_cap(reader: R, capacity: usize, max_line: usize) -> Self {
+        let capacity = capacity.max(1);
         Self {
             reader,
-            buffer: vec![0; capacity.max(1)],
+            buffer: vec![0; capacity],
+            window: capacity,
             unread: 0..0,
             searched: 0,
             offset: 0,
@@ -288,9 +293,8 @@ impl<R: Read> Scanner<R> {
             let start = self.unread.start;
             self.buffer.copy_within(start..start + head, 0);
             self.set_unread(head..head);
-        } else if self.unread.start > 0
-            && self.buffer.len() - self.unread.end < self.buffer.len() / 4
-        {
+        } else if self.unread.start > 0 && self.unread.end > self.window - self.window / 4 {
+            // Once for each line at most: then it stands at the start.
             self.buffer.copy_within(self.unread.clone(), 0);
             self.set_unread(0..self.unread.len());
         }
