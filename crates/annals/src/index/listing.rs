@@ -25,15 +25,7 @@ impl Catalogue {
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionInfo>> {
-        let mut names = Names::default();
-        let facts = self.gather(
-            store,
-            inventory,
-            progress,
-            false,
-            |_, known| row::read(known.facts, &mut names),
-            |_, facts, _| facts,
-        );
+        let facts = self.gather(store, inventory, progress, &mut All::default());
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
         listing::list(&all, facts, &store.keep_days(inventory))
     }
@@ -53,24 +45,11 @@ impl Catalogue {
                 *is_wanted = true;
             }
         }
-        let is_wanted = |at: usize| is_wanted.get(at) == Some(&true);
-        let mut names = Names::default();
-        // Any log may hold summaries of the conversations that are wanted.
-        let found = self.gather(
-            store,
-            inventory,
-            progress,
-            true,
-            |at, known| {
-                let facts = row::read(known.facts, &mut names)?;
-                let talks = match is_wanted(at) {
-                    true => Some(row::read_talks(known.talks, &facts, &mut names)?),
-                    false => None,
-                };
-                Some((facts.summaries, talks))
-            },
-            |at, facts, talks| (facts.summaries, is_wanted(at).then_some(talks)),
-        );
+        let mut gathering = Conversing {
+            is_wanted,
+            names: Names::default(),
+        };
+        let found = self.gather(store, inventory, progress, &mut gathering);
         let mut talks: Vec<Option<Result<Talks>>> = Vec::with_capacity(found.len());
         let mut folders: HashMap<_, HashMap<Key, Box<str>>> = HashMap::new();
         for (files, found) in inventory.sessions.iter().zip(found) {
@@ -100,24 +79,22 @@ impl Catalogue {
 
     /// Takes what is known of sessions that are as they were, reads the others, and keeps what was
     /// read.
-    pub(super) fn gather<T: Send>(
+    pub(super) fn gather<G: Gathering>(
         &mut self,
         store: &Store,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
-        with_talks: bool,
-        mut known: impl FnMut(usize, &Entry<'_>) -> Option<T>,
-        read: impl Fn(usize, Facts, Talks) -> T + Sync,
-    ) -> Vec<Result<T>> {
+        gathering: &mut G,
+    ) -> Vec<Result<G::Told>> {
         let all = &inventory.sessions;
-        let mut found: Vec<Option<Result<T>>> = all.iter().map(|_| None).collect();
+        let mut found: Vec<Option<Result<G::Told>>> = all.iter().map(|_| None).collect();
         for root in store.roots() {
             let sorted = Sorted::of(root, all);
-            let recalled = recall(&self.database, &sorted, with_talks, |at, _, met| {
+            let recalled = recall(&self.database, &sorted, G::TALKS, |at, _, met| {
                 if let Met::Same(row) = met
                     && let Some(slot) = found.get_mut(at)
                 {
-                    *slot = known(at, &row).map(Ok);
+                    *slot = gathering.known(at, &row).map(Ok);
                 }
             });
             let gone = recalled.unwrap_or_else(|error| {
@@ -136,7 +113,7 @@ impl Catalogue {
             };
             keep.read(&work, progress, |at, reading| {
                 if let Some(slot) = found.get_mut(at) {
-                    *slot = Some(reading.map(|(facts, talks)| read(at, facts, talks)));
+                    *slot = Some(reading.map(|reading| gathering.read(at, reading)));
                 }
             });
             if all_seen {
@@ -146,11 +123,76 @@ impl Catalogue {
         // A store may be asked about others' sessions.
         let others = all.iter().zip(&mut found).enumerate();
         for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
-            let session = Session::read(files.clone());
-            let told = |session: Session| read(at, Facts::of(&session), Talks::of(&session));
-            *slot = Some(session.map(told));
+            let reading = Session::read(files.clone()).map(|session| Reading::of(&session));
+            *slot = Some(reading.map(|reading| gathering.read(at, reading)));
         }
         found.into_iter().flatten().collect()
+    }
+}
+
+/// What a list makes of its sessions, one after the other, so that it holds no more of each than it
+/// shows.
+pub(super) trait Gathering {
+    /// What it makes of one.
+    type Told;
+
+    /// It asks for conversations, too.
+    const TALKS: bool = false;
+
+    /// Takes the row of a session that is as it was; one that it cannot read is a miss.
+    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Self::Told>;
+
+    /// Takes a session that was read just now.
+    fn read(&mut self, at: usize, reading: Reading) -> Self::Told;
+}
+
+/// What is known of every session.
+#[derive(Default)]
+struct All {
+    names: Names,
+}
+
+impl Gathering for All {
+    type Told = Facts;
+
+    fn known(&mut self, _: usize, row: &Entry<'_>) -> Option<Facts> {
+        row::read(row.facts, &mut self.names)
+    }
+
+    fn read(&mut self, _: usize, reading: Reading) -> Facts {
+        reading.facts
+    }
+}
+
+/// The conversations of some sessions. Any log may hold summaries of them.
+struct Conversing {
+    is_wanted: Vec<bool>,
+    names: Names,
+}
+
+impl Conversing {
+    fn is_wanted(&self, at: usize) -> bool {
+        self.is_wanted.get(at) == Some(&true)
+    }
+}
+
+impl Gathering for Conversing {
+    type Told = (Vec<(Key, Box<str>)>, Option<Talks>);
+
+    const TALKS: bool = true;
+
+    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Self::Told> {
+        let facts = row::read(row.facts, &mut self.names)?;
+        let talks = match self.is_wanted(at) {
+            true => Some(row::read_talks(row.talks, &facts, &mut self.names)?),
+            false => None,
+        };
+        Some((facts.summaries, talks))
+    }
+
+    fn read(&mut self, at: usize, reading: Reading) -> Self::Told {
+        let talks = self.is_wanted(at).then_some(reading.talks);
+        (reading.facts.summaries, talks)
     }
 }
 
@@ -170,7 +212,7 @@ impl Keep<'_> {
         &mut self,
         work: &[(usize, &SessionFiles)],
         progress: &(dyn Fn(u64, u64) + Sync),
-        mut take: impl FnMut(usize, Result<(Facts, Talks)>),
+        mut take: impl FnMut(usize, Result<Reading>),
     ) {
         let total = work.iter().map(|(_, files)| files.log_bytes()).sum();
         let mut done = 0;
@@ -195,7 +237,7 @@ impl Keep<'_> {
             });
             self.write(&fresh.collect::<Vec<_>>(), &[]);
             for ((at, _), reading) in portion.iter().zip(read) {
-                take(*at, reading.map(|reading| (reading.facts, reading.talks)));
+                take(*at, reading);
             }
         }
     }
@@ -214,14 +256,20 @@ impl Keep<'_> {
 }
 
 /// What was read of a session, and how it is kept.
-struct Reading {
-    facts: Facts,
+pub(super) struct Reading {
+    pub(super) facts: Facts,
     talks: Talks,
     stamp: Stamp,
+    /// Its row and its conversations, spelled.
     rows: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Reading {
+    /// Its row, if it has one.
+    pub(super) fn row(&self) -> Option<&[u8]> {
+        self.rows.as_ref().map(|(facts, _)| facts.as_slice())
+    }
+
     fn of(session: &Session) -> Self {
         let (facts, talks) = (Facts::of(session), Talks::of(session));
         let stamp = Stamp::of(&session.files);

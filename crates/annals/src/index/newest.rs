@@ -8,14 +8,49 @@ use crate::store::listing::{self, Copies, Facts};
 use crate::store::{Inventory, Session, SessionFiles, SessionInfo, Store};
 
 use super::Catalogue;
+use super::listing::{Gathering, Reading};
 use super::row::{self, Glance, Names};
+use super::rows::Entry;
 
 /// What is known of a session.
 enum Known {
     /// A row, by its bytes among all of them.
     Row(std::ops::Range<usize>, Glance),
-    /// It was read just now.
+    /// It was read just now, and has no row.
     Facts(Box<Facts>),
+}
+
+/// The rows of all sessions as they are spelled, which is a fraction of what they tell.
+struct Glances {
+    rows: Vec<u8>,
+    copies: Copies,
+}
+
+impl Glances {
+    fn glance(&mut self, at: usize, row: &[u8]) -> Option<Known> {
+        let seen = row::glance(row, |message| self.copies.add(at, message))?;
+        let start = self.rows.len();
+        self.rows.extend_from_slice(row);
+        Some(Known::Row(start..self.rows.len(), seen))
+    }
+}
+
+impl Gathering for Glances {
+    type Told = Known;
+
+    fn known(&mut self, at: usize, row: &Entry<'_>) -> Option<Known> {
+        self.glance(at, row.facts)
+    }
+
+    fn read(&mut self, at: usize, reading: Reading) -> Known {
+        let row = reading.row().and_then(|row| self.glance(at, row));
+        row.unwrap_or_else(|| {
+            let facts = reading.facts;
+            let keys = facts.charges.iter().filter_map(|charge| charge.response);
+            keys.for_each(|key| self.copies.add(at, key.message));
+            Known::Facts(Box::new(facts))
+        })
+    }
 }
 
 impl Catalogue {
@@ -28,33 +63,18 @@ impl Catalogue {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionInfo>> {
         let all = &inventory.sessions;
-        let mut rows: Vec<u8> = Vec::new();
-        let mut copies = Copies::new(all.len(), all.len());
-        let gathered = self.gather(
-            store,
-            inventory,
-            progress,
-            false,
-            |at, entry| {
-                let seen = row::glance(entry.facts, |message| copies.add(at, message))?;
-                let start = rows.len();
-                rows.extend_from_slice(entry.facts);
-                Some(Known::Row(start..rows.len(), seen))
-            },
-            |_, facts, _| Known::Facts(Box::new(facts)),
-        );
+        let mut glances = Glances {
+            rows: Vec::new(),
+            copies: Copies::new(all.len(), all.len()),
+        };
+        let gathered = self.gather(store, inventory, progress, &mut glances);
+        let Glances { rows, copies } = glances;
         let mut failed = Vec::new();
         let mut known: Vec<(usize, Known)> = Vec::with_capacity(gathered.len());
         for (at, gathered) in gathered.into_iter().enumerate() {
             match gathered {
                 Ok(one) => known.push((at, one)),
                 Err(error) => failed.push(Err(error)),
-            }
-        }
-        for (at, one) in &known {
-            if let Known::Facts(facts) = one {
-                let keys = facts.charges.iter().filter_map(|charge| charge.response);
-                keys.for_each(|key| copies.add(*at, key.message));
             }
         }
         let files = |at: usize| all.get(at);
