@@ -113,7 +113,7 @@ impl Catalogue {
             };
             keep.read(&work, progress, |at, reading| {
                 if let Some(slot) = found.get_mut(at) {
-                    *slot = Some(reading.map(|reading| gathering.read(at, reading)));
+                    *slot = Some(reading.map(|reading| gathering.read(at, *reading)));
                 }
             });
             if all_seen {
@@ -212,7 +212,7 @@ impl Keep<'_> {
         &mut self,
         work: &[(usize, &SessionFiles)],
         progress: &(dyn Fn(u64, u64) + Sync),
-        mut take: impl FnMut(usize, Result<Reading>),
+        mut take: impl FnMut(usize, Result<Box<Reading>>),
     ) {
         let total = work.iter().map(|(_, files)| files.log_bytes()).sum();
         let mut done = 0;
@@ -223,7 +223,7 @@ impl Keep<'_> {
             let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
             let now = SystemTime::now();
             let told = |part: u64, _| progress(done + part, total);
-            let read = read_each(&sessions, &told, &|session| Reading::of(&session));
+            let read = read_each(&sessions, &told, &|session| Box::new(Reading::of(&session)));
             done += sessions.iter().map(|files| files.log_bytes()).sum::<u64>();
             let fresh = sessions.iter().zip(&read).filter_map(|(files, reading)| {
                 let reading = reading.as_ref().ok()?;

@@ -95,6 +95,8 @@ pub struct BytesReader<B> {
     at: u64,
     /// Where it ends, if not with the bytes.
     end: Option<u64>,
+    /// How many bytes there were, as far as is known.
+    known: Option<u64>,
 }
 
 impl<B: Bytes> BytesReader<B> {
@@ -104,6 +106,7 @@ impl<B: Bytes> BytesReader<B> {
             bytes,
             at: offset,
             end: None,
+            known: None,
         }
     }
 
@@ -113,7 +116,20 @@ impl<B: Bytes> BytesReader<B> {
             bytes,
             at: offset,
             end: Some(end),
+            known: None,
         }
+    }
+
+    /// Takes for the end what is reached with a short read at `known` bytes or behind them, without
+    /// another read to see that there is nothing.
+    pub fn knowing(mut self, known: u64) -> Self {
+        self.known = Some(known);
+        self
+    }
+
+    /// Where it stands.
+    pub fn offset(&self) -> u64 {
+        self.at
     }
 
     /// What it reads from.
@@ -135,6 +151,9 @@ impl<B: Bytes> Read for BytesReader<B> {
         }
         let read = self.bytes.read_at(into, self.at)?;
         self.at += read as u64;
+        if read < into.len() && self.known.is_some_and(|known| self.at >= known) {
+            self.end = Some(self.at);
+        }
         Ok(read)
     }
 }
@@ -156,6 +175,8 @@ impl<B: Bytes> Seek for BytesReader<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
     use super::*;
 
     #[derive(Debug)]
@@ -191,7 +212,7 @@ mod tests {
 
     /// Interrupted before every byte.
     #[derive(Debug)]
-    struct Disturbed(Drip, std::sync::atomic::AtomicBool);
+    struct Disturbed(Drip, AtomicBool);
 
     impl Bytes for Disturbed {
         fn id(&self) -> io::Result<FileId> {
@@ -199,7 +220,7 @@ mod tests {
         }
 
         fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-            match self.1.fetch_not(std::sync::atomic::Ordering::Relaxed) {
+            match self.1.fetch_not(Ordering::Relaxed) {
                 true => self.0.read_at(into, offset),
                 false => Err(io::ErrorKind::Interrupted.into()),
             }
@@ -212,6 +233,40 @@ mod tests {
         let mut into = [0; 4];
         (&&bytes).read_exact_at(&mut into, 1).unwrap();
         assert_eq!((&into, (&&bytes).size().unwrap()), (b"ello", 5));
+    }
+
+    /// Gives all there is, and counts how often it was asked.
+    #[derive(Debug)]
+    struct Asked(&'static [u8], AtomicU32);
+
+    impl Bytes for Asked {
+        fn id(&self) -> io::Result<FileId> {
+            Ok(FileId::default())
+        }
+
+        fn read_at(&self, mut into: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            let rest = self.0.get(offset as usize..).unwrap_or_default();
+            io::Write::write(&mut into, rest)
+        }
+    }
+
+    #[test]
+    fn nobody_asks_for_more_behind_a_known_end() {
+        // As long as it was, longer, and shorter; the last may go on behind a hole in the reading.
+        for (known, asked) in [(5, 1), (3, 1), (9, 2)] {
+            let bytes = Asked(b"hello", AtomicU32::new(0));
+            let mut reader = BytesReader::from(&bytes, 0).knowing(known);
+            let mut into = [0; 64];
+            assert_eq!(reader.read(&mut into).unwrap(), 5);
+            assert_eq!(reader.read(&mut into).unwrap(), 0);
+            assert_eq!(bytes.1.load(Ordering::Relaxed), asked, "{known}");
+        }
+        // A whole buffer may be followed by more.
+        let bytes = Asked(b"hello", AtomicU32::new(0));
+        let mut reader = BytesReader::from(&bytes, 0).knowing(2);
+        assert_eq!(reader.read(&mut [0; 4]).unwrap(), 4);
+        assert_eq!(reader.read(&mut [0; 4]).unwrap(), 1);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes as _};
+use crate::jsonl::{self, Bytes as _, BytesReader};
 use crate::layout::Sink;
 use crate::model::{ArtifactKind, Fact, Key, Link, Outline, SessionId};
 use crate::store::{
@@ -172,7 +172,7 @@ impl Plan {
         let mut reading = Reading::of(root.layout, &artifact);
         let written = Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok();
         reading.settled = written.is_some_and(|written| now.duration_since(written) >= PENDING);
-        with_scanner(handle.clone(), 0, |lines| {
+        with_scanner(BytesReader::from(handle.clone(), 0), |lines| {
             while let Some(line) = lines.next().map_err(failed)? {
                 reading.line(&record(&line));
             }

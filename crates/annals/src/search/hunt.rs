@@ -16,7 +16,7 @@ use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
 use super::subject;
 use crate::error::{Error, Result};
-use crate::jsonl::{Bytes as _, Ending, LogFile, read_span};
+use crate::jsonl::{Bytes as _, BytesReader, Ending, LogFile, read_span};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{AgentId, Block, Body, Entry, Key, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
@@ -200,7 +200,7 @@ impl<'a> Hunt<'a> {
                 Ok(true)
             })?;
         } else if id.len > plan.from {
-            with_scanner(handle.clone(), plan.from, |lines| -> Result<()> {
+            with_scanner(BytesReader::from(handle.clone(), plan.from), |lines| -> Result<()> {
                 loop {
                     let line = match &self.prefilter {
                         Some(filter) => {

@@ -364,7 +364,7 @@ impl Reading {
             true => inventory::NAMED_WITHIN,
             false => 0,
         };
-        let (cursor, pending) = log::with_scanner(handle, start, |lines| {
+        let (cursor, pending) = log::with_scanner(file.reader(handle, start), |lines| {
             let (end, pending) = read(
                 lines,
                 (start, opening),

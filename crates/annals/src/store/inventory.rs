@@ -75,6 +75,16 @@ impl FoundFile {
         LogFile::open(&self.path).map_err(|error| Error::io("read", &self.path, error))
     }
 
+    /// Reads it in order, once it is open.
+    pub(super) fn reader(&self, handle: LogFile, offset: u64) -> BytesReader<LogFile> {
+        let reader = BytesReader::from(handle, offset);
+        match self.id.len {
+            // It was not asked for.
+            0 => reader,
+            known => reader.knowing(known),
+        }
+    }
+
     /// The session whose log it is, where `wanted` was asked for.
     pub(super) fn session(&self, wanted: &SessionId) -> SessionId {
         let own = self.artifact.session.as_ref();

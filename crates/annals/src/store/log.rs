@@ -235,7 +235,7 @@ pub(crate) fn each_line(
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
     let failed = |error| Error::io("read", &file.path, error);
-    with_scanner(file.open()?, 0, |lines| {
+    with_scanner(file.reader(file.open()?, 0), |lines| {
         while let Some(line) = lines.next().map_err(failed)? {
             if !visit(&record(&line))? {
                 break;
@@ -245,21 +245,20 @@ pub(crate) fn each_line(
     })
 }
 
-/// Lends a scanner that reads a file from `offset`.
+/// Lends a scanner.
 pub(crate) fn with_scanner<T>(
-    handle: LogFile,
-    offset: u64,
+    reader: LogReader,
     scan: impl FnOnce(&mut Scanner<LogReader>) -> T,
 ) -> T {
     thread_local! {
         // Growing one buffer per file would cost more than reading most files.
         static SCANNER: RefCell<Option<Scanner<LogReader>>> = const { RefCell::new(None) };
     }
-    let handle = BytesReader::from(handle, offset);
+    let offset = reader.offset();
     let mut scanner = match SCANNER.take() {
-        None => Scanner::from_offset(handle, offset, 1),
+        None => Scanner::from_offset(reader, offset, 1),
         Some(mut scanner) => {
-            scanner.reset_to(handle, offset, 1);
+            scanner.reset_to(reader, offset, 1);
             scanner
         }
     };
