@@ -219,6 +219,9 @@ const OPENING: usize = 200;
 
 /// The leading characters that titles are made of.
 pub(crate) fn opening(text: &str) -> Box<str> {
+    if text.len() <= OPENING {
+        return text.into();
+    }
     let end = text
         .char_indices()
         .nth(OPENING)

@@ -285,20 +285,33 @@ impl ResponseNames {
 }
 
 /// Reads the canonical spelling only, so that a key stands for one text.
+///
+/// Every line of a log has some of these, so it looks at all digits before it judges them.
 fn parse_uuid(text: &str) -> Option<u128> {
+    const ODD: u8 = 0xf0;
+    const DIGITS: [u8; 256] = {
+        let mut digits = [ODD; 256];
+        let mut digit = 0;
+        while digit < 16 {
+            digits[b"0123456789abcdef"[digit] as usize] = digit as u8;
+            digit += 1;
+        }
+        digits
+    };
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
-    let mut value = 0u128;
-    for (at, &byte) in bytes.iter().enumerate() {
-        let digit = match (at, byte) {
-            (8 | 13 | 18 | 23, b'-') => continue,
-            (8 | 13 | 18 | 23, _) => return None,
-            (_, b'0'..=b'9') => byte - b'0',
-            (_, b'a'..=b'f') => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u128::from(digit);
-    }
-    Some(value)
+    let mut odd = 0;
+    let mut number = |from: usize, to: usize| {
+        let digits = bytes.get(from..to).unwrap_or_default().iter();
+        digits.fold(0u64, |value, &byte| {
+            let digit = DIGITS.get(usize::from(byte)).copied().unwrap_or(ODD);
+            odd |= digit;
+            value << 4 | u64::from(digit)
+        })
+    };
+    let high = number(0, 8) << 32 | number(9, 13) << 16 | number(14, 18);
+    let low = number(19, 23) << 48 | number(24, 36);
+    let dashes = [8, 13, 18, 23].iter().all(|&at| bytes.get(at) == Some(&b'-'));
+    (dashes && odd & ODD == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
 fn path_fault(text: &str) -> Option<&'static str> {

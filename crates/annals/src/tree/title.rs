@@ -137,6 +137,9 @@ impl<'a> Titles<'a> {
 /// A prompt as a title: one line, cut at forty characters.
 pub fn shorten(text: &str) -> String {
     let line = one_line(text);
+    if line.len() <= LONGEST {
+        return line;
+    }
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => {
             let head = line.get(..end).unwrap_or(&line);
