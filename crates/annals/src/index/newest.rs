@@ -3,6 +3,8 @@
 //! Which they are takes a glance at every row. What others tell of them (summaries of their
 //! conversations, who pays for a response that several repeat) takes the rows of those that do.
 
+use std::collections::HashMap;
+
 use crate::error::Result;
 use crate::store::listing::{self, Copies, Facts};
 use crate::store::{Inventory, Session, SessionFiles, SessionInfo, Store};
@@ -69,40 +71,39 @@ impl Catalogue {
         };
         let gathered = self.gather(store, inventory, progress, &mut glances);
         let Glances { rows, copies } = glances;
-        let mut failed = Vec::new();
-        let mut known: Vec<(usize, Known)> = Vec::with_capacity(gathered.len());
-        for (at, gathered) in gathered.into_iter().enumerate() {
-            match gathered {
-                Ok(one) => known.push((at, one)),
-                Err(error) => failed.push(Err(error)),
-            }
-        }
-        let files = |at: usize| all.get(at);
-        let times = known.iter().filter_map(|(at, one)| {
-            let files = files(*at)?;
-            let updated = listing::last_at_work(files, one.updated());
-            Some((updated, &files.id))
+        let known = |at: usize| gathered.get(at).and_then(|one| one.as_ref().ok());
+        let times = all.iter().enumerate().filter_map(|(at, files)| {
+            let updated = listing::last_at_work(files, known(at)?.updated());
+            Some((at, updated, &files.id))
         });
         let chosen = listing::newest(times, limit);
-        let mut shown = vec![false; known.len()];
+        let mut shown = vec![false; all.len()];
         for at in &chosen {
             shown.get_mut(*at).into_iter().for_each(|is| *is = true);
         }
         // Any neighbour may know the directory of a session that does not tell its own.
-        let guessed = chosen.iter().filter_map(|at| known.get(*at));
-        let all_count = guessed.into_iter().any(|(_, one)| one.guessed());
-        let mut places = vec![None; known.len()];
+        let mut guessed = chosen.iter().filter_map(|at| known(*at));
+        let all_count = guessed.any(Known::guessed);
+        let mut failed = Vec::new();
+        // Where the rows of those that are shown stand among those that count.
+        let mut places: HashMap<usize, usize> = HashMap::with_capacity(chosen.len());
         let (mut sessions, mut facts): (Vec<&SessionFiles>, Vec<Result<Facts>>) =
             Default::default();
         let mut names = Names::default();
-        for (number, (at, one)) in known.into_iter().enumerate() {
-            let wanted = all_count
-                || shown.get(number) == Some(&true)
-                || copies.found.get(at) == Some(&true)
-                || one.summaries();
-            let Some(files) = files(at).filter(|_| wanted) else {
-                continue;
+        for (at, (files, one)) in all.iter().zip(gathered).enumerate() {
+            let one = match one {
+                Ok(one) => one,
+                Err(error) => {
+                    failed.push(Err(error));
+                    continue;
+                }
             };
+            let shown = shown.get(at) == Some(&true);
+            let wanted =
+                all_count || shown || copies.found.get(at) == Some(&true) || one.summaries();
+            if !wanted {
+                continue;
+            }
             let read = match one {
                 Known::Facts(facts) => Ok(*facts),
                 Known::Row(bytes, _) => {
@@ -113,18 +114,17 @@ impl Catalogue {
                     })
                 }
             };
-            if let Some(place) = places.get_mut(number) {
-                *place = Some(sessions.len());
+            if shown {
+                places.insert(at, sessions.len());
             }
             sessions.push(files);
             facts.push(read);
         }
         let rows = listing::list(&sessions, facts, &store.keep_days(inventory));
         let mut rows: Vec<Option<Result<SessionInfo>>> = rows.into_iter().map(Some).collect();
-        let place = |at: usize| places.get(at).copied().flatten();
-        let chosen = chosen.into_iter().filter_map(place);
+        let chosen = chosen.iter().filter_map(|at| places.get(at));
         let mut found: Vec<Result<SessionInfo>> =
-            chosen.filter_map(|at| rows.get_mut(at)?.take()).collect();
+            chosen.filter_map(|at| rows.get_mut(*at)?.take()).collect();
         found.append(&mut failed);
         found
     }

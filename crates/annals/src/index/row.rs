@@ -71,7 +71,7 @@ pub(super) fn spell(facts: &Facts) -> Option<Vec<u8>> {
         && facts.flaw_kinds.is_empty()
         && facts.summaries.is_empty()
         && facts.homes.is_empty());
-    let mut row = Put::default();
+    let mut row = Put::roomy();
     row.byte(
         flag(facts.project.guessed, is::GUESSED)
             | flag(facts.title.is_some(), is::TITLED)
@@ -289,7 +289,7 @@ const KEYS: u8 = 2;
 
 /// Spells the conversations of a session, beside what else is told of it: most are all of it.
 pub(super) fn spell_talks(talks: &Talks, facts: &Facts) -> Option<Vec<u8>> {
-    let mut row = Put::default();
+    let mut row = Put::roomy();
     row.count(talks.list.len());
     for talk in &talks.list {
         let same = talk.title == facts.title;
@@ -537,7 +537,7 @@ mod charge_is {
 
 /// Spells responses; at least ten bytes each.
 fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec<u8>> {
-    let mut row = Put::default();
+    let mut row = Put::roomy();
     row.count(charges.len());
     for charge in charges {
         row.byte(

@@ -9,6 +9,11 @@ use crate::model::Key;
 pub(super) struct Put(pub(super) Vec<u8>);
 
 impl Put {
+    /// One that most rows fit into: they are spelled by the hundred thousand.
+    pub(super) fn roomy() -> Self {
+        Put(Vec::with_capacity(256))
+    }
+
     pub(super) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }

@@ -310,7 +310,9 @@ fn parse_uuid(text: &str) -> Option<u128> {
     };
     let high = number(0, 8) << 32 | number(9, 13) << 16 | number(14, 18);
     let low = number(19, 23) << 48 | number(24, 36);
-    let dashes = [8, 13, 18, 23].iter().all(|&at| bytes.get(at) == Some(&b'-'));
+    let dashes = [8, 13, 18, 23]
+        .iter()
+        .all(|&at| bytes.get(at) == Some(&b'-'));
     (dashes && odd & ODD == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 

@@ -200,29 +200,32 @@ impl<'a> Hunt<'a> {
                 Ok(true)
             })?;
         } else if id.len > plan.from {
-            with_scanner(BytesReader::from(handle.clone(), plan.from), |lines| -> Result<()> {
-                loop {
-                    let line = match &self.prefilter {
-                        Some(filter) => {
-                            lines.next_where(|bytes| filter.find(bytes), filter.longest)
-                        }
-                        None => lines.next(),
-                    };
-                    let Some(line) = line.map_err(failed)? else {
-                        return Ok(());
-                    };
-                    gaze.at(&Record {
-                        span: Span {
-                            offset: line.offset,
-                            len: line.len,
-                            line: 0,
-                        },
-                        bytes: line.bytes,
-                        terminated: line.ending != Ending::None,
-                        oversize: line.oversize,
-                    });
-                }
-            })?;
+            with_scanner(
+                BytesReader::from(handle.clone(), plan.from),
+                |lines| -> Result<()> {
+                    loop {
+                        let line = match &self.prefilter {
+                            Some(filter) => {
+                                lines.next_where(|bytes| filter.find(bytes), filter.longest)
+                            }
+                            None => lines.next(),
+                        };
+                        let Some(line) = line.map_err(failed)? else {
+                            return Ok(());
+                        };
+                        gaze.at(&Record {
+                            span: Span {
+                                offset: line.offset,
+                                len: line.len,
+                                line: 0,
+                            },
+                            bytes: line.bytes,
+                            terminated: line.ending != Ending::None,
+                            oversize: line.oversize,
+                        });
+                    }
+                },
+            )?;
         }
         Ok(gaze.found)
     }

@@ -5,7 +5,7 @@
 //! when the agent program deletes what.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 
@@ -198,18 +198,22 @@ pub(crate) fn last_at_work(files: &SessionFiles, told: Option<Timestamp>) -> Opt
 
 /// The places of the newest of some sessions, the newest first.
 pub(crate) fn newest<'a>(
-    sessions: impl Iterator<Item = (Option<Timestamp>, &'a SessionId)>,
+    sessions: impl Iterator<Item = (usize, Option<Timestamp>, &'a SessionId)>,
     limit: usize,
 ) -> Vec<usize> {
-    let order = sessions.enumerate();
-    let order = order.map(|(at, (updated, id))| (Reverse(updated), id, at));
-    let mut order: Vec<(Reverse<Option<Timestamp>>, &SessionId, usize)> = order.collect();
-    if limit < order.len() {
-        order.select_nth_unstable(limit);
-        order.truncate(limit);
+    let mut newest: BinaryHeap<(Reverse<Option<Timestamp>>, &SessionId, usize)> = BinaryHeap::new();
+    for (at, updated, id) in sessions {
+        let session = (Reverse(updated), id, at);
+        if newest.len() < limit {
+            newest.push(session);
+        } else if let Some(mut last) = newest.peek_mut()
+            && session < *last
+        {
+            *last = session;
+        }
     }
-    order.sort_unstable();
-    order.into_iter().map(|(_, _, at)| at).collect()
+    let newest = newest.into_sorted_vec();
+    newest.into_iter().map(|(_, _, at)| at).collect()
 }
 
 fn same_root(one: &SessionFiles, other: &SessionFiles) -> bool {

@@ -179,8 +179,8 @@ impl Store {
                 Err(error) => failed.push(Err(error)),
             }
         }
-        let known = rows.iter().flatten();
-        let known = known.map(|row| (row.updated, &row.id));
+        let known = rows.iter().flatten().enumerate();
+        let known = known.map(|(at, row)| (at, row.updated, &row.id));
         let places = listing::newest(known, limit);
         let found = places.into_iter().filter_map(|at| rows.get_mut(at)?.take());
         found.map(Ok).chain(failed).collect()
@@ -245,8 +245,6 @@ pub(crate) fn read_each<T: Send>(
     let mut order: Vec<(usize, u64)> = bytes.enumerate().collect();
     let total = order.iter().map(|(_, bytes)| bytes).sum();
     let done = AtomicU64::new(0);
-    // Largest first, so that no thread is left alone with a giant at the end.
-    order.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let read = |(at, bytes): (usize, u64)| {
         let files = (*sessions.get(at)?).clone();
         let made = Session::read(files).map(make);
@@ -257,13 +255,14 @@ pub(crate) fn read_each<T: Send>(
     // Threads cost more than a little reading, and more than many small ones: what one of them made
     // another has to put away.
     let small = total < SMALL * sessions.len() as u64;
-    let mut read: Vec<(usize, Result<T>)> = match small || total < ALONE {
-        true => order.into_iter().filter_map(read).collect(),
-        false => {
-            let order = order.into_par_iter().with_max_len(1);
-            order.filter_map(read).collect()
-        }
-    };
+    if small || total < ALONE {
+        let read = order.into_iter().filter_map(read);
+        return read.map(|(_, made)| made).collect();
+    }
+    // Largest first, so that no thread is left alone with a giant at the end.
+    order.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let order = order.into_par_iter().with_max_len(1);
+    let mut read: Vec<(usize, Result<T>)> = order.filter_map(read).collect();
     read.sort_unstable_by_key(|(at, _)| *at);
     read.into_iter().map(|(_, made)| made).collect()
 }
