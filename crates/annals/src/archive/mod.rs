@@ -17,6 +17,7 @@ mod session;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod verify;
 mod write;
 mod writer;

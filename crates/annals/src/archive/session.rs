@@ -10,8 +10,9 @@ use sha2::{Digest as _, Sha256};
 use super::Archive;
 use super::index::{Named, Row, Sum};
 use super::keep;
-use super::pack::{Pack, Unread};
+use super::pack::Pack;
 use super::sum::Summing;
+use super::unread::Unread;
 use super::verify::{Damage, verify, verify_since};
 use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
@@ -139,7 +140,7 @@ impl Store {
 }
 
 /// Makes sure that a file of a root is byte for byte what a pack holds, which was read back before.
-fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
+pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     let path = root.join(within);
     let changed = || Error::Changed { path: path.clone() };
     let member = pack.member(within).ok_or_else(changed)?;

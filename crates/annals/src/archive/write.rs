@@ -19,7 +19,8 @@ use serde::Serialize;
 
 use super::ASIDE;
 use super::index::{Index, Named, Row, Sum};
-use super::pack::{self, Cache, Pack, Unread};
+use super::pack::{self, Cache, Pack};
+use super::unread::Unread;
 use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Create, Log, Options};
