@@ -17,6 +17,7 @@ mod harness;
 mod held;
 mod index;
 mod look;
+mod nearest;
 mod orchestrator;
 mod plot;
 mod prices;
