@@ -165,6 +165,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
                 (Fate::New, true) => "put back",
                 (Fate::New, false) => "to be put back",
                 (Fate::Same, _) => "there already",
+                (Fate::Grown, _) => "there, and went on since",
                 (Fate::Different, _) => "another is there",
                 (Fate::Partial, true) => "put back in part",
                 (Fate::Partial, false) => "to be put back in part",
@@ -176,7 +177,8 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
     context.out.text(table.render(context.out.width()))?;
     context.out.blank()?;
     let root = paint(PATH, &restored.root.display().to_string()).to_string();
-    if restored.files.iter().all(|file| file.fate == Fate::Same) {
+    let is_there = |file: &RestoredFile| matches!(file.fate, Fate::Same | Fate::Grown);
+    if restored.files.iter().all(is_there) {
         let bytes = restored.files.iter().map(|file| file.bytes).sum();
         let files = plural(restored.files.len() as u64, "file");
         let sum = format!("{files}, {}", size::bytes(bytes));

@@ -110,9 +110,9 @@ Conditions in a query are the same as options:
 A hit is one record, however often it says what is looked for. The id beside it, SESSION@MESSAGE,
 works with `annals show`, which opens there; `annals show ID -C 5` shows what is around it.
 
-With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, role, part, tool,
-model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each hit's
-before and after. `matches` are places in the snippet, [start, end), in characters (code points).
+With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, archived, role, part,
+tool, model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each
+hit's before and after. `matches` are places in the snippet, [start, end), in characters (code points).
 
 Examples:
   annals search 'connection reset'

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::pack::{Pack, refused};
+use super::roster;
 use super::salvage::Salvaged;
 use super::{Archive, is_aside, is_aside_of, is_of, is_pack, names};
 use crate::error::{Error, Result};
@@ -91,6 +92,7 @@ impl Archive {
             fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
         })?;
         if let Some(dir) = path.parent() {
+            roster::remove(dir);
             // It fails when something is left, which is the condition.
             let _ = fs::remove_dir(dir);
             match fs::File::open(dir).and_then(|dir| dir.sync_all()) {

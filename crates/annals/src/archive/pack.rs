@@ -51,6 +51,8 @@ pub struct Pack {
     pub torn: u64,
     /// Where its index begins.
     at: u64,
+    /// What its file was when it was opened.
+    id: FileId,
     pub(super) source: Arc<Source>,
 }
 
@@ -107,12 +109,15 @@ impl Pack {
         if let Some(fault) = index.fault(HEADER as u64..place.start) {
             return Err(refused(path, &format!("is not read, because {fault}")));
         }
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
         Ok(Pack {
             path: path.to_owned(),
             index: Arc::new(index),
             bytes,
             torn: bytes.saturating_sub(place.end),
             at: place.start,
+            id: FileId::from(&metadata),
             source: Arc::new(Source {
                 path: path.to_owned(),
                 file,
@@ -166,6 +171,15 @@ impl Pack {
         self.index.sessions.iter().any(fits)
     }
 
+    /// What one of its files is to those who read it here: what it was, but for the time of its last
+    /// change, which is the pack's. So whatever is done to the pack, what was learnt from it is learnt anew.
+    pub fn id_of(&self, member: &Member) -> FileId {
+        FileId {
+            ctime_ns: self.id.ctime_ns,
+            ..member.id()
+        }
+    }
+
     /// The content of one of its files.
     pub fn file(&self, member: &Member) -> PackedFile {
         let mut start = 0;
@@ -182,7 +196,7 @@ impl Pack {
             source: Arc::clone(&self.source),
             id: FileId {
                 len: start,
-                ..member.id()
+                ..self.id_of(member)
             },
             parts,
             own: Mutex::default(),

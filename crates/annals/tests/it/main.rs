@@ -19,6 +19,7 @@ mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod kept;
+mod kept_beside;
 mod laws;
 mod ledger;
 mod orchestrator;
