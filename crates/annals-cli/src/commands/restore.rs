@@ -26,9 +26,11 @@ Examples:
   annals restore 8c549c46 --to /tmp/look --apply
   annals archive --list 8c549c46               which earlier versions of its files there are
   annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
-  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive")]
+  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive
+  annals restore root --apply                  what belongs to no session, where it is missing")]
 pub(crate) struct RestoreArgs {
-    /// The archived session: a beginning of its id, or the path of its pack
+    /// The archived session: a beginning of its id, or the path of its pack; `root` for what belongs to no
+    /// session
     #[arg(value_name = "SESSION")]
     session: String,
     /// Put it into this root instead of its own
@@ -167,6 +169,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
                 (Fate::Same, _) => "there already",
                 (Fate::Grown, _) => "there, and went on since",
                 (Fate::Different, _) => "another is there",
+                (Fate::Left, _) => "another is there, and stays",
                 (Fate::Partial, true) => "put back in part",
                 (Fate::Partial, false) => "to be put back in part",
                 (Fate::Lost, _) => "lost",
@@ -185,6 +188,12 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
         return Ok(context
             .out
             .line(format_args!("All of it is in {root} already: {sum}"))?);
+    }
+    let stays = |file: &RestoredFile| is_there(file) || file.fate == Fate::Left;
+    if restored.files.iter().all(stays) {
+        return Ok(context
+            .out
+            .line("Nothing is missing there. --to DIR puts what differs into another root.")?);
     }
     if restored.is_lost() {
         return Ok(context

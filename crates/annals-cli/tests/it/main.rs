@@ -3,6 +3,7 @@
 mod archive;
 mod bad_input;
 mod beside;
+mod beyond;
 mod check;
 mod chorus;
 mod clean;

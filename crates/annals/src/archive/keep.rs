@@ -127,6 +127,14 @@ impl Store {
         kept.verified.damaged.extend(aside);
         kept.take(self.mirror_all(&all, now, &suspects, progress));
         for root in self.roots() {
+            let others = self.mirror_root(root, inventory, now, &suspects);
+            let name = format!("what belongs to no session of {}", root.path.display());
+            kept.take(
+                others
+                    .into_iter()
+                    .map(|made| (name.clone(), 0, made))
+                    .collect(),
+            );
             // Without it lists are slower, and no worse.
             if let Err(error) = roster::update(&archive.dir_of(root), options.verify_all) {
                 let why = "what sessions have in the archive is not noted, so lists take longer";

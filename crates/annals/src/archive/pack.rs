@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
 use super::index::{Frame, Index, Member, Named, Part, VERSION};
+use super::root::ROOT;
 use super::unread::Unread;
 use crate::error::{Error, Result};
 use crate::jsonl::{Bytes, FileId};
@@ -159,7 +160,8 @@ impl Pack {
 
     /// Whether one of its sessions has this id.
     pub fn holds(&self, id: &str) -> bool {
-        self.index.sessions.iter().any(|session| session.id == id)
+        let mut sessions = self.index.sessions.iter();
+        sessions.any(|session| session.id == id) || (id == ROOT && self.is_of_root())
     }
 
     /// Whether the id of one of its sessions begins with this, or ends with it as a name does.
@@ -168,7 +170,7 @@ impl Pack {
             let named = SessionId::new(&session.id).is_ok_and(|session| session.is_named(id));
             named || session.id.starts_with(id)
         };
-        self.index.sessions.iter().any(fits)
+        self.index.sessions.iter().any(fits) || self.holds(id)
     }
 
     /// What one of its files is to those who read it here: what it was, but for the time of its last

@@ -64,6 +64,8 @@ pub enum Fate {
     Grown,
     /// Another one is in its place.
     Different,
+    /// Another one is in its place and stays there; nothing else depends on it.
+    Left,
     /// A log of which some cannot be read any more: what can is put back.
     Partial,
     /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
@@ -99,7 +101,7 @@ impl RestoredFile {
     fn put_back(&self) -> u64 {
         match self.fate {
             Fate::New | Fate::Partial => self.bytes.saturating_sub(self.gone()),
-            Fate::Same | Fate::Grown | Fate::Different | Fate::Lost => 0,
+            Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Lost => 0,
         }
     }
 
@@ -139,6 +141,7 @@ impl Pack {
                     // An empty log would be taken for one in which nothing was ever said.
                     Fate::New if left > 0 && self.is_log(&root, member) => Fate::Partial,
                     Fate::New => Fate::Lost,
+                    Fate::Different if self.is_of_root() => Fate::Left,
                     there => there,
                 },
                 lost: lost

@@ -126,7 +126,11 @@ pub(super) fn add(
             found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
         }
         for known in &packs {
-            if !moved.has(root, &known.index) {
+            if known.index.is_of_root() {
+                found.extend(known.missing(root, &mut there, &|kind| {
+                    archive::is_told(kind) && wanted(kind)
+                }));
+            } else if !moved.has(root, &known.index) {
                 found.extend(known.missing(root, &mut there, wanted));
                 rows.extend(told(&known.index, root));
             }

@@ -20,6 +20,7 @@ mod jsonl_kill;
 mod jsonl_lines;
 mod kept;
 mod kept_beside;
+mod kept_root;
 mod laws;
 mod ledger;
 mod orchestrator;

@@ -4,6 +4,7 @@ use annals::archive::Forgotten;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
+use super::list::called;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::commands::row::Short;
@@ -105,9 +106,9 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         let names: Vec<&str> = plan.sessions.iter().map(|id| short.get(id)).collect();
         table.row([
             match (&plan.damaged, plan.files) {
-                (None, _) => Cell::new(names.join(", ")),
+                (None, _) => Cell::new(called(&names)),
                 (Some(_), 0) => Cell::styled("(cannot be read)", ERROR),
-                (Some(_), _) => Cell::styled(format!("{} (damaged)", names.join(", ")), ERROR),
+                (Some(_), _) => Cell::styled(format!("{} (damaged)", called(&names)), ERROR),
             },
             Cell::new(size::count(plan.files as u64)),
             Cell::new(size::count(plan.earlier as u64)),
@@ -142,7 +143,8 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         return Ok(());
     }
     for plan in plans.iter().filter(|plan| plan.only > 0) {
-        let names = plan.sessions.join(", ");
+        let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
+        let names = called(&names);
         let told = match plan.only == plan.files {
             true => "this is the only copy of it".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),
