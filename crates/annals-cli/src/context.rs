@@ -346,7 +346,7 @@ impl Context {
     }
 
     /// Says something on which no answer depends, once.
-    fn remark(&mut self, text: &str) {
+    pub(crate) fn remark(&mut self, text: &str) {
         if !self.remarks.iter().any(|said| said == text) {
             say("note:", text);
             self.remarks.push(text.to_owned());

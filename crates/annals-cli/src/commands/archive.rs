@@ -131,6 +131,11 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         progress.set(so_far, total);
     }
     drop(progress);
+    if args.apply
+        && let Err(error) = context.store.note_members()
+    {
+        context.warn(&error);
+    }
     if context.json {
         context.out.json(&Document {
             applied: args.apply,

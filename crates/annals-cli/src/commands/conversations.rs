@@ -76,6 +76,7 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(Conversa
     let price = |charge: &Charge| pricer.price(charge);
     let Some(id) = &args.session else {
         let all = context.sessions(&inventory);
+        args.filter.tell_unknown(&all, context);
         let filter = SessionFilter {
             limit: None,
             ..args.filter.clone()

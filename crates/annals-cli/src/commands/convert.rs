@@ -159,6 +159,8 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory, &|_, _| ());
         let wanted = super::filter::resolve_dir(project);
+        let known = rows.iter().flatten().map(|row| &row.project);
+        let known: Vec<_> = known.cloned().collect();
         let sessions = inventory.sessions.into_iter().zip(rows);
         let sessions = sessions.filter(|(_, row)| {
             let row = row.as_ref();
@@ -166,7 +168,7 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
         });
         let sessions: Vec<_> = sessions.map(|(files, _)| files).collect();
         if sessions.is_empty() {
-            bail!("no session belongs to the project `{project}`");
+            return Err(super::filter::unknown(project, known.iter()));
         }
         return Ok(Selection::Sessions(sessions));
     }

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Outcome;
-use super::filter::{Period, resolve_dir};
+use super::filter::{Period, resolve_dir, tell_unknown};
 use crate::context::Context;
 use crate::render::near::near;
 use crate::render::size::{self, plural};
@@ -308,6 +308,12 @@ impl CostArgs {
         let mut accounts = None;
         if self.project.is_some() || self.session.is_some() {
             let project = self.project.as_deref().map(resolve_dir);
+            if let (Some(wanted), Some(dir)) = (&self.project, &project)
+                && !ledger.accounts.iter().any(|account| account.is_in(dir))
+            {
+                let projects = ledger.accounts.iter().map(|account| &account.project);
+                tell_unknown(wanted, projects, context);
+            }
             let session = match &self.session {
                 Some(id) => Some(context.find_session(id)?),
                 None => None,

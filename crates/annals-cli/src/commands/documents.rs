@@ -1,7 +1,7 @@
 //! `annals documents`
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use annals::model::ArtifactKind;
@@ -182,11 +182,17 @@ fn find<'a>(documents: &'a [Document], wanted: &str) -> annals::Result<&'a Docum
 
 fn read(document: &Document, context: &mut Context) -> Result<()> {
     let path = &document.file.path;
-    let opened = || File::open(path).map_err(|error| annals::Error::io("read", path, error));
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if !context.json && !is_json {
         // Line by line: what a program printed in a month need not fit into memory.
-        let mut lines = BufReader::new(opened()?);
+        let mut lines: Box<dyn BufRead> = match document.file.is_kept() {
+            true => Box::new(std::io::Cursor::new(document.file.read()?)),
+            false => {
+                let opened = File::open(path);
+                let opened = opened.map_err(|error| annals::Error::io("read", path, error))?;
+                Box::new(BufReader::new(opened))
+            }
+        };
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).context("reading")? > 0 {
             context
@@ -196,7 +202,7 @@ fn read(document: &Document, context: &mut Context) -> Result<()> {
         }
         return Ok(());
     }
-    let bytes = std::fs::read(path).map_err(|error| annals::Error::io("read", path, error))?;
+    let bytes = document.file.read()?;
     let text = String::from_utf8_lossy(&bytes);
     let content = RawValue::from_string(text.trim().to_owned()).ok();
     let content = content.filter(|_| is_json);

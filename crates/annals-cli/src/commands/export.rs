@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use annals::export::{Cover, Exporter, Format, Masked, Options, Part};
 use annals::jsonl;
 use annals::store::{Inventory, Neighbours, Session, SessionFiles, SessionInfo};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::resolve_dir;
+use super::filter::{resolve_dir, unknown};
 use super::output::{Standard, refuse_roots, refuse_taken, to_file};
 use crate::context::Context;
 use crate::render::json::Tamed;
@@ -224,12 +224,10 @@ fn format(args: &ExportArgs, place: &Place, context: &Context) -> Result<Format>
 fn choose(args: &ExportArgs, inventory: &Inventory, context: &mut Context) -> Result<Choice> {
     let Some(id) = &args.id else {
         let project = args.project.as_deref().unwrap_or_default();
-        let found = project_of(project, inventory, context)?;
-        return found.with_context(|| format!("no session is of the project `{project}`"));
+        return some_project(project, inventory, context);
     };
     if Path::new(id).is_dir() || id == "." {
-        let found = project_of(id, inventory, context)?;
-        return found.with_context(|| format!("no session is of the project `{id}`"));
+        return some_project(id, inventory, context);
     }
     match context.store.find(inventory, id) {
         Ok(target) => {
@@ -255,6 +253,17 @@ fn is_missing(error: &annals::Error) -> bool {
         annals::Error::BadId { .. } => true,
         annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
         _ => false,
+    }
+}
+
+/// The sessions of a project; if there are none, the nearest ones are told.
+fn some_project(project: &str, inventory: &Inventory, context: &mut Context) -> Result<Choice> {
+    match project_of(project, inventory, context)? {
+        Some(found) => Ok(found),
+        None => {
+            let all = context.sessions(inventory);
+            Err(unknown(project, all.iter().map(|info| &info.project)))
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use annals::model::Project;
 use annals::store::{ProjectInfo, SessionInfo};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 
 use crate::context::Context;
+use crate::render::near::near;
 
 /// Which sessions are wanted.
 #[derive(Clone, Debug, Default, Args)]
@@ -103,6 +105,16 @@ impl SessionFilter {
         Ok(sessions)
     }
 
+    /// Tells of a project that none of the sessions is of: whatever else is asked for, nothing will be found.
+    pub(crate) fn tell_unknown(&self, sessions: &[SessionInfo], context: &mut Context) {
+        let Some(wanted) = &self.project else { return };
+        let dir = resolve_dir(wanted);
+        if !sessions.iter().any(|session| session.in_project(&dir)) {
+            let projects = sessions.iter().map(|session| &session.project);
+            tell_unknown(wanted, projects, context);
+        }
+    }
+
     /// Something was asked for, so that nothing found means nothing like it.
     pub(crate) fn is_set(&self) -> bool {
         self.project.is_some()
@@ -117,6 +129,7 @@ impl SessionFilter {
 /// Keeps the sessions whose present directory is the project's. A name that fits several projects is
 /// refused, and one that fits none: this is for those who change something.
 pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
+    let all: Vec<Project> = sessions.iter().map(|it| it.project.clone()).collect();
     let dir = resolve_dir(wanted);
     let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
         .into_iter()
@@ -146,13 +159,50 @@ pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Resu
         .into());
     }
     if sessions.is_empty() {
-        return Err(annals::Error::NotFound {
-            what: "project",
-            id: wanted.to_owned(),
-        }
-        .into());
+        return Err(unknown(wanted, all.iter()));
     }
     Ok(())
+}
+
+/// Tells that no project is called so, and which come nearest. Where there are none at all, that is told
+/// by others.
+pub(crate) fn tell_unknown<'a>(
+    wanted: &str,
+    projects: impl Iterator<Item = &'a Project>,
+    context: &mut Context,
+) {
+    let projects = paths(projects);
+    if !projects.is_empty() {
+        let near = nearest(wanted, &projects).unwrap_or_default();
+        context.remark(&format!(
+            "no project matches `{wanted}`{near} (`annals projects` lists them)"
+        ));
+    }
+}
+
+/// The same for those who cannot go on without it.
+pub(crate) fn unknown<'a>(
+    wanted: &str,
+    projects: impl Iterator<Item = &'a Project>,
+) -> anyhow::Error {
+    match nearest(wanted, &paths(projects)) {
+        Some(near) => anyhow!("no project matches `{wanted}`{near} (`annals projects` lists them)"),
+        None => anyhow::Error::new(annals::Error::NotFound {
+            what: "project",
+            id: wanted.to_owned(),
+        }),
+    }
+}
+
+fn paths<'a>(projects: impl Iterator<Item = &'a Project>) -> BTreeSet<&'a str> {
+    projects.map(|project| project.path.as_str()).collect()
+}
+
+/// The projects that are called much like it, if there are any.
+fn nearest(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
+    let near = near(wanted, projects.iter().copied(), 3);
+    let near: Vec<String> = near.iter().map(|path| format!("`{path}`")).collect();
+    (!near.is_empty()).then(|| format!("; the nearest: {}", near.join(", ")))
 }
 
 /// `.` and the like mean a directory, not a name.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::{Period, resolve_dir};
+use super::filter::{Period, resolve_dir, tell_unknown};
 use super::row::Short;
 use crate::context::Context;
 use crate::render::style::{DIM, ID, TIME};
@@ -52,6 +52,16 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
     let project = args.project.as_deref().map(resolve_dir);
     let text = args.text.as_deref().map(str::to_lowercase);
     let mut rows = read(context);
+    if let (Some(wanted), Some(dir)) = (&args.project, &project) {
+        let projects = rows.iter().map(|row| Project {
+            path: row.project.clone().unwrap_or_default(),
+            guessed: false,
+        });
+        let projects: Vec<Project> = projects.collect();
+        if !projects.iter().any(|project| project.matches(dir)) {
+            tell_unknown(wanted, projects.iter(), context);
+        }
+    }
     rows.retain(|row| {
         let place = || Project {
             path: row.project.clone().unwrap_or_default(),

@@ -39,6 +39,8 @@ struct Row<'a> {
     file: &'a Path,
     updated: Option<Timestamp>,
     bytes: u64,
+    /// It is in the archive, and no more where it was.
+    archived: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -81,6 +83,7 @@ impl Plan {
             file: &self.file.path,
             updated: self.updated(),
             bytes: self.file.id.len,
+            archived: self.file.is_kept(),
             text: text.then(|| self.text.clone()),
         }
     }
@@ -117,6 +120,7 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
             Column::new("UPDATED").style(DIM),
             Column::new("SIZE").right().priority(40),
             Column::new("TITLE").min(16),
+            Column::new("").style(DIM),
         ]);
         for plan in &plans {
             table.row([
@@ -128,6 +132,7 @@ pub(crate) fn run(args: &PlansArgs, context: &mut Context) -> Result<Outcome> {
                 ),
                 Cell::new(size::bytes(plan.file.id.len)),
                 Cell::new(plan.title()),
+                Cell::new(if plan.file.is_kept() { "archived" } else { "" }),
             ]);
         }
         let table = table.render(context.out.width());

@@ -72,6 +72,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
+    args.filter.tell_unknown(&all, context);
     let limit = args.filter.limit.unwrap_or(usize::MAX);
     let filter = SessionFilter {
         limit: None,

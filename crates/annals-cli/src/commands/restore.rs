@@ -26,9 +26,11 @@ Examples:
   annals restore 8c549c46 --to /tmp/look --apply
   annals archive --list 8c549c46               which earlier versions of its files there are
   annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
-  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive")]
+  annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive
+  annals restore root --apply                  what belongs to no session, where it is missing")]
 pub(crate) struct RestoreArgs {
-    /// The archived session: a beginning of its id, or the path of its pack
+    /// The archived session: a beginning of its id, or the path of its pack; `root` for what belongs to no
+    /// session
     #[arg(value_name = "SESSION")]
     session: String,
     /// Put it into this root instead of its own
@@ -165,7 +167,9 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
                 (Fate::New, true) => "put back",
                 (Fate::New, false) => "to be put back",
                 (Fate::Same, _) => "there already",
+                (Fate::Grown, _) => "there, and went on since",
                 (Fate::Different, _) => "another is there",
+                (Fate::Left, _) => "another is there, and stays",
                 (Fate::Partial, true) => "put back in part",
                 (Fate::Partial, false) => "to be put back in part",
                 (Fate::Lost, _) => "lost",
@@ -176,13 +180,20 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
     context.out.text(table.render(context.out.width()))?;
     context.out.blank()?;
     let root = paint(PATH, &restored.root.display().to_string()).to_string();
-    if restored.files.iter().all(|file| file.fate == Fate::Same) {
+    let is_there = |file: &RestoredFile| matches!(file.fate, Fate::Same | Fate::Grown);
+    if restored.files.iter().all(is_there) {
         let bytes = restored.files.iter().map(|file| file.bytes).sum();
         let files = plural(restored.files.len() as u64, "file");
         let sum = format!("{files}, {}", size::bytes(bytes));
         return Ok(context
             .out
             .line(format_args!("All of it is in {root} already: {sum}"))?);
+    }
+    let stays = |file: &RestoredFile| is_there(file) || file.fate == Fate::Left;
+    if restored.files.iter().all(stays) {
+        return Ok(context
+            .out
+            .line("Nothing is missing there. --to DIR puts what differs into another root.")?);
     }
     if restored.is_lost() {
         return Ok(context

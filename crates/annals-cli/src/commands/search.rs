@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
-use super::filter::{Period, resolve_dir};
+use super::filter::{Period, SessionFilter, resolve_dir};
 use crate::context::Context;
 
 /// Looks for words in everything that was said, thought, asked of tools and given back by them.
@@ -110,9 +110,9 @@ Conditions in a query are the same as options:
 A hit is one record, however often it says what is looked for. The id beside it, SESSION@MESSAGE,
 works with `annals show`, which opens there; `annals show ID -C 5` shows what is around it.
 
-With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, role, part, tool,
-model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each hit's
-before and after. `matches` are places in the snippet, [start, end), in characters (code points).
+With --json: {hits: [{id, session, entry, layout, file, line, offset, agent, archived, role, part,
+tool, model, time, cwd, score, snippet, matches}], total, sessions, truncated}, and with -C each
+hit's before and after. `matches` are places in the snippet, [start, end), in characters (code points).
 
 Examples:
   annals search 'connection reset'
@@ -136,6 +136,9 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
             found
         }
     };
+    if found.total == 0 && !args.conditions.project.is_empty() {
+        tell_unknown_projects(&args.conditions.project, &inventory, context);
+    }
     if args.count {
         document::count(&found, context)?;
     } else if context.json {
@@ -154,6 +157,18 @@ pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         Outcome::Fine
     })
+}
+
+/// Tells of projects that no session is of.
+fn tell_unknown_projects(wanted: &[String], inventory: &Inventory, context: &mut Context) {
+    let sessions = context.sessions_in_any_order(inventory);
+    for project in wanted {
+        let filter = SessionFilter {
+            project: Some(project.clone()),
+            ..SessionFilter::default()
+        };
+        filter.tell_unknown(&sessions, context);
+    }
 }
 
 /// What is looked for, as the arguments tell.

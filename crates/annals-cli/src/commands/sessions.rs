@@ -111,6 +111,9 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
     // Those that cannot be read have ids too.
     let found = inventory.sessions.iter().map(|files| files.id.as_str());
     let short = Short::of(found.chain(all.iter().map(|session| session.id.as_str())));
+    if args.state != Some(StateArg::Deleted) {
+        args.filter.tell_unknown(&all, context);
+    }
     if let Some(wanted) = args.state {
         let now = context.clock.now;
         all.retain(|session| wanted.fits(session, now));

@@ -452,13 +452,17 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     let name = agent_name(shown.session, agent);
     let price = |charge: &Charge| shown.pricer.price(charge);
     let cost = shown.session.agent_cost(agent, &price);
-    let cost = price::text(&cost).map(|cost| format!(" · {cost}"));
+    let cost = price::text(&cost);
+    let facts = cost
+        .into_iter()
+        .chain(agent.archived.then(|| "archived".to_owned()));
+    let facts: String = facts.map(|fact| format!(" · {fact}")).collect();
     context.out.line(format_args!(
         "{} {}  {}{}",
         paint(DIM, "sub-agent"),
         paint(ID, &name),
         paint(TITLE, &what.join(": ")),
-        paint(DIM, &cost.unwrap_or_default())
+        paint(DIM, &facts)
     ))?;
     Ok(())
 }
@@ -555,7 +559,13 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
             .as_deref()
             .or(agent.description.as_deref())
             .unwrap_or("of this call"),
-        size::plural(agent.messages as u64, "message"),
+        match (
+            size::plural(agent.messages as u64, "message"),
+            agent.archived
+        ) {
+            (messages, true) => format!("{messages}, archived"),
+            (messages, false) => messages,
+        },
         brief(session.files.id.as_str()),
     );
     format!("{}\n", paint(DIM, text.trim_end()))

@@ -59,6 +59,8 @@ struct AgentRow {
     /// The entry whose tool call spawned it.
     spawned_by: Option<String>,
     messages: usize,
+    /// Its log is in the archive, and no more where it was.
+    archived: bool,
     file: String,
     cost_usd: Option<Money>,
     unpriced: u64,
@@ -134,6 +136,7 @@ fn json(
                     Some(outline.id()?.to_string())
                 }),
                 messages: agent.messages,
+                archived: agent.archived,
                 file: session
                     .log(agent.log)
                     .map(|(file, _, _)| file.path.display().to_string())
@@ -422,7 +425,10 @@ impl<'a> Drawing<'a> {
                 paint(TOOL, "↳"),
                 paint(ID, &agent_name(self.session, agent)),
                 paint(crate::render::style::PLAIN, &what),
-                paint(DIM, &sums(agent.messages, &cost)),
+                paint(
+                    DIM,
+                    &format!("{}{}", sums(agent.messages, &cost), gone(agent))
+                ),
             ));
             if agent.strand.is_none() {
                 let below = self.agents.iter().filter(|((log, _), _)| *log == agent.log);
@@ -469,6 +475,14 @@ impl<'a> Drawing<'a> {
         for agent in loose {
             self.agent(agent, "  ", text);
         }
+    }
+}
+
+/// What is said of a sub-agent whose log is only in the archive.
+fn gone(agent: &Agent) -> &'static str {
+    match agent.archived {
+        true => " · archived",
+        false => "",
     }
 }
 

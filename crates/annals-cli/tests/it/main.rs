@@ -3,6 +3,7 @@
 mod archive;
 mod bad_input;
 mod beside;
+mod beyond;
 mod check;
 mod chorus;
 mod clean;
@@ -17,6 +18,7 @@ mod harness;
 mod held;
 mod index;
 mod look;
+mod nearest;
 mod orchestrator;
 mod plot;
 mod prices;

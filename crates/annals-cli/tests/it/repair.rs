@@ -303,3 +303,26 @@ fn a_session_that_is_archived_is_no_patient() {
         "{run}"
     );
 }
+
+#[test]
+fn an_index_that_cannot_be_read_keeps_no_other_from_being_mended() {
+    let (stage, log, [main, review]) = two_folders();
+    stage.annals(&["repair", "--apply"]).fine();
+    stage
+        .annals(&["repair", "--forget", "--all", "--apply"])
+        .fine();
+    let before = fs::read(&log).unwrap();
+    add_bad_line(&stage, &log);
+    let damaged = fs::read(&log).unwrap();
+    stage.annals(&["repair", "--apply"]).fine();
+    assert!(fs::read(&log).unwrap() == before);
+    // Something that no program can read as an index.
+    fs::remove_file(&review).unwrap();
+    fs::create_dir(&review).unwrap();
+    let run = stage.annals(&["repair", "--undo", MAIN]);
+    assert!(run.out.contains("put back: 1 original"), "{run}");
+    assert!(run.err.contains("a-review"), "{run}");
+    assert_eq!(run.code, 2, "{run}");
+    assert!(fs::read(&log).unwrap() == damaged);
+    assert!(main.is_file());
+}

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::pack::{Pack, refused};
+use super::roster;
+use super::salvage::Salvaged;
 use super::{Archive, is_aside, is_aside_of, is_of, is_pack, names};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, Log, Options};
@@ -34,7 +36,8 @@ pub struct Forgotten {
     pub only: usize,
     /// How many earlier versions of files go with it.
     pub earlier: usize,
-    /// Why it cannot be read, if it cannot.
+    /// What is wrong with it. If no sessions are told of, nobody can tell what it holds; else what is told
+    /// here is what `annals restore --salvage` would find.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
     #[serde(skip)]
@@ -89,6 +92,7 @@ impl Archive {
             fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
         })?;
         if let Some(dir) = path.parent() {
+            roster::remove(dir);
             // It fails when something is left, which is the condition.
             let _ = fs::remove_dir(dir);
             match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
@@ -143,9 +147,10 @@ fn forgetting(path: PathBuf) -> Result<Forgotten> {
         looked: FileId::from(&metadata),
         pack: path,
     };
-    match Pack::open(&plan.pack) {
+    match Pack::salvage(&plan.pack) {
         Err(error) => plan.damaged = Some(error.to_string()),
-        Ok(pack) => {
+        Ok(Salvaged { pack, wrong }) => {
+            plan.damaged = wrong;
             let index = &pack.index;
             let gone = |path: &Path| index.root.join(path).symlink_metadata().is_err();
             plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();

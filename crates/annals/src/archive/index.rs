@@ -222,6 +222,11 @@ impl Index {
         self.members.iter().chain(&self.earlier)
     }
 
+    /// It tells of what belongs to no session.
+    pub(crate) fn is_of_root(&self) -> bool {
+        self.sessions.is_empty() && !self.lone
+    }
+
     /// Says why this cannot be the index of a pack whose frames lie in the given part of it.
     pub(super) fn fault(&self, frames: std::ops::Range<u64>) -> Option<String> {
         if self.members.len() + self.earlier.len() > MEMBERS {

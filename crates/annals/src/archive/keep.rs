@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Archive;
+use super::roster;
 use super::session::Archived;
 use super::verify::{Damage, Verified};
 use crate::error::{Error, Result};
@@ -125,6 +126,21 @@ impl Store {
         let aside = aside.iter().map(|path| Damage::set_aside(path));
         kept.verified.damaged.extend(aside);
         kept.take(self.mirror_all(&all, now, &suspects, progress));
+        for root in self.roots() {
+            let others = self.mirror_root(root, inventory, now, &suspects);
+            let name = format!("what belongs to no session of {}", root.path.display());
+            kept.take(
+                others
+                    .into_iter()
+                    .map(|made| (name.clone(), 0, made))
+                    .collect(),
+            );
+            // Without it lists are slower, and no worse.
+            if let Err(error) = roster::update(&archive.dir_of(root), options.verify_all) {
+                let why = "what sessions have in the archive is not noted, so lists take longer";
+                kept.troubles.push(format!("{why}: {error}"));
+            }
+        }
         let paths = archive.paths()?;
         let (mut due, upto) = match options.verify_all {
             true => (paths, now),
@@ -153,6 +169,18 @@ impl Store {
             }
         }
         Ok(kept)
+    }
+
+    /// Notes which files of sessions that live are in the archive, where that was not noted yet, so that
+    /// lists need not open packs. If someone keeps at the moment, that is left to them.
+    pub fn note_members(&self) -> Result<()> {
+        let archive = self.archive()?;
+        if let Ok(_lock) = hold(&archive.dir().join("keep.lock")) {
+            for root in self.roots() {
+                roster::update(&archive.dir_of(root), false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Mirrors sessions, those that share files together; each one's result, and how many it is of.

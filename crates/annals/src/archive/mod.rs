@@ -12,11 +12,14 @@ mod index;
 mod keep;
 mod pack;
 mod restore;
+mod root;
+mod roster;
 mod salvage;
 mod session;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod verify;
 mod write;
 mod writer;
@@ -32,6 +35,9 @@ pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
 pub use pack::{Pack, PackedFile};
 pub use restore::{Fate, Restored, RestoredFile};
+pub use root::ROOT;
+pub(crate) use root::is_told;
+pub(crate) use roster::{Roster, is_beside, number};
 pub use salvage::Salvaged;
 pub use session::Archived;
 pub use verify::{Damage, Verified, verify};
@@ -126,7 +132,8 @@ impl Archive {
         Ok(roots)
     }
 
-    /// The pack of an archived session, by a beginning of its id or by its path.
+    /// The pack of an archived session, by a beginning of its id or by its path; by the name [`ROOT`] that
+    /// of what belongs to no session.
     pub fn find(&self, id: &str) -> Result<Pack> {
         self.find_in(id, None)
     }

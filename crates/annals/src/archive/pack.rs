@@ -18,6 +18,8 @@ use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
 use super::index::{Frame, Index, Member, Named, Part, VERSION};
+use super::root::ROOT;
+use super::unread::Unread;
 use crate::error::{Error, Result};
 use crate::jsonl::{Bytes, FileId};
 use crate::model::SessionId;
@@ -50,6 +52,8 @@ pub struct Pack {
     pub torn: u64,
     /// Where its index begins.
     at: u64,
+    /// What its file was when it was opened.
+    id: FileId,
     pub(super) source: Arc<Source>,
 }
 
@@ -85,13 +89,11 @@ impl Pack {
         if !metadata.is_file() {
             return Err(refused(path, "is not a regular file").into());
         }
-        let nonce = header(path, &file)?;
+        let nonce = header(path, &file, metadata.len())?;
         let found = last_index(&file, metadata.len(), &nonce).map_err(failed)?;
         let Some(found) = found else {
-            return Err(Unread::Lost(refused(
-                path,
-                "is damaged: no whole index was found in it, so what it holds cannot be told (`annals restore --salvage` looks further)",
-            )));
+            let why = "is damaged: no whole index was found in it, so what it holds cannot be told";
+            return Err(Unread::Lost(refused(path, why)));
         };
         let index = read_index(path, &found.index)?;
         Pack::with(path, file, metadata.len(), index, found.at..found.end).map_err(Into::into)
@@ -108,12 +110,15 @@ impl Pack {
         if let Some(fault) = index.fault(HEADER as u64..place.start) {
             return Err(refused(path, &format!("is not read, because {fault}")));
         }
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
         Ok(Pack {
             path: path.to_owned(),
             index: Arc::new(index),
             bytes,
             torn: bytes.saturating_sub(place.end),
             at: place.start,
+            id: FileId::from(&metadata),
             source: Arc::new(Source {
                 path: path.to_owned(),
                 file,
@@ -155,7 +160,8 @@ impl Pack {
 
     /// Whether one of its sessions has this id.
     pub fn holds(&self, id: &str) -> bool {
-        self.index.sessions.iter().any(|session| session.id == id)
+        let mut sessions = self.index.sessions.iter();
+        sessions.any(|session| session.id == id) || (id == ROOT && self.is_of_root())
     }
 
     /// Whether the id of one of its sessions begins with this, or ends with it as a name does.
@@ -164,7 +170,16 @@ impl Pack {
             let named = SessionId::new(&session.id).is_ok_and(|session| session.is_named(id));
             named || session.id.starts_with(id)
         };
-        self.index.sessions.iter().any(fits)
+        self.index.sessions.iter().any(fits) || self.holds(id)
+    }
+
+    /// What one of its files is to those who read it here: what it was, but for the time of its last
+    /// change, which is the pack's. So whatever is done to the pack, what was learnt from it is learnt anew.
+    pub fn id_of(&self, member: &Member) -> FileId {
+        FileId {
+            ctime_ns: self.id.ctime_ns,
+            ..member.id()
+        }
     }
 
     /// The content of one of its files.
@@ -183,7 +198,7 @@ impl Pack {
             source: Arc::clone(&self.source),
             id: FileId {
                 len: start,
-                ..member.id()
+                ..self.id_of(member)
             },
             parts,
             own: Mutex::default(),
@@ -382,29 +397,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a pack was not read.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// It is cut or overwritten, and nobody can tell what it holds.
-    Lost(Error),
-    /// Anything else: it cannot be reached, is another program's or a newer one's, or lies.
-    Other(Error),
-}
-
-impl Unread {
-    pub(super) fn into_error(self) -> Error {
-        match self {
-            Unread::Lost(error) | Unread::Other(error) => error,
-        }
-    }
-}
-
-impl From<Error> for Unread {
-    fn from(error: Error) -> Self {
-        Unread::Other(error)
-    }
-}
-
 /// Opens the file of a pack for reading; never behind a link.
 pub(super) fn open(path: &Path) -> Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -420,7 +412,7 @@ pub(super) fn refused(path: &Path, why: &str) -> Error {
 }
 
 /// Reads the beginning of a pack: what its footers are made with.
-fn header(path: &Path, file: &File) -> Result<[u8; 16], Unread> {
+fn header(path: &Path, file: &File, len: u64) -> Result<[u8; 16], Unread> {
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0)
         .map_err(|error| match error.kind() {
@@ -432,17 +424,36 @@ fn header(path: &Path, file: &File) -> Result<[u8; 16], Unread> {
     let (magic, rest) = header.split_first_chunk::<12>().unwrap_or((&[0; 12], &[]));
     let (version, nonce) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
     if magic != MAGIC {
-        let why = "is no pack of an archive, or its beginning is damaged (`annals restore --salvage` looks further)";
+        let why = "is no pack of an archive, or its beginning is damaged";
         return Err(Unread::Lost(refused(path, why)));
     }
     let version = u32::from_le_bytes(*version);
+    let nonce = nonce.try_into().unwrap_or([0; 16]);
     match version.cmp(&VERSION) {
         Ordering::Equal => {}
+        // The index of a newer program would say so too.
+        Ordering::Greater if is_flipped(version) && is_ours(path, file, len, &nonce) => {
+            let why = format!(
+                "is damaged: its header says version {version}, and its index, whose checksum fits, {VERSION}"
+            );
+            return Err(Unread::Lost(refused(path, &why)));
+        }
         Ordering::Greater => return Err(other_version(path, version).into()),
         // There never was such a version: it is damage.
         Ordering::Less => return Err(Unread::Lost(other_version(path, version))),
     }
-    Ok(nonce.try_into().unwrap_or([0; 16]))
+    Ok(nonce)
+}
+
+/// Whether one flipped bit makes such a version of ours.
+fn is_flipped(version: u32) -> bool {
+    (version ^ VERSION).count_ones() == 1
+}
+
+/// Whether a pack has a whole index of the version that we read, whatever its header says.
+fn is_ours(path: &Path, file: &File, len: u64, nonce: &[u8; 16]) -> bool {
+    let found = last_index(file, len, nonce).ok().flatten();
+    found.is_some_and(|found| read_index(path, &found.index).is_ok())
 }
 
 fn other_version(path: &Path, version: u32) -> Error {

@@ -3,6 +3,8 @@
 //! Everything is unpacked once, straight into files that have no names yet. Only when all checksums
 //! fit does the first of them get its name. Nothing that is there is ever written over.
 
+use std::cmp::Ordering;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -58,8 +60,12 @@ pub enum Fate {
     New,
     /// It is there as it was.
     Same,
+    /// A log that is there and went on since.
+    Grown,
     /// Another one is in its place.
     Different,
+    /// Another one is in its place and stays there; nothing else depends on it.
+    Left,
     /// A log of which some cannot be read any more: what can is put back.
     Partial,
     /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
@@ -95,7 +101,7 @@ impl RestoredFile {
     fn put_back(&self) -> u64 {
         match self.fate {
             Fate::New | Fate::Partial => self.bytes.saturating_sub(self.gone()),
-            Fate::Same | Fate::Different | Fate::Lost => 0,
+            Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Lost => 0,
         }
     }
 
@@ -130,11 +136,12 @@ impl Pack {
             Ok(RestoredFile {
                 path: member.path.clone(),
                 bytes: member.len,
-                fate: match fate(&path, member)? {
+                fate: match fate(&path, member, self.is_log(&root, member))? {
                     Fate::New if lost.is_empty() => Fate::New,
                     // An empty log would be taken for one in which nothing was ever said.
                     Fate::New if left > 0 && self.is_log(&root, member) => Fate::Partial,
                     Fate::New => Fate::Lost,
+                    Fate::Different if self.is_of_root() => Fate::Left,
                     there => there,
                 },
                 lost: lost
@@ -281,16 +288,19 @@ impl Pack {
     }
 }
 
-fn fate(path: &Path, member: &Member) -> Result<Fate> {
+fn fate(path: &Path, member: &Member, is_log: bool) -> Result<Fate> {
     let Some((file, metadata)) = open_source(path)? else {
         return Ok(Fate::New);
     };
-    if metadata.len() != member.len {
-        return Ok(Fate::Different);
-    }
-    let sum = Summing::of(file).map_err(|error| Error::io("read", path, error))?;
+    let there = match metadata.len().cmp(&member.len) {
+        Ordering::Equal => Fate::Same,
+        Ordering::Greater if is_log => Fate::Grown,
+        _ => return Ok(Fate::Different),
+    };
+    let sum = Summing::of(file.take(member.len));
+    let sum = sum.map_err(|error| Error::io("read", path, error))?;
     Ok(match sum == member.sha256 {
-        true => Fate::Same,
+        true => there,
         false => Fate::Different,
     })
 }

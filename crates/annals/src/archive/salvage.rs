@@ -35,18 +35,18 @@ pub struct Salvaged {
 impl Pack {
     /// Opens a pack, also one of which the header or the end is damaged, if what it holds can be told.
     pub fn salvage(path: &Path) -> Result<Salvaged> {
-        let error = match Pack::open(path) {
+        let error = match Pack::open_or_lost(path) {
             Ok(pack) => return Ok(Salvaged { pack, wrong: None }),
             Err(error) => error,
         };
         let file = pack::open(path)?;
         let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
         if !metadata.is_file() {
-            return Err(error);
+            return Err(error.into_loss());
         }
         let len = metadata.len();
         match look(path, &file, len)? {
-            None => Err(error),
+            None => Err(error.into_loss()),
             Some(found) => Ok(Salvaged {
                 pack: Pack::with(path, file, len, found.index, found.place)?,
                 wrong: Some(found.wrong.to_owned()),

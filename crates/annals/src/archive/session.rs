@@ -10,8 +10,9 @@ use sha2::{Digest as _, Sha256};
 use super::Archive;
 use super::index::{Named, Row, Sum};
 use super::keep;
-use super::pack::{Pack, Unread};
+use super::pack::Pack;
 use super::sum::Summing;
+use super::unread::Unread;
 use super::verify::{Damage, verify, verify_since};
 use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ use crate::store::{Holdings, SessionFiles, Store};
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Archived {
-    /// The sessions: one, or those whose logs are the same files.
+    /// The sessions: one, or those whose logs are the same files; none for what belongs to no session.
     pub sessions: Vec<String>,
     /// The layout's name.
     pub layout: &'static str,
@@ -139,7 +140,7 @@ impl Store {
 }
 
 /// Makes sure that a file of a root is byte for byte what a pack holds, which was read back before.
-fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
+pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId> {
     let path = root.join(within);
     let changed = || Error::Changed { path: path.clone() };
     let member = pack.member(within).ok_or_else(changed)?;
@@ -181,7 +182,7 @@ fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> Pat
 }
 
 /// The pack that is there; one that is beyond reading will be begun anew.
-fn existing(path: &Path) -> Result<Option<Pack>> {
+pub(super) fn existing(path: &Path) -> Result<Option<Pack>> {
     match Pack::open_or_lost(path) {
         Ok(pack) => Ok(Some(pack)),
         Err(Unread::Lost(_)) => Ok(None),
@@ -200,24 +201,7 @@ fn planned(
     path: &Path,
     pack: Option<&Pack>,
 ) -> Archived {
-    let members = pack.into_iter().flat_map(Pack::members);
-    let known: HashMap<&Path, FileId> = members
-        .map(|member| (member.path.as_path(), member.id()))
-        .collect();
-    let mut added = 0;
-    // What was cut off between the two copies of an index is written again.
-    let is_whole = |pack: &Pack| pack.torn == 0 && pack.is_twice().unwrap_or(false);
-    let mut unchanged = pack.is_some_and(is_whole);
-    for ((within, is_log), id) in holdings.files.iter().zip(&holdings.ids) {
-        added += match known.get(within.as_path()) {
-            Some(known) if known.untouched(id) => continue,
-            Some(known) if *is_log && known.same_file(id) && known.len <= id.len => {
-                id.len - known.len
-            }
-            _ => id.len,
-        };
-        unchanged = false;
-    }
+    let (added, unchanged) = changes(&holdings.files, &holdings.ids, pack);
     let same = |pack: &Pack| {
         let named = named(group);
         let mut named = named.iter();
@@ -239,7 +223,34 @@ fn planned(
     }
 }
 
-fn done(plan: Archived, stored: &Stored) -> Archived {
+/// How many bytes of files a pack lacks, and whether it is as it should be without a change.
+pub(super) fn changes(
+    files: &[(PathBuf, bool)],
+    ids: &[FileId],
+    pack: Option<&Pack>,
+) -> (u64, bool) {
+    let members = pack.into_iter().flat_map(Pack::members);
+    let known: HashMap<&Path, FileId> = members
+        .map(|member| (member.path.as_path(), member.id()))
+        .collect();
+    let mut added = 0;
+    // What was cut off between the two copies of an index is written again.
+    let is_whole = |pack: &Pack| pack.torn == 0 && pack.is_twice().unwrap_or(false);
+    let mut unchanged = pack.is_some_and(is_whole);
+    for ((within, is_log), id) in files.iter().zip(ids) {
+        added += match known.get(within.as_path()) {
+            Some(known) if known.untouched(id) => continue,
+            Some(known) if *is_log && known.same_file(id) && known.len <= id.len => {
+                id.len - known.len
+            }
+            _ => id.len,
+        };
+        unchanged = false;
+    }
+    (added, unchanged)
+}
+
+pub(super) fn done(plan: Archived, stored: &Stored) -> Archived {
     Archived {
         pack: stored.pack.path.clone(),
         added: stored.added,
@@ -284,7 +295,7 @@ fn told(group: &[&SessionFiles]) -> Option<Sum> {
     (!about.is_empty()).then(|| Sum(Sha256::digest(format!("{about:?}")).into()))
 }
 
-fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {
+pub(super) fn refuse_damaged(path: &Path, damaged: &[Damage]) -> Result<()> {
     match damaged.first() {
         None => Ok(()),
         Some(first) => Err(Error::refused(format!(

@@ -1,6 +1,7 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
 mod bounds;
+mod harm;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -19,7 +19,9 @@ use serde::Serialize;
 
 use super::ASIDE;
 use super::index::{Index, Named, Row, Sum};
-use super::pack::{self, Cache, Pack, Unread};
+use super::pack::{self, Cache, Pack};
+use super::roster;
+use super::unread::Unread;
 use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Create, Log, Options};
@@ -175,6 +177,7 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
         let mut writer = Writer::begin(path, file, contents, now)?;
         let missing = writer.take_all(contents, now)?;
         let added = writer.added;
+        let told = roster::tell(path, None, &writer.index)?;
         writer.close()?;
         let cwd = rustix::fs::CWD;
         match rustix::fs::renameat_with(cwd, &temp, cwd, path, RenameFlags::NOREPLACE) {
@@ -187,8 +190,13 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             Err(error) => return Err(Error::io("create", path, error.into())),
         }
         sync_dir(path)?;
+        let pack = Pack::open(path)?;
+        if !told {
+            // One may have been made meanwhile, by a process that did not see this pack.
+            roster::tell(path, None, &pack.index)?;
+        }
         Ok(Some(Stored {
-            pack: Pack::open(path)?,
+            pack,
             unchanged: false,
             added,
             since: 0,
@@ -240,7 +248,11 @@ fn extend(
             writer.index.root.clone_from(&contents.root);
             writer.index.rows = rows(&old.index, contents);
             writer.index.told = contents.told;
+            let told = roster::tell(path, Some(&old.index), &writer.index)?;
             writer.close()?;
+            if !told {
+                roster::tell(path, Some(&old.index), &writer.index)?;
+            }
         }
         Ok((unchanged, missing))
     });

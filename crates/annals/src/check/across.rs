@@ -217,59 +217,79 @@ fn noun(kind: ArtifactKind) -> &'static str {
     }
 }
 
+/// A row of a register that lists a session with messages, whose log is not there.
+pub(crate) struct LoneRow {
+    /// The register.
+    pub(crate) path: PathBuf,
+    /// The root it lies in.
+    pub(crate) root: Root,
+    /// The session that it lists.
+    pub(crate) session: SessionId,
+    /// How many messages it says that there are.
+    pub(crate) messages: u64,
+}
+
+/// The rows of registers whose logs are not there.
+pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<LoneRow> {
+    let logs = inventory.sessions.iter();
+    let logs: HashSet<(&Path, Option<&str>, &SessionId)> = logs
+        .map(|files| (files.root.path.as_path(), files.folder(), &files.id))
+        .collect();
+    let mut found = Vec::new();
+    for (root, file) in inventory.others_of(ArtifactKind::Register) {
+        let folder = file.artifact.folder.as_deref();
+        for (session, messages) in rows(root, file) {
+            // A conversation in which nothing was said yet has no log.
+            let messages = messages.unwrap_or(0);
+            if messages > 0 && !logs.contains(&(root.path.as_path(), folder, &session)) {
+                found.push(LoneRow {
+                    path: file.path.clone(),
+                    root: root.clone(),
+                    session,
+                    messages,
+                });
+            }
+        }
+    }
+    found
+}
+
 /// Registers and indexes that list what is not there.
 fn lists(inventory: &Inventory) -> Vec<FileReport> {
-    let mut logs: HashSet<(&Path, Option<&str>, &SessionId)> = HashSet::new();
-    let listed = |file: &FoundFile| {
-        matches!(
-            file.artifact.kind,
-            ArtifactKind::Register | ArtifactKind::Index
-        )
-    };
-    if !inventory.others.iter().any(|(_, file)| listed(file)) {
-        return Vec::new();
-    }
-    for files in &inventory.sessions {
-        logs.insert((&files.root.path, files.folder(), &files.id));
-    }
+    let rows = rows_without_log(inventory).into_iter().map(|row| {
+        let detail = format!(
+            "lists {} with {}, and there is no log of it",
+            row.session,
+            count(row.messages as usize, "message")
+        );
+        FileReport::about(&row.path, whole_file(FlawKind::RowWithoutLog, detail))
+    });
+    rows.chain(drifts(inventory)).collect()
+}
+
+/// The client's own indexes that list what is not there, or lack what is.
+fn drifts(inventory: &Inventory) -> Vec<FileReport> {
     let mut found = Vec::new();
-    for (root, file) in inventory.others.iter().filter(|(_, file)| listed(file)) {
-        let folder = file.artifact.folder.as_deref();
-        let rows = rows(root, file);
-        let is_there = |id: &SessionId| logs.contains(&(root.path.as_path(), folder, id));
+    for (root, file) in inventory.others_of(ArtifactKind::Index) {
         // One that lists all folders tells no more than theirs do.
-        if file.artifact.kind == ArtifactKind::Index && folder.is_none() {
+        let Some(folder) = file.artifact.folder.as_deref() else {
             continue;
-        }
-        let gone: Vec<&(SessionId, Option<u64>)> =
-            rows.iter().filter(|(id, _)| !is_there(id)).collect();
-        if file.artifact.kind == ArtifactKind::Index {
-            let known: HashSet<&SessionId> = rows.iter().map(|(id, _)| id).collect();
-            let here = |files: &&SessionFiles| {
-                files.root.path == root.path && files.folder() == folder && files.log.is_some()
-            };
-            let sessions = inventory.sessions.iter().filter(here);
-            let unlisted = sessions.filter(|files| !known.contains(&files.id)).count();
-            if (gone.len() + unlisted) > 0 && !rows.is_empty() {
-                let detail = format!(
-                    "lists {} without a log, lacks {unlisted}",
-                    count(gone.len(), "session")
-                );
-                let flaw = whole_file(FlawKind::IndexDrift, detail);
-                found.push(FileReport::about(&file.path, flaw));
-            }
-            continue;
-        }
-        // A conversation in which nothing was said yet has no log.
-        for (id, messages) in gone
-            .into_iter()
-            .filter(|(_, many)| many.is_some_and(|n| n > 0))
-        {
+        };
+        let rows = rows(root, file);
+        let known: HashSet<&SessionId> = rows.iter().map(|(id, _)| id).collect();
+        let here =
+            |files: &&SessionFiles| files.root.path == root.path && files.folder() == Some(folder);
+        let sessions: Vec<&SessionFiles> = inventory.sessions.iter().filter(here).collect();
+        let there: HashSet<&SessionId> = sessions.iter().map(|files| &files.id).collect();
+        let gone = rows.iter().filter(|(id, _)| !there.contains(id)).count();
+        let unlisted = sessions.iter().filter(|files| files.log.is_some());
+        let unlisted = unlisted.filter(|files| !known.contains(&files.id)).count();
+        if gone + unlisted > 0 && !rows.is_empty() {
             let detail = format!(
-                "lists {id} with {}, and there is no log of it",
-                count(messages.unwrap_or_default() as usize, "message")
+                "lists {} without a log, lacks {unlisted}",
+                count(gone, "session")
             );
-            let flaw = whole_file(FlawKind::RowWithoutLog, detail);
+            let flaw = whole_file(FlawKind::IndexDrift, detail);
             found.push(FileReport::about(&file.path, flaw));
         }
     }

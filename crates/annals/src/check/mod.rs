@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, StaleRegister};
 
+pub(crate) use across::rows_without_log;
 pub use machine::machine;
 use read::Traces;
 

@@ -197,7 +197,7 @@ pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
     }
     plan.sessions
         .iter()
-        .try_for_each(SessionFiles::refuse_archived)?;
+        .try_for_each(SessionFiles::refuse_kept)?;
     plan.check()?;
     plan.survey()?;
     Ok(plan)

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
+use crate::archive::Archive;
+use crate::check;
 use crate::model::{ArtifactKind, Fact};
 use crate::store::{FoundFile, Inventory, LogScan, Root, Store};
 
@@ -16,7 +18,7 @@ pub struct Stray {
     pub kind: ArtifactKind,
     /// The session they name.
     pub session: Option<String>,
-    /// How many there are.
+    /// How many there are; none if an index lists the session and nothing else of it is there.
     pub files: u64,
     /// Their length.
     pub bytes: u64,
@@ -48,43 +50,15 @@ impl Store {
     /// What lies in the roots and belongs to sessions that do not. Where a session is certain it is
     /// found there, whatever folder its file lies in; these are the rest.
     pub fn strays(&self, inventory: &Inventory) -> Vec<Stray> {
-        let trashed: HashMap<String, String> = (self.trashed().unwrap_or_default().iter())
-            .flat_map(|one| one.sessions().map(|id| (id.to_owned(), one.id.clone())))
-            .collect();
-        let mut found: BTreeMap<(PathBuf, Option<String>, ArtifactKind), Stray> = BTreeMap::new();
-        let mut add = |root: &PathBuf, file: &FoundFile, session: Option<String>, why: &str| {
-            let kind = file.artifact.kind;
-            let detail = match session.as_ref().and_then(|id| trashed.get(id)) {
-                Some(deletion) => format!(
-                    "its session is in the trash: `annals delete --undo {deletion}` puts it back"
-                ),
-                None => why.to_owned(),
-            };
-            let stray = found.entry((root.clone(), session.clone(), kind));
-            let stray = stray.or_insert_with(|| Stray {
-                path: file.path.clone(),
-                kind,
-                session,
-                files: 0,
-                bytes: 0,
-                detail,
-            });
-            stray.files += 1;
-            stray.bytes += file.bytes();
-        };
+        let mut found = Strays::of(self);
         for (root, file) in &inventory.others {
             let session = file.artifact.session.as_ref().map(ToString::to_string);
             match (file.artifact.kind, session) {
                 (ArtifactKind::AgentLog, None) => {
-                    add(&root.path, file, None, &named_in(root, file));
+                    found.add(root, file, None, &named_in(root, file));
                 }
                 (_, Some(session)) => {
-                    add(
-                        &root.path,
-                        file,
-                        Some(session),
-                        "its session has no log here",
-                    );
+                    found.add(root, file, Some(session), "its session has no log here");
                 }
                 _ => {}
             }
@@ -94,12 +68,97 @@ impl Store {
             .iter()
             .filter(|files| files.log.is_none())
         {
-            for file in &files.agents {
+            for file in files.files() {
                 let session = Some(files.id.to_string());
                 let why = "its session has no log of its own here";
-                add(&files.root.path, file, session, why);
+                found.add(&files.root, file, session, why);
             }
         }
-        found.into_values().collect()
+        let mut strays: Vec<Stray> = found.by_kind.into_values().collect();
+        for row in check::rows_without_log(inventory) {
+            let session = row.session.to_string();
+            let messages = row.messages;
+            let why = format!("an index lists it with {messages} messages, and it has no log here");
+            strays.push(Stray {
+                path: row.path,
+                kind: ArtifactKind::Register,
+                detail: found.elsewhere.where_is(&row.root, &session, &why),
+                session: Some(session),
+                files: 0,
+                bytes: 0,
+            });
+        }
+        strays
+    }
+}
+
+/// Strays as they are found, those of one session and kind together.
+struct Strays {
+    by_kind: BTreeMap<(PathBuf, Option<String>, ArtifactKind), Stray>,
+    elsewhere: Elsewhere,
+}
+
+impl Strays {
+    fn of(store: &Store) -> Self {
+        Strays {
+            by_kind: BTreeMap::new(),
+            elsewhere: Elsewhere::of(store),
+        }
+    }
+
+    fn add(&mut self, root: &Root, file: &FoundFile, session: Option<String>, why: &str) {
+        let kind = file.artifact.kind;
+        let key = (root.path.clone(), session.clone(), kind);
+        let stray = self.by_kind.entry(key).or_insert_with(|| Stray {
+            path: file.path.clone(),
+            kind,
+            detail: match &session {
+                Some(id) => self.elsewhere.where_is(root, id, why),
+                None => why.to_owned(),
+            },
+            session,
+            files: 0,
+            bytes: 0,
+        });
+        stray.files += 1;
+        stray.bytes += file.bytes();
+    }
+}
+
+/// Where sessions are that are not in their roots.
+struct Elsewhere {
+    /// By their ids, the deletions that put them into the trash.
+    trashed: HashMap<String, String>,
+    archive: Option<Archive>,
+}
+
+impl Elsewhere {
+    fn of(store: &Store) -> Self {
+        let trashed = store.trashed().unwrap_or_default();
+        let each = trashed.iter().flat_map(|one| {
+            let sessions = one.sessions();
+            sessions.map(|id| (id.to_owned(), one.id.clone()))
+        });
+        Elsewhere {
+            trashed: each.collect(),
+            archive: store.archive().ok(),
+        }
+    }
+
+    /// What is known about where a session is, and what to do; else why it is missed.
+    fn where_is(&self, root: &Root, session: &str, why: &str) -> String {
+        if let Some(deletion) = self.trashed.get(session) {
+            return format!(
+                "its session is in the trash: `annals delete --undo {deletion}` puts it back"
+            );
+        }
+        let layout = root.layout.name();
+        let is_kept = |archive: &Archive| archive.has(layout, &root.path, session);
+        match self.archive.as_ref().is_some_and(is_kept) {
+            true => format!(
+                "its session is in the archive: `annals restore {session} --apply` puts it back"
+            ),
+            false => format!("{why}: restore that from a backup"),
+        }
     }
 }

@@ -26,6 +26,8 @@ pub struct Agent {
     pub strand: Option<usize>,
     /// How many messages it has.
     pub messages: usize,
+    /// Its log is in the archive, and no more where it was.
+    pub archived: bool,
 }
 
 /// A tool call that spawned a sub-agent.
@@ -82,6 +84,7 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
                     .iter()
                     .filter(|outline| outline.kind.is_message())
                     .count(),
+                archived: file.is_kept(),
             });
         }
         for (number, strand) in tree.strands.iter().enumerate() {
@@ -101,6 +104,7 @@ pub(super) fn of(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]) -> Vec<
                 log: at,
                 strand: Some(number),
                 messages: strand.entries.iter().filter(said).count(),
+                archived: file.is_kept(),
             });
         }
     }

@@ -127,7 +127,8 @@ fn known(
     path: &Path,
     id: &FileId,
 ) -> Result<Option<(SessionFiles, FoundFile)>> {
-    let is_it = |file: &&FoundFile| file.id.same_file(id);
+    // Of what is only in the archive another file may have the number by now.
+    let is_it = |file: &&FoundFile| !file.is_kept() && file.id.same_file(id);
     let lies_in = |file: &&FoundFile| file.volumes().any(|volume| is_it(&volume));
     let holding = inventory
         .sessions

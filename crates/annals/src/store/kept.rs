@@ -1,18 +1,21 @@
-//! Sessions that lie in no root any more, and are kept in the archive.
+//! What lies in no root any more, and is kept in the archive: sessions, and files of sessions that live.
 //!
-//! They are found, read and priced like all others: their files have the paths and the identities
-//! that they had, so what was learnt of them before still holds, and only their bytes come from
-//! elsewhere.
+//! They are found, read and priced like all others: their files have the paths that they had, and only
+//! their bytes come from elsewhere.
+//!
+//! Of a session whose log is there, only what agents' programs delete by themselves is taken from the
+//! archive: sub-agents, outputs of tools, saved versions of files, todos. A list must not open thousands
+//! of packs for that, so the roster tells which of them hold something that is gone.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::archive::{Archive, Index, Pack};
+use crate::archive::{self, Archive, Index, Pack, Roster};
 use crate::error::{Error, Result};
-use crate::jsonl::LogFile;
-use crate::model::{About, ArtifactKind, Body, SessionId};
+use crate::jsonl::{FileId, LogFile};
+use crate::model::{About, AgentId, ArtifactKind, Body, SessionId};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, document_of};
@@ -42,6 +45,26 @@ impl SessionFiles {
     pub fn is_archived(&self) -> bool {
         let mut logs = self.logs();
         logs.next().is_some_and(FoundFile::is_kept)
+    }
+
+    /// What lies beside its logs, and not only in the archive.
+    pub(super) fn beside_there(&self) -> Vec<FoundFile> {
+        let there = self.beside.iter().filter(|file| !file.is_kept());
+        there.cloned().collect()
+    }
+
+    /// Refuses one of which something is in the archive alone, where all of it is needed in its place.
+    pub(crate) fn refuse_kept(&self) -> Result<()> {
+        self.refuse_archived()?;
+        let mut files = self.files().flat_map(FoundFile::volumes);
+        match files.find(|file| file.is_kept()) {
+            None => Ok(()),
+            Some(file) => Err(Error::refused(format!(
+                "{} is only in the archive; `annals restore {} --apply` puts it back",
+                file.path.display(),
+                self.id
+            ))),
+        }
     }
 
     /// Refuses one that is in the archive where it is to be changed.
@@ -81,23 +104,36 @@ pub(super) fn add(
     for path in paths.iter().filter(|path| !is_live(path)) {
         match Pack::open(path) {
             // What is left open here would soon be too much.
-            Ok(pack) => packs.push((pack.path.as_path().into(), Arc::clone(&pack.index))),
+            Ok(pack) => packs.push(Known::of(&pack)),
             Err(error) => troubles.push(error),
         }
     }
     // A file that two packs hold is what the newer one says.
-    packs.sort_by_key(|(_, index): &(Arc<Path>, Arc<Index>)| std::cmp::Reverse(index.archived));
-    let moved = Moved::of(files);
-    let mut there: HashSet<PathBuf> = HashSet::new();
-    if !packs.is_empty() {
-        there.extend(files.iter().map(|file| file.path.clone()));
-    }
+    packs.sort_by_key(|known| std::cmp::Reverse(known.index.archived));
+    let here = paths.iter().filter(|path| is_live(path));
+    let here: Vec<&Path> = here.map(PathBuf::as_path).collect();
+    let lacking = lacking(root, files, &here, wanted, troubles);
     let mut found = Vec::new();
     let mut rows = Rows::new();
-    for (pack, index) in &packs {
-        if !moved.has(root, index) {
-            found.extend(missing(pack, index, root, &mut there, wanted));
-            rows.extend(told(index, root));
+    if !packs.is_empty() || !lacking.is_empty() {
+        let moved = Moved::of(files);
+        let mut there: HashSet<PathBuf> = HashSet::new();
+        there.extend(files.iter().map(|file| file.path.clone()));
+        for known in &lacking {
+            let gone = known.missing(root, &mut there, &|kind| {
+                archive::is_beside(kind) && wanted(kind)
+            });
+            found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
+        }
+        for known in &packs {
+            if known.index.is_of_root() {
+                found.extend(known.missing(root, &mut there, &|kind| {
+                    archive::is_told(kind) && wanted(kind)
+                }));
+            } else if !moved.has(root, &known.index) {
+                found.extend(known.missing(root, &mut there, wanted));
+                rows.extend(told(&known.index, root));
+            }
         }
     }
     if !found.is_empty() {
@@ -108,8 +144,46 @@ pub(super) fn add(
     rows
 }
 
-/// Logs of sessions, by which one that lies in another folder now is known.
-struct Moved<'a>(HashSet<(&'a SessionId, u64, u64)>);
+/// Of the packs of sessions whose logs are there, those that may hold files which are not.
+fn lacking(
+    root: &Root,
+    files: &[FoundFile],
+    packs: &[&Path],
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+) -> Vec<Known> {
+    let Some(dir) = packs.first().and_then(|pack| pack.parent()) else {
+        return Vec::new();
+    };
+    let Some(roster) = Roster::read(dir) else {
+        // One that is damaged is told by those who look for that.
+        let opened = packs.iter().filter_map(|pack| Pack::open(pack).ok());
+        return opened.map(|pack| Known::of(&pack)).collect();
+    };
+    let beside = files.iter();
+    let beside = beside.filter(|file| archive::is_beside(file.artifact.kind));
+    let within = beside.filter_map(|file| file.path.strip_prefix(&root.path).ok());
+    let there: HashSet<u64> = within.map(archive::number).collect();
+    let logs = !wanted(ArtifactKind::ToolResult);
+    let gone: HashSet<&OsStr> = roster.lacking(&there, logs).collect();
+    let is_lacking = |pack: &Path| pack.file_name().is_some_and(|name| gone.contains(name));
+    let mut found = Vec::new();
+    for pack in packs.iter().filter(|pack| is_lacking(pack)) {
+        match Pack::open(pack) {
+            Ok(pack) => found.push(Known::of(&pack)),
+            Err(error) => troubles.push(error),
+        }
+    }
+    found
+}
+
+/// What is there under another name than it had.
+struct Moved<'a> {
+    /// Logs of sessions, by which one that lies in another folder now is known.
+    logs: HashSet<(&'a SessionId, u64, u64)>,
+    /// Sub-agents, by their folder and id: programs of other versions keep them elsewhere in it.
+    agents: HashSet<(Option<&'a str>, &'a AgentId)>,
+}
 
 impl<'a> Moved<'a> {
     fn of(files: &'a [FoundFile]) -> Self {
@@ -119,7 +193,25 @@ impl<'a> Moved<'a> {
             }
             _ => None,
         });
-        Moved(logs.collect())
+        let agents = files.iter().filter_map(|file| match file.artifact.kind {
+            ArtifactKind::AgentLog => {
+                let agent = file.artifact.agent.as_ref()?;
+                Some((file.artifact.folder.as_deref(), agent))
+            }
+            _ => None,
+        });
+        Moved {
+            logs: logs.collect(),
+            agents: agents.collect(),
+        }
+    }
+
+    /// A sub-agent's log is there, in another place of its folder.
+    fn is_there(&self, file: &FoundFile) -> bool {
+        let is_log = file.artifact.kind == ArtifactKind::AgentLog;
+        let agent = file.artifact.agent.as_ref().filter(|_| is_log);
+        let folder = file.artifact.folder.as_deref();
+        agent.is_some_and(|agent| self.agents.contains(&(folder, agent)))
     }
 
     /// The session of a pack lies elsewhere in its root: its folder was renamed.
@@ -128,7 +220,7 @@ impl<'a> Moved<'a> {
             let artifact = root.layout.classify(&member.path);
             let artifact = artifact.filter(|one| one.kind == ArtifactKind::SessionLog);
             let session = artifact.and_then(|artifact| artifact.session);
-            session.is_some_and(|session| self.0.contains(&(&session, member.dev, member.ino)))
+            session.is_some_and(|session| self.logs.contains(&(&session, member.dev, member.ino)))
         })
     }
 }
@@ -175,29 +267,46 @@ fn names(archive: &Archive, root: &Root, files: &[FoundFile]) -> HashSet<OsStrin
     names
 }
 
-/// The files of a pack that are wanted and not there.
-fn missing(
-    pack: &Arc<Path>,
-    index: &Index,
-    root: &Root,
-    there: &mut HashSet<PathBuf>,
-    wanted: &dyn Fn(ArtifactKind) -> bool,
-) -> Vec<FoundFile> {
-    let mut found = Vec::new();
-    for member in &index.members {
-        let meaning = root.layout.classify(&member.path);
-        let Some(artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
-            continue;
-        };
-        let path = root.path.join(&member.path);
-        if there.insert(path.clone()) {
-            let mut file = FoundFile::new(path, artifact, member.id());
-            file.kept = Some(Box::new(Kept {
-                pack: Arc::clone(pack),
-                within: member.path.clone(),
-            }));
-            found.push(file);
+/// A pack, without its file.
+struct Known {
+    path: Arc<Path>,
+    index: Arc<Index>,
+    /// What its files are to those who read them there, in the order of its members.
+    ids: Vec<FileId>,
+}
+
+impl Known {
+    fn of(pack: &Pack) -> Self {
+        Known {
+            path: pack.path.as_path().into(),
+            index: Arc::clone(&pack.index),
+            ids: pack.members().iter().map(|it| pack.id_of(it)).collect(),
         }
     }
-    found
+
+    /// Its files that are wanted and not there.
+    fn missing(
+        &self,
+        root: &Root,
+        there: &mut HashSet<PathBuf>,
+        wanted: &dyn Fn(ArtifactKind) -> bool,
+    ) -> Vec<FoundFile> {
+        let mut found = Vec::new();
+        for (member, id) in self.index.members.iter().zip(&self.ids) {
+            let meaning = root.layout.classify(&member.path);
+            let Some(artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
+                continue;
+            };
+            let path = root.path.join(&member.path);
+            if there.insert(path.clone()) {
+                let mut file = FoundFile::new(path, artifact, *id);
+                file.kept = Some(Box::new(Kept {
+                    pack: Arc::clone(&self.path),
+                    within: member.path.clone(),
+                }));
+                found.push(file);
+            }
+        }
+        found
+    }
 }

@@ -273,12 +273,13 @@ impl Store {
     }
 }
 
-/// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one.
+/// The files that the logs of sessions lie in, a main log's newest first. Several logs may share one; what
+/// is only in the archive is not there.
 pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a FoundFile> {
     let mut seen = HashSet::new();
     let all = sessions.flat_map(SessionFiles::logs);
     let all = all.flat_map(|file| file.volumes().rev());
-    all.filter(|file| seen.insert(file.path.as_path()))
+    all.filter(|file| !file.is_kept() && seen.insert(file.path.as_path()))
         .collect()
 }
 
@@ -367,7 +368,7 @@ pub(super) fn strike(files: &SessionFiles) -> Result<()> {
 /// What goes with a session's logs.
 pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
     if !files.shared {
-        return files.beside.clone();
+        return files.beside_there();
     }
     // Whose is shared depends on what is there now: the other log may have gone meanwhile.
     let now = Inventory::of(std::slice::from_ref(&files.root));
@@ -376,7 +377,7 @@ pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
     match same.pop() {
         Some(only) if same.is_empty() && only.folder() == files.folder() => only.beside,
         _ => {
-            let mut beside = files.beside.clone();
+            let mut beside = files.beside_there();
             beside.retain(|file| file.artifact.folder.is_some());
             beside
         }

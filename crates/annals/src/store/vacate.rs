@@ -32,7 +32,7 @@ pub(crate) struct Holdings {
 impl Holdings {
     /// Everything that belongs to the sessions.
     pub(crate) fn of(group: &[&SessionFiles]) -> Result<Self> {
-        let beside = group.iter().flat_map(|files| files.beside.clone());
+        let beside = group.iter().flat_map(|files| files.beside_there());
         Holdings::with(group, beside.collect())
     }
 

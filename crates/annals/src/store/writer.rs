@@ -230,11 +230,20 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(&files.root)?;
+        if file.is_kept() {
+            return Err(Error::refused(format!(
+                "{} is archived and cannot be changed; `annals restore {} --apply` puts it back",
+                file.path.display(),
+                files.id
+            )));
+        }
         files.root.guard(&file.path)?;
         let log = Log::open(&file.path, options.log(Create::Never))?;
         // A log in which nothing stands still wants what stands first in it.
         let begun =
             |file: &&FoundFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
+        // What is only in the archive is made anew where it is changed.
+        let begun = |file: &&FoundFile| begun(file) && !file.is_kept();
         let beside = files.beside.iter().filter(begun);
         let head = Head {
             beside: beside.map(|file| file.artifact.clone()).collect(),

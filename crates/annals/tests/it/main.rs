@@ -19,6 +19,8 @@ mod jsonl_documents;
 mod jsonl_kill;
 mod jsonl_lines;
 mod kept;
+mod kept_beside;
+mod kept_root;
 mod laws;
 mod ledger;
 mod orchestrator;

@@ -2,6 +2,7 @@
 
 mod deeds;
 mod laws;
+mod strays;
 
 use std::collections::HashSet;
 use std::fs;

@@ -4,6 +4,7 @@ use annals::archive::Forgotten;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
+use super::list::called;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::commands::row::Short;
@@ -104,19 +105,20 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
     for plan in plans {
         let names: Vec<&str> = plan.sessions.iter().map(|id| short.get(id)).collect();
         table.row([
-            match &plan.damaged {
-                None => Cell::new(names.join(", ")),
-                Some(_) => Cell::styled("(cannot be read)", ERROR),
+            match (&plan.damaged, plan.files) {
+                (None, _) => Cell::new(called(&names)),
+                (Some(_), 0) => Cell::styled("(cannot be read)", ERROR),
+                (Some(_), _) => Cell::styled(format!("{} (damaged)", called(&names)), ERROR),
             },
             Cell::new(size::count(plan.files as u64)),
             Cell::new(size::count(plan.earlier as u64)),
             Cell::new(size::bytes(plan.bytes)),
             Cell::new(size::bytes(plan.packed)),
             match (plan.only, &plan.damaged) {
-                (_, Some(_)) => Cell::new("unknown"),
-                (0, None) => Cell::new("in its root"),
-                (only, None) if only == plan.files => Cell::styled("nowhere", ERROR),
-                (only, None) => Cell::styled(format!("{only} files nowhere"), ERROR),
+                (0, Some(_)) if plan.files == 0 => Cell::new("unknown"),
+                (0, _) => Cell::new("in its root"),
+                (only, _) if only == plan.files => Cell::styled("nowhere", ERROR),
+                (only, _) => Cell::styled(format!("{only} files nowhere"), ERROR),
             },
             Cell::new(plan.pack.display().to_string()),
         ]);
@@ -133,10 +135,7 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         context
             .out
             .line(format_args!("{mark} gone for good: {sum}"))?;
-        if plans
-            .iter()
-            .any(|plan| plan.damaged.is_none() && plan.only < plan.files)
-        {
+        if plans.iter().any(|plan| plan.only < plan.files) {
             context
                 .out
                 .line("`annals keep` archives again what is still in its root")?;
@@ -144,7 +143,8 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         return Ok(());
     }
     for plan in plans.iter().filter(|plan| plan.only > 0) {
-        let names = plan.sessions.join(", ");
+        let names: Vec<&str> = plan.sessions.iter().map(String::as_str).collect();
+        let names = called(&names);
         let told = match plan.only == plan.files {
             true => "this is the only copy of it".to_owned(),
             false => format!("this is the only copy of {} of its files", plan.only),
@@ -154,6 +154,17 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
             paint(ID, &names),
             paint(PLAIN, &told)
         ))?;
+    }
+    for plan in plans {
+        if let Some(wrong) = plan.damaged.as_deref().filter(|_| plan.files > 0) {
+            let pack = plan.pack.display().to_string();
+            context.out.line(format_args!(
+                "{}: {}; `annals restore {} --salvage` puts back what can be read",
+                paint(PATH, &pack),
+                paint(PLAIN, wrong),
+                paint(PATH, &pack)
+            ))?;
+        }
     }
     let told = paint(BOLD, "Would be gone for good:");
     context.out.line(format_args!("{told} {sum}"))?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::archive::{Damage, Member, Pack};
+use annals::archive::{Damage, Member, Pack, ROOT};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -23,6 +23,7 @@ struct Listing<'a> {
 
 #[derive(Serialize)]
 struct Row<'a> {
+    /// None for what belongs to no session of its root.
     sessions: Vec<&'a str>,
     layout: &'a str,
     root: &'a Path,
@@ -112,7 +113,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         for row in &rows {
             let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
             table.row([
-                Cell::new(names.join(", ")),
+                Cell::new(called(&names)),
                 Cell::new(context.clock.ago(row.archived)),
                 Cell::new(size::count(row.files as u64)),
                 Cell::new(size::bytes(row.bytes)),
@@ -128,6 +129,14 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
         true => Outcome::Nothing,
         false => Outcome::Fine,
     })
+}
+
+/// What a pack is called: by its sessions, or as what belongs to none.
+pub(super) fn called(sessions: &[&str]) -> String {
+    match sessions.is_empty() {
+        true => ROOT.to_owned(),
+        false => sessions.join(", "),
+    }
 }
 
 fn row(pack: &Pack) -> Row<'_> {
@@ -188,7 +197,7 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
 }
 
 fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
-    let names = row.sessions.join(", ");
+    let names = called(&row.sessions);
     let pack = row.pack.display().to_string();
     context.out.line(format_args!(
         "{} in {}",
@@ -218,7 +227,7 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
     if row.earlier > 0 {
         context.out.line(format_args!(
             "`annals restore {} --earlier N --to DIR --apply` puts it into another root with an earlier version",
-            paint(ID, row.sessions.first().copied().unwrap_or_default())
+            paint(ID, row.sessions.first().copied().unwrap_or(ROOT))
         ))?;
     }
     Ok(())

@@ -70,15 +70,25 @@ pub(super) fn undo(id: &str, live: bool, context: &mut Context) -> Result<Outcom
     found.extend(undo_indexes(&found, live, context)?);
     let inventory = context.inventory_in_place();
     for stale in context.store.stale_registers(&inventory) {
-        let stale = stale?;
+        // What one index says, or that it cannot be read, is no reason to leave the others behind.
+        let stale = match stale {
+            Ok(stale) => stale,
+            Err(error) => {
+                context.warn(&error);
+                continue;
+            }
+        };
         // One that was put back is as it was, whatever that is; nor is one made anew without a plan.
         let back = found.iter().any(|kept| kept.file() == stale.path);
         if back || stale.is_damaged() || !found.iter().any(|log| lists(&stale.path, log)) {
             continue;
         }
-        match stale.refuse_held() {
-            Err(error) if !live => context.warn(&error),
-            _ => context.store.heal_register(&stale)?,
+        let healed = match stale.refuse_held() {
+            Err(error) if !live => Err(error),
+            _ => context.store.heal_register(&stale),
+        };
+        if let Err(error) = healed {
+            context.warn(&error);
         }
     }
     if context.json {

@@ -37,6 +37,8 @@ struct Row<'a> {
     line: u64,
     offset: u64,
     agent: Option<&'a str>,
+    /// The file is in the archive, and no more where it was.
+    archived: bool,
     role: Option<&'static str>,
     part: Option<&'static str>,
     tool: Option<&'a str>,
@@ -67,6 +69,7 @@ impl<'a> Row<'a> {
             line: hit.line,
             offset: hit.offset,
             agent: hit.agent.as_ref().map(|agent| agent.as_str()),
+            archived: names.is_archived(hit),
             role: hit.role.map(|role| role.as_str()),
             part: hit.part.map(|part| part.as_str()),
             tool: hit.tool.as_deref(),

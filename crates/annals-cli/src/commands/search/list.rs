@@ -41,7 +41,7 @@ pub(super) fn print(inventory: &Inventory, found: &Found, context: &mut Context)
         header(session, hits, context)?;
         for hit in hits {
             let id = names.brief(hit, session);
-            print_hit(hit, &id, context)?;
+            print_hit(hit, &id, names.is_archived(hit), context)?;
         }
         context.out.blank()?;
     }
@@ -79,7 +79,7 @@ fn header(session: &str, hits: &[&Hit], context: &mut Context) -> Result<()> {
     print_wrapped(&spans, 0, context)
 }
 
-fn print_hit(hit: &Hit, id: &str, context: &mut Context) -> Result<()> {
+fn print_hit(hit: &Hit, id: &str, archived: bool, context: &mut Context) -> Result<()> {
     let time = hit.time.map(|time| context.clock.full(time));
     let (who, style) = speaker(hit);
     let gap = || Span::new("  ", PLAIN);
@@ -89,6 +89,7 @@ fn print_hit(hit: &Hit, id: &str, context: &mut Context) -> Result<()> {
         Span::new(&who, style),
         gap(),
         Span::new(id, ID),
+        Span::new(if archived { " · archived" } else { "" }, DIM),
     ];
     print_wrapped(&about, 2, context)?;
     for entry in &hit.before {

@@ -51,6 +51,15 @@ impl<'a> Names<'a> {
         Short::of(sessions.map(|files| files.id.as_str()))
     }
 
+    /// What a hit is in is only in the archive.
+    pub(super) fn is_archived(&self, hit: &Hit) -> bool {
+        let files = self.session(hit);
+        let files = files.and_then(|at| self.inventory.sessions.get(at));
+        let volumes = files.into_iter().flat_map(SessionFiles::files);
+        let mut volumes = volumes.flat_map(FoundFile::volumes);
+        volumes.any(|file| file.path == hit.file && file.is_kept())
+    }
+
     /// The number of the session that a hit is of.
     pub(super) fn session(&self, hit: &Hit) -> Option<usize> {
         let known = self.sessions.get(hit.session.as_str())?;

@@ -1,0 +1,47 @@
+//! Names that nothing has are told, with those that come near.
+
+use crate::harness::Stage;
+
+#[test]
+fn a_project_that_is_none_is_told_with_the_nearest() {
+    let stage = Stage::of("2.1.325-s01-multiturn");
+    let sessions = stage.annals(&["sessions", "--json"]).json();
+    let path = sessions["sessions"][0]["project"].as_str().unwrap();
+    let name = path.rsplit('/').next().unwrap().to_owned();
+    let near = format!("{name}x");
+    let verbs: [&[&str]; 5] = [
+        &["sessions"],
+        &["conversations"],
+        &["projects"],
+        &["cost"],
+        &["search", "the"],
+    ];
+    for verb in verbs {
+        let run = stage.annals(&[verb, &["--project", &near]].concat());
+        assert_eq!(run.code, 1, "{verb:?}: {run}");
+        let told = format!("no project matches `{near}`; the nearest: `");
+        assert!(run.err.contains(&told), "{verb:?}: {run}");
+        let run = stage.annals(&[verb, &["--project", "q~q~q", "--json"]].concat());
+        assert_eq!(run.code, 1, "{verb:?}: {run}");
+        assert!(
+            run.err.contains("no project matches `q~q~q` ("),
+            "{verb:?}: {run}"
+        );
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&run.out).is_ok(),
+            "{run}"
+        );
+        let run = stage.annals(&[verb, &["--project", &name]].concat());
+        assert!(!run.err.contains("no project matches"), "{verb:?}: {run}");
+    }
+    let verbs: [&[&str]; 4] = [
+        &["delete"],
+        &["clean", "--older-than", "30d"],
+        &["archive"],
+        &["export"],
+    ];
+    for verb in verbs {
+        let run = stage.refused(&[verb, &["--project", &near]].concat(), "");
+        assert!(run.err.contains("the nearest: `"), "{verb:?}: {run}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What of a root belongs to no session: what was typed, plans, settings, files whose session is gone.
+//!
+//! It has a pack of its own, which is made like all others and names no session. Each of its files stands
+//! alone, so one that is there is never in another's way.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::Archive;
+use super::pack::Pack;
+use super::session::{Archived, changes, done, existing, refuse_damaged};
+use super::verify::verify_since;
+use super::write::{self, Contents};
+use crate::error::Result;
+use crate::jsonl::FileId;
+use crate::model::ArtifactKind;
+use crate::store::{FoundFile, Inventory, Root, Store};
+
+/// What it is called where a session is named by its id.
+pub const ROOT: &str = "root";
+
+/// Whether a person would miss such a file. What is derived from logs comes back with them, and what a
+/// program printed or remembers for itself is no history.
+fn is_missed(kind: ArtifactKind) -> bool {
+    !matches!(
+        kind,
+        ArtifactKind::Index
+            | ArtifactKind::Register
+            | ArtifactKind::RunLog
+            | ArtifactKind::SessionState
+    )
+}
+
+/// Whether such a file is told of like one that is there, when it is only in the archive.
+pub(crate) fn is_told(kind: ArtifactKind) -> bool {
+    matches!(kind, ArtifactKind::History | ArtifactKind::Plan)
+}
+
+impl Pack {
+    /// It holds what belongs to no session.
+    pub fn is_of_root(&self) -> bool {
+        self.index.is_of_root()
+    }
+}
+
+impl Archive {
+    /// Where what belongs to no session of a root is kept.
+    pub fn root_path(&self, root: &Root) -> PathBuf {
+        // The packs of sessions have a tag before their ending.
+        self.dir_of(root).join(format!("{ROOT}.pack"))
+    }
+}
+
+impl Store {
+    /// Brings the archive up to date with what belongs to no session of a root; `None` if there is
+    /// nothing.
+    pub(super) fn mirror_root(
+        &self,
+        root: &Root,
+        inventory: &Inventory,
+        now: Timestamp,
+        damaged: &BTreeSet<PathBuf>,
+    ) -> Option<Result<Archived>> {
+        let same =
+            |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
+        let others = inventory.others.iter().filter(|(other, _)| same(other));
+        let missed = others.filter(|(_, file)| is_missed(file.artifact.kind));
+        let missed: Vec<&FoundFile> = missed.map(|(_, file)| file).collect();
+        (!missed.is_empty()).then(|| self.mirror_others(root, &missed, now, damaged))
+    }
+
+    fn mirror_others(
+        &self,
+        root: &Root,
+        others: &[&FoundFile],
+        now: Timestamp,
+        damaged: &BTreeSet<PathBuf>,
+    ) -> Result<Archived> {
+        let within = |file: &FoundFile| {
+            let path = file.path.strip_prefix(&root.path).ok()?;
+            Some((path.to_owned(), file.artifact.kind.is_log()))
+        };
+        let files: Vec<(PathBuf, bool)> = others.iter().filter_map(|file| within(file)).collect();
+        let ids: Vec<FileId> = others.iter().map(|file| file.id).collect();
+        let path = self.archive()?.root_path(root);
+        let pack = existing(&path)?;
+        let (added, unchanged) = changes(&files, &ids, pack.as_ref());
+        let plan = Archived {
+            sessions: Vec::new(),
+            layout: root.layout.name(),
+            root: root.path.clone(),
+            files: files.len(),
+            bytes: ids.iter().map(|id| id.len).sum(),
+            added,
+            packed: pack.as_ref().map_or(0, |pack| pack.bytes),
+            unchanged,
+            removed: false,
+            set_aside: None,
+            mended: None,
+            pack: path.clone(),
+        };
+        if plan.unchanged && !damaged.contains(&path) {
+            return Ok(plan);
+        }
+        let contents = Contents {
+            layout: root.layout.name().to_owned(),
+            root: root.path.clone(),
+            lone: false,
+            sessions: Vec::new(),
+            files,
+            rows: Vec::new(),
+            told: None,
+        };
+        let stored = write::store(&path, &contents, now)?;
+        refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
+        Ok(done(plan, &stored))
+    }
+}

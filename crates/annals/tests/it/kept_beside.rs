@@ -1,0 +1,276 @@
+//! What an agent's program deleted of a session that lives is told from the archive, once, and marked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use annals::archive::KeepOptions;
+use annals::cost::Ledger;
+use annals::index::Catalogue;
+use annals::search::Query;
+use annals::store::{Inventory, Root, Session, SessionFiles, Store};
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+const SESSION: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";
+const OTHER: &str = "11111111-16ca-47dd-b731-f4c264becc53";
+
+/// A root with a session of two sub-agents, and another one without any.
+struct Desk {
+    dir: TempDir,
+    store: Store,
+}
+
+fn line(session: &str, id: &str, parent: &str, text: &str) -> String {
+    let parent = match parent {
+        "" => "null".to_owned(),
+        parent => format!("\"{parent}\""),
+    };
+    format!(
+        r#"{{"type":"assistant","uuid":"{id}","parentUuid":{parent},"sessionId":"{session}","cwd":"/app","timestamp":"2026-03-01T12:00:00Z","message":{{"role":"assistant","id":"msg_{id}","model":"claude-sonnet-4-5","content":[{{"type":"text","text":"{text}"}}],"usage":{{"input_tokens":10,"output_tokens":5}}}}}}
+"#
+    )
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::claude_code(dir.path().join("root"));
+        let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+        let desk = Desk { dir, store };
+        desk.put(log(SESSION), &line(SESSION, "a1", "", "main"));
+        desk.put(log(OTHER), &line(OTHER, "b1", "", "other"));
+        desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
+        desk.put(agent("two"), &line(SESSION, "d1", "", "zebra two"));
+        desk.put(format!("projects/-app/{SESSION}/tool-results/r.txt"), "out");
+        desk.put(format!("file-history/{SESSION}/0a1b@v1"), "saved");
+        desk.put(format!("todos/{SESSION}-agent-{SESSION}.json"), "[]");
+        desk
+    }
+
+    fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join("root").join(path)
+    }
+
+    fn put(&self, path: impl AsRef<Path>, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn keep(&self) {
+        let inventory = self.store.inventory_in_place();
+        let options = KeepOptions::default();
+        let kept = self
+            .store
+            .keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        assert!(kept.unwrap().is_fine());
+    }
+
+    fn roster(&self) -> PathBuf {
+        let archive = self.store.archive().unwrap();
+        archive.dir_of(&self.store.roots()[0]).join("members")
+    }
+
+    fn session(&self) -> SessionFiles {
+        let inventory = self.store.inventory();
+        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
+        assert_eq!(inventory.sessions.len(), 2);
+        let mut sessions = inventory.sessions.into_iter();
+        sessions.find(|files| files.id.as_str() == SESSION).unwrap()
+    }
+
+    fn kept(&self) -> Vec<String> {
+        let files = self.session();
+        let kept = files.files().filter(|file| file.is_kept());
+        kept.map(|file| {
+            let path = file.path.strip_prefix(self.dir.path().join("root"));
+            path.unwrap().display().to_string()
+        })
+        .collect()
+    }
+}
+
+fn log(session: &str) -> String {
+    format!("projects/-app/{session}.jsonl")
+}
+
+fn agent(id: &str) -> String {
+    format!("projects/-app/{SESSION}/subagents/agent-{id}.jsonl")
+}
+
+fn charges(ledger: &Ledger) -> usize {
+    ledger.charges.len()
+}
+
+#[test]
+fn a_sub_agent_that_was_deleted_is_told_once_and_marked() {
+    let desk = Desk::new();
+    desk.keep();
+    assert_eq!(desk.kept(), [""; 0]);
+    let quiet = |_: u64, _: u64| {};
+    let whole = charges(&desk.store.ledger(&quiet).0);
+    let state = desk.dir.path().join("state");
+    let mut catalogue = Catalogue::open(&state).unwrap();
+    let learn = |catalogue: &mut Catalogue| -> (usize, usize, usize) {
+        let inventory = catalogue.inventory(&desk.store);
+        let rows = catalogue.sessions(&desk.store, &inventory, &quiet);
+        let agents = rows.into_iter().map(|row| row.unwrap().agents).sum();
+        catalogue.learn(&inventory, &quiet, &|| false);
+        let found = catalogue.search(&inventory, &zebras()).unwrap();
+        assert!(found.troubles.is_empty());
+        let spent = charges(&catalogue.ledger(&desk.store, &quiet).0);
+        (agents, found.hits.len(), spent)
+    };
+    assert_eq!(learn(&mut catalogue), (2, 2, whole));
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    assert_eq!(desk.kept(), [agent("one")]);
+    assert!(!desk.session().is_archived());
+    let session = Session::read(desk.session()).unwrap();
+    let marks: Vec<bool> = session.agents.iter().map(|it| it.archived).collect();
+    assert_eq!(marks, [true, false]);
+    // With what is known, and without.
+    assert_eq!(learn(&mut catalogue), (2, 2, whole));
+    let inventory = desk.store.inventory();
+    assert_eq!(
+        desk.store.search(&inventory, &zebras()).unwrap().hits.len(),
+        2
+    );
+    assert_eq!(charges(&desk.store.ledger(&quiet).0), whole);
+    // What is there again is told from there.
+    desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
+    assert_eq!(desk.kept(), [""; 0]);
+    assert_eq!(learn(&mut catalogue), (2, 2, whole));
+}
+
+fn zebras() -> Query {
+    Query::parse("zebra", &Default::default())
+        .unwrap()
+        .limit(10)
+}
+
+#[test]
+fn outputs_saved_files_and_todos_come_from_the_archive_too() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_dir_all(desk.at("file-history")).unwrap();
+    fs::remove_dir_all(desk.at("todos")).unwrap();
+    fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}"))).unwrap();
+    let mut kept = desk.kept();
+    kept.sort();
+    let mut wanted = [
+        format!("file-history/{SESSION}/0a1b@v1"),
+        agent("one"),
+        agent("two"),
+        format!("projects/-app/{SESSION}/tool-results/r.txt"),
+        format!("todos/{SESSION}-agent-{SESSION}.json"),
+    ];
+    wanted.sort();
+    assert_eq!(kept, wanted);
+}
+
+/// The roster is made for speed; what is told is the same without it, and with a damaged one.
+#[test]
+fn the_roster_changes_nothing_that_is_told() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_file(desk.at(agent("two"))).unwrap();
+    let roster = desk.roster();
+    let text = fs::read(&roster).unwrap();
+    for at in 0..text.len() {
+        let mut damaged = text.clone();
+        damaged[at] ^= 4;
+        fs::write(&roster, &damaged).unwrap();
+        assert_eq!(desk.kept(), [agent("two")], "byte {at}");
+    }
+    // A line that is being written counts for nothing.
+    fs::write(&roster, [&text[..], b"8c549c46"].concat()).unwrap();
+    assert_eq!(desk.kept(), [agent("two")]);
+    fs::remove_file(&roster).unwrap();
+    assert_eq!(desk.kept(), [agent("two")]);
+    desk.keep();
+    assert_eq!(fs::read(&roster).unwrap().len(), text.len());
+    assert_eq!(desk.kept(), [agent("two")]);
+}
+
+/// What is added to a pack is told to the roster, which is there by then.
+#[test]
+fn a_sub_agent_that_came_later_is_told_too() {
+    let desk = Desk::new();
+    desk.keep();
+    desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
+    desk.keep();
+    fs::remove_file(desk.at(agent("late"))).unwrap();
+    assert!(desk.roster().is_file());
+    assert_eq!(desk.kept(), [agent("late")]);
+}
+
+/// Programs of other versions keep sub-agents elsewhere in the folder.
+#[test]
+fn a_sub_agent_that_lies_elsewhere_now_is_told_once() {
+    let desk = Desk::new();
+    desk.put(
+        "projects/-app/agent-flat.jsonl",
+        &line(SESSION, "f1", "", "zebra flat"),
+    );
+    desk.keep();
+    fs::rename(
+        desk.at("projects/-app/agent-flat.jsonl"),
+        desk.at(agent("flat")),
+    )
+    .unwrap();
+    assert_eq!(desk.kept(), [""; 0]);
+    assert_eq!(desk.session().agents.len(), 3);
+}
+
+#[test]
+fn what_is_changed_is_what_is_there() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    let files = desk.session();
+    let trashed = desk.store.delete(&files, Timestamp::now()).unwrap();
+    assert!(
+        trashed
+            .files
+            .iter()
+            .all(|file| !file.path.ends_with("agent-one.jsonl"))
+    );
+    desk.store.undelete(&trashed.id).unwrap();
+    assert_eq!(desk.kept(), [agent("one")]);
+    // It is put back into a session that went on since it was archived.
+    let more = line(SESSION, "a2", "a1", "went on");
+    let whole = [fs::read_to_string(desk.at(log(SESSION))).unwrap(), more].concat();
+    fs::write(desk.at(log(SESSION)), whole).unwrap();
+    let archive = desk.store.archive().unwrap();
+    archive.find(SESSION).unwrap().restore(None).unwrap();
+    assert!(desk.at(agent("one")).is_file());
+    assert_eq!(desk.kept(), [""; 0]);
+}
+
+/// A pack that was damaged since it was read is read again.
+#[test]
+fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
+    let desk = Desk::new();
+    desk.keep();
+    let files = desk.session();
+    let state = desk.dir.path().join("state");
+    let away = desk.store.archive_away(&[&files], true, Timestamp::now());
+    let pack = away.unwrap().pack;
+    let quiet = |_: u64, _: u64| {};
+    let mut catalogue = Catalogue::open(&state).unwrap();
+    let rows = |catalogue: &mut Catalogue, inventory: &Inventory| {
+        let rows = catalogue.sessions(&desk.store, inventory, &quiet);
+        rows.iter().filter(|row| row.is_err()).count()
+    };
+    // What was changed a moment ago is not remembered.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let inventory = catalogue.inventory(&desk.store);
+    assert_eq!(rows(&mut catalogue, &inventory), 0);
+    let mut bytes = fs::read(&pack).unwrap();
+    for byte in &mut bytes[40..80] {
+        *byte ^= 0x55;
+    }
+    fs::write(&pack, bytes).unwrap();
+    let inventory = catalogue.inventory(&desk.store);
+    assert_eq!(rows(&mut catalogue, &inventory), 1);
+}

@@ -1,0 +1,137 @@
+//! What belongs to no session of a root is kept too, and comes back where nothing lies in its place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use annals::archive::{Fate, KeepOptions, Kept, ROOT};
+use annals::model::ArtifactKind;
+use annals::store::{Root, Store};
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+struct Desk {
+    dir: TempDir,
+    store: Store,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::claude_code(dir.path().join("root"));
+        let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+        let desk = Desk { dir, store };
+        desk.put("history.jsonl", "{\"display\":\"first\",\"timestamp\":1}\n");
+        desk.put("plans/one.md", "# One\n");
+        desk.put("plans/two.md", "# Two\n");
+        desk.put("settings.json", "{}");
+        desk.put("projects/sessions-index.json", "{}");
+        desk
+    }
+
+    fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join("root").join(path)
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn keep(&self) -> Kept {
+        let inventory = self.store.inventory_in_place();
+        let options = KeepOptions::default();
+        let kept = self
+            .store
+            .keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        let kept = kept.unwrap();
+        assert!(kept.is_fine(), "{kept:?}");
+        kept
+    }
+
+    /// The plans and the history that are told of, and whether each is only archived.
+    fn told(&self) -> Vec<(String, bool)> {
+        let inventory = self.store.inventory();
+        assert!(inventory.troubles.is_empty());
+        let kinds = [ArtifactKind::History, ArtifactKind::Plan];
+        let told = kinds.into_iter().flat_map(|kind| {
+            let files = inventory.others_of(kind).collect::<Vec<_>>();
+            files.into_iter().map(|(_, file)| {
+                let name = file.path.file_name().unwrap().to_string_lossy();
+                (name.into_owned(), file.is_kept())
+            })
+        });
+        told.collect()
+    }
+}
+
+#[test]
+fn plans_and_what_was_typed_are_kept_and_come_back() {
+    let desk = Desk::new();
+    let kept = desk.keep();
+    assert_eq!(kept.archived.len(), 1);
+    assert_eq!((kept.sessions, kept.unchanged), (0, 0));
+    // What is derived is not.
+    assert_eq!(kept.archived[0].files, 4);
+    assert!(desk.keep().archived.is_empty());
+    // A history that grows costs its growth.
+    let more = "{\"display\":\"second\",\"timestamp\":2}\n";
+    let before = fs::read_to_string(desk.at("history.jsonl")).unwrap();
+    fs::write(desk.at("history.jsonl"), format!("{before}{more}")).unwrap();
+    assert_eq!(desk.keep().added, more.len() as u64);
+
+    fs::remove_file(desk.at("plans/one.md")).unwrap();
+    fs::remove_file(desk.at("history.jsonl")).unwrap();
+    fs::write(desk.at("plans/two.md"), "# Two, again\n").unwrap();
+    let told = desk.told();
+    let named = |name: &str, kept: bool| (name.to_owned(), kept);
+    assert_eq!(
+        told,
+        [
+            named("history.jsonl", true),
+            named("one.md", true),
+            named("two.md", false)
+        ]
+    );
+    let inventory = desk.store.inventory();
+    let (root, history) = inventory.others_of(ArtifactKind::History).next().unwrap();
+    assert_eq!(desk.store.entries(root, history).unwrap().len(), 2);
+
+    let pack = desk.store.archive().unwrap().find(ROOT).unwrap();
+    let restored = pack.restore(None).unwrap();
+    let fate = |name: &str| {
+        let mut files = restored.files.iter();
+        files.find(|file| file.path.ends_with(name)).unwrap().fate
+    };
+    assert_eq!(fate("one.md"), Fate::New);
+    assert_eq!(fate("history.jsonl"), Fate::New);
+    assert_eq!(fate("settings.json"), Fate::Same);
+    // What is there stays as it is, and is in nobody's way.
+    assert_eq!(fate("two.md"), Fate::Left);
+    assert_eq!(
+        fs::read(desk.at("plans/two.md")).unwrap(),
+        b"# Two, again\n"
+    );
+    assert_eq!(fs::read(desk.at("plans/one.md")).unwrap(), b"# One\n");
+    let history = fs::read_to_string(desk.at("history.jsonl")).unwrap();
+    assert_eq!(history, format!("{before}{more}"));
+    assert!(desk.told().iter().all(|(_, kept)| !kept));
+    // Elsewhere all of it is put.
+    let elsewhere = desk.dir.path().join("elsewhere");
+    pack.restore(Some(&elsewhere)).unwrap();
+    assert_eq!(
+        fs::read(elsewhere.join("plans/two.md")).unwrap(),
+        b"# Two\n"
+    );
+}
+
+/// A session may be called as the rest of its root is.
+#[test]
+fn what_belongs_to_no_session_is_no_session() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_dir_all(desk.at("")).unwrap();
+    let inventory = desk.store.inventory();
+    assert!(inventory.sessions.is_empty());
+    assert_eq!(desk.told().len(), 3);
+}
