@@ -227,7 +227,11 @@ impl Context {
 
     /// Learns the words of all sessions once everything is answered, if a search found any to learn.
     pub(crate) fn learn_later(&mut self, inventory: Inventory) {
-        self.searched = self.behind.then_some(inventory);
+        match self.behind {
+            true => self.searched = Some(inventory),
+            // The program ends soon: the system takes memory back at once, and not piece by piece.
+            false => std::mem::forget(inventory),
+        }
     }
 
     fn learn(&mut self, inventory: &Inventory) {

@@ -57,8 +57,17 @@ impl<'a> Raw<'a> {
             .unwrap_or_default()
     }
 
+    /// The same, in the fast way where it is plain.
+    pub(crate) fn read_fast<T: fast::Fast<'a> + Deserialize<'a> + Default>(self) -> T {
+        let plain = self.0.and_then(fast::read);
+        plain.unwrap_or_else(|| self.read())
+    }
+
     /// The elements of an array; empty for anything else.
     pub(crate) fn list(self) -> Vec<Raw<'a>> {
+        if let Some(List(list)) = self.0.and_then(fast::read) {
+            return list;
+        }
         let list: Option<Vec<Raw<'a>>> = self.0.and_then(|raw| serde_json::from_str(raw).ok());
         list.unwrap_or_default()
     }
@@ -88,6 +97,20 @@ impl<'a> Raw<'a> {
                 },
             },
         }
+    }
+}
+
+/// The elements of an array that is plain.
+struct List<'a>(Vec<Raw<'a>>);
+
+impl<'a> fast::Fast<'a> for List<'a> {
+    fn fast(walk: &mut fast::Walk<'a>) -> Option<Self> {
+        let mut list = Vec::new();
+        walk.array(|walk| {
+            list.push(Raw::fast(walk)?);
+            Some(())
+        })?;
+        Some(List(list))
     }
 }
 

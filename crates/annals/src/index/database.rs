@@ -17,7 +17,7 @@ use super::{memory, rows, spending, words};
 /// What the database holds, and how: another number means another meaning.
 ///
 /// It must change with the tables, with how sheets are spelled, and with what decoders say.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 
 /// The name of the database. Programs of other versions have others beside it.
 pub(super) fn name() -> String {
@@ -64,9 +64,9 @@ pub(super) fn number_of(database: &Connection, root: &Root) -> rusqlite::Result<
     let path = absolute(&root.path);
     let name = params![root.layout.name(), path.as_os_str().as_bytes()];
     let select = "SELECT id FROM root WHERE layout = ?1 AND path = ?2";
-    database
-        .query_row(select, name, |row| row.get(0))
-        .optional()
+    // Several parts of the catalogue ask.
+    let mut select = database.prepare_cached(select)?;
+    select.query_row(name, |row| row.get(0)).optional()
 }
 
 pub(super) fn new_number(database: &Connection, root: &Root) -> rusqlite::Result<i64> {
@@ -198,6 +198,7 @@ pub(super) fn connect_to_read(path: &Path) -> std::result::Result<Connection, Re
     };
     database.busy_timeout(PATIENCE)?;
     database.pragma_update(None, "temp_store", "MEMORY")?;
+    stay_prepared(&database)?;
     match database.query_row("PRAGMA user_version", [], |row| row.get(0))? {
         VERSION => Ok(database),
         _ => Err(Refusal::Unusable("is not finished".to_owned())),
@@ -241,6 +242,7 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     database.busy_timeout(PATIENCE)?;
     // It writes nowhere but where it lies.
     database.pragma_update(None, "temp_store", "MEMORY")?;
+    stay_prepared(&database)?;
     // A power cut may cost the last commits, not more.
     database.pragma_update(None, "synchronous", "NORMAL")?;
     let version = |database: &Connection| {
@@ -269,8 +271,27 @@ fn connect_once(path: &Path) -> std::result::Result<Connection, Refusal> {
     Ok(database)
 }
 
+/// Plans of queries depend on no values: statements that are used again would be prepared anew for each.
+fn stay_prepared(database: &Connection) -> rusqlite::Result<()> {
+    let config = rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+    database.set_db_config(config, true).map(|_| ())
+}
+
+/// Asks something with few pages kept in memory: to read one again from the system's memory costs less than
+/// to use memory that was not used before.
+pub(super) fn with_little_room<T>(
+    database: &mut Connection,
+    ask: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    const LITTLE: i32 = -512;
+    let usual: i32 = database.pragma_query_value(None, "cache_size", |row| row.get(0))?;
+    database.pragma_update(None, "cache_size", LITTLE)?;
+    let answer = ask(database);
+    database.pragma_update(None, "cache_size", usual)?;
+    answer
+}
+
 /// Makes room for what a large commit changes: pages that are written twice cost more than memory.
-/// For reading, memory that is used again costs less.
 pub(super) fn make_room(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "cache_size", -16_384)
 }

@@ -10,6 +10,7 @@ mod database;
 mod ledger;
 mod listing;
 mod memory;
+mod merge;
 mod newest;
 mod place;
 mod row;

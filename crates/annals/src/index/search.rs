@@ -1,5 +1,6 @@
 //! Search with what the catalogue knows of words, and how it learns them.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -19,7 +20,8 @@ use crate::search::{Found, Hunt, Plan, Query, TermKind, beside, pieces};
 use crate::store::{FoundFile, Inventory, Root};
 
 use super::Catalogue;
-use super::database::{new_number, number_of, within};
+use super::database::{new_number, number_of, with_little_room, within};
+use super::merge;
 use super::rows::is_same;
 use super::seal::Stamp;
 use super::segment::{Collected, Documents};
@@ -66,67 +68,10 @@ impl Catalogue {
         if narrows.is_none() {
             return Ok(None);
         }
-        // One state of the database, whatever others do meanwhile.
-        let database = self.database.transaction()?;
-        let mut covered = Covered::default();
-        let mut known = true;
-        for texts in Texts::of(inventory) {
-            known &= covered.add(&database, &texts)?;
-        }
-        self.behind = !known;
-        let mut worth: HashMap<i64, Vec<Span>> = HashMap::new();
-        for segment in words::segments(&database)? {
-            let mut failure = None;
-            let mut look_up = |term: &crate::search::Term| -> Option<Documents> {
-                let mut all: Option<Documents> = None;
-                for lookup in wanted(term)? {
-                    match words::look_up(&database, segment, lookup) {
-                        Err(error) => failure = Some(error),
-                        Ok(found) => {
-                            all = Some(match all {
-                                Some(all) => all.both(&found),
-                                None => found,
-                            });
-                        }
-                    }
-                }
-                all
-            };
-            let found = hunt.matcher.narrow(
-                &mut look_up,
-                &mut |a: Documents, b| a.both(&b),
-                &mut |a: Documents, b| a.either(&b),
-            );
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            let Some(found) = found else {
-                return Ok(None);
-            };
-            for (text, mut spans) in words::places(&database, segment.0, &found)? {
-                worth.entry(text).or_default().append(&mut spans);
-            }
-        }
-        for text in worth.keys() {
-            covered.name(&database, *text)?;
-        }
-        let plans = hunt.sources.iter().map(|source| {
-            let (text, from) = covered.get(&source.files.root, source.file);
-            let spans = text.and_then(|text| worth.get(&text));
-            let spans = spans.into_iter().flatten();
-            // What lies beyond is looked at anyway.
-            let spans = spans.filter(|span| span.end() <= from && source.owns(span.offset));
-            let mut spans: Vec<Span> = spans.copied().collect();
-            spans.sort_unstable();
-            spans.dedup();
-            // To read most of a file record by record costs more than to read it.
-            let bytes: u64 = spans.iter().map(|span| span.len).sum();
-            match bytes > from / 2 {
-                true => Plan::ALL,
-                false => Plan { spans, from },
-            }
-        });
-        Ok(Some(plans.collect()))
+        let behind = &mut self.behind;
+        with_little_room(&mut self.database, |database| {
+            plan(database, hunt, inventory, behind)
+        })
     }
 
     /// Learns the words of what was added to logs since the last time.
@@ -279,7 +224,7 @@ impl Catalogue {
             let sorted = learnt.words.sorted().into_iter();
             words::add_segment(&change, &stretches, sorted.map(Ok))?;
         }
-        words::tidy(&change)?;
+        merge::tidy(&change)?;
         change.commit()
     }
 
@@ -309,6 +254,80 @@ impl Catalogue {
     }
 }
 
+/// Where looking is worthwhile, by what stands in the catalogue; `behind` tells whether there is more to
+/// learn.
+fn plan(
+    database: &mut rusqlite::Connection,
+    hunt: &Hunt<'_>,
+    inventory: &Inventory,
+    behind: &mut bool,
+) -> rusqlite::Result<Option<Vec<Plan>>> {
+    // One state of the database, whatever others do meanwhile.
+    let database = database.transaction()?;
+    let mut covered = Covered::default();
+    let mut known = true;
+    for texts in Texts::of(inventory) {
+        known &= covered.add(&database, &texts)?;
+    }
+    *behind = !known;
+    let mut worth: HashMap<i64, Vec<Span>> = HashMap::new();
+    for segment in words::segments(&database)? {
+        let mut failure = None;
+        let mut look_up = |term: &crate::search::Term| -> Option<Documents> {
+            let mut all: Option<Documents> = None;
+            for lookup in wanted(term)? {
+                if all.as_ref().is_some_and(Documents::is_empty) {
+                    break;
+                }
+                match words::look_up(&database, segment, lookup) {
+                    Err(error) => failure = Some(error),
+                    Ok(found) => {
+                        all = Some(match all {
+                            Some(all) => all.both(&found),
+                            None => found,
+                        });
+                    }
+                }
+            }
+            all
+        };
+        let found = hunt.matcher.narrow(
+            &mut look_up,
+            &mut |a: Documents, b| a.both(&b),
+            &mut |a: Documents, b| a.either(&b),
+        );
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        for (text, mut spans) in words::places(&database, segment.0, &found)? {
+            worth.entry(text).or_default().append(&mut spans);
+        }
+    }
+    for text in worth.keys() {
+        covered.name(&database, *text)?;
+    }
+    let plans = hunt.sources.iter().map(|source| {
+        let (text, from) = covered.get(&source.files.root, source.file);
+        let spans = text.and_then(|text| worth.get(&text));
+        let spans = spans.into_iter().flatten();
+        // What lies beyond is looked at anyway.
+        let spans = spans.filter(|span| span.end() <= from && source.owns(span.offset));
+        let mut spans: Vec<Span> = spans.copied().collect();
+        spans.sort_unstable();
+        spans.dedup();
+        // To read most of a file record by record costs more than to read it.
+        let bytes: u64 = spans.iter().map(|span| span.len).sum();
+        match bytes > from / 2 {
+            true => Plan::ALL,
+            false => Plan { spans, from },
+        }
+    });
+    Ok(Some(plans.collect()))
+}
+
 /// What an index must have of a text in which a term stands; `None` if it can tell nothing.
 fn wanted(term: &crate::search::Term) -> Option<Vec<crate::search::word::Lookup>> {
     let TermKind::Literal { open_start, .. } = term.kind else {
@@ -318,6 +337,8 @@ fn wanted(term: &crate::search::Term) -> Option<Vec<crate::search::word::Lookup>
     for (number, word) in term.text.split_whitespace().enumerate() {
         found.append(&mut lookups(word, number > 0 || !open_start));
     }
+    // The longest are mostly the rarest.
+    found.sort_by_key(|lookup| Reverse(lookup.token().len()));
     (!found.is_empty()).then_some(found)
 }
 
@@ -366,10 +387,32 @@ impl<'a> Texts<'a> {
 struct Covered {
     /// The roots of which all files are as they were when all their words were known, by number.
     whole: HashMap<i64, Root>,
-    /// Files, with their numbers and how far they are known. A path as text is one piece to hash.
-    files: HashMap<OsString, (i64, Mark)>,
+    /// Files, with their numbers and how far they are known.
+    files: ByFile<(i64, Mark)>,
     /// Files that are not what they were.
-    changed: HashMap<OsString, Mark>,
+    changed: ByFile<Mark>,
+}
+
+/// Something of each of some files. They are told apart by their inodes first, because paths are long,
+/// and several may lead to one file.
+struct ByFile<T>(HashMap<u64, Vec<(OsString, T)>>);
+
+impl<T> Default for ByFile<T> {
+    fn default() -> Self {
+        ByFile(HashMap::new())
+    }
+}
+
+impl<T> ByFile<T> {
+    fn insert(&mut self, ino: u64, path: OsString, value: T) {
+        self.0.entry(ino).or_default().push((path, value));
+    }
+
+    fn get(&self, file: &FoundFile) -> Option<&T> {
+        let mut found = self.0.get(&file.id.ino)?.iter();
+        let is_it = |(path, _): &&(OsString, T)| path == file.path.as_os_str();
+        found.find(is_it).map(|(_, value)| value)
+    }
 }
 
 impl Covered {
@@ -397,9 +440,10 @@ impl Covered {
             let Some((text, mark)) = marks.get(within(texts.root, file)) else {
                 continue;
             };
+            let (ino, path) = (file.id.ino, file.path.clone().into());
             match still_known(file, mark) {
-                true => drop(self.files.insert(file.path.clone().into(), (*text, *mark))),
-                false => drop(self.changed.insert(file.path.clone().into(), *mark)),
+                true => self.files.insert(ino, path, (*text, *mark)),
+                false => self.changed.insert(ino, path, *mark),
             }
         }
         Ok(false)
@@ -410,14 +454,14 @@ impl Covered {
         let (root, path, mark) = words::mark(database, text)?.ok_or_else(words::damaged)?;
         if let Some(root) = self.whole.get(&root) {
             let path = root.path.join(OsStr::from_bytes(&path));
-            self.files.insert(path.into(), (text, mark));
+            self.files.insert(mark.id.ino, path.into(), (text, mark));
         }
         Ok(())
     }
 
     /// The number of a file, and how far it is known.
     fn get(&self, root: &Root, file: &FoundFile) -> (Option<i64>, u64) {
-        match self.files.get(file.path.as_os_str()) {
+        match self.files.get(file) {
             Some((text, mark)) => (Some(*text), mark.cursor.offset),
             None if self.whole.values().any(|whole| is_same(whole, root)) => (None, file.id.len),
             None => (None, 0),
@@ -428,8 +472,8 @@ impl Covered {
     fn unread<'a>(&self, texts: &Texts<'a>) -> Vec<Unread<'a>> {
         let files = texts.files.iter();
         let unread = files.map(|file| {
-            let known = self.files.get(file.path.as_os_str()).map(|(_, mark)| mark);
-            let before = known.or_else(|| self.changed.get(file.path.as_os_str()));
+            let known = self.files.get(file).map(|(_, mark)| mark);
+            let before = known.or_else(|| self.changed.get(file));
             Unread {
                 root: texts.root,
                 file,
@@ -503,7 +547,7 @@ fn read_portion<'a>(
         false => rayon::current_num_threads().max(1),
     };
     // Shares of about the same size: the largest to whoever has least.
-    portion.sort_by_key(|unread| std::cmp::Reverse(unread.bytes()));
+    portion.sort_by_key(|unread| Reverse(unread.bytes()));
     let mut shares: Vec<(u64, Vec<Unread<'a>>)> = Vec::new();
     shares.resize_with(threads.min(portion.len()).max(1), Default::default);
     for unread in portion {

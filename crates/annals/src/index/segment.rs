@@ -8,8 +8,9 @@ use hashbrown::HashTable;
 
 use crate::search::word::Token;
 
-/// A block of tokens holds about so many bytes. One is read to look up a token.
-const BLOCK: usize = 32 << 10;
+/// A block of tokens holds about so many bytes. One is read to look up a token, and four fill a page of
+/// the database.
+const BLOCK: usize = 3_800;
 
 /// The tokens of documents that are being read.
 #[derive(Default)]
@@ -233,6 +234,10 @@ impl Documents {
         let words = self.0.iter_mut().zip(&other.0);
         words.for_each(|(to, from)| *to |= from);
         self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
     }
 
     /// Those in it, in their order.

@@ -32,13 +32,11 @@ pub(super) const TABLES: &str = "
         size BLOB NOT NULL
     );
     CREATE TABLE stretch (
-        segment INTEGER NOT NULL REFERENCES segment,
-        first INTEGER NOT NULL,
+        id INTEGER PRIMARY KEY,
         documents INTEGER NOT NULL,
         text INTEGER NOT NULL,
-        spans BLOB NOT NULL,
-        PRIMARY KEY (segment, first)
-    ) WITHOUT ROWID;
+        spans BLOB NOT NULL
+    );
     CREATE INDEX stretch_of_text ON stretch (text);
     CREATE TABLE word (
         id INTEGER PRIMARY KEY,
@@ -230,20 +228,14 @@ pub(super) fn set_coverage(
 pub(super) type Segment = (i64, u32);
 
 pub(super) fn segments(database: &Connection) -> rusqlite::Result<Vec<Segment>> {
-    let mut query = database.prepare_cached(
-        "SELECT id, size, (SELECT count(*) FROM word WHERE segment = segment.id)
-         FROM segment ORDER BY id",
-    )?;
+    let mut query = database.prepare_cached("SELECT id, size FROM segment ORDER BY id")?;
     let mut rows = query.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let mut size = unseal(id, row.get_ref(1)?.as_blob()?)?;
         let documents = get(&mut size).and_then(|count| u32::try_from(count).ok());
-        // A block that is not there is not looked into.
-        let whole = get(&mut size) == Some(row.get::<_, i64>(2)? as u64);
-        let documents = documents.filter(|_| whole).ok_or_else(damaged)?;
-        found.push((id, documents));
+        found.push((id, documents.ok_or_else(damaged)?));
     }
     Ok(found)
 }
@@ -261,17 +253,21 @@ pub(super) fn look_up(
     };
     // The block that the token would stand in, and those after it.
     let mut query = database.prepare_cached(
-        "SELECT block, first FROM word WHERE segment = ?1 AND first >= coalesce(
-             (SELECT max(first) FROM word WHERE segment = ?1 AND first <= ?2), x'')
-         ORDER BY first",
+        "SELECT first, block FROM word WHERE segment = ?1 AND first <= ?2
+         ORDER BY first DESC LIMIT 1",
     )?;
-    let mut rows = query.query(params![segment.0, name(token)])?;
-    while let Some(row) = rows.next()? {
-        let mut named = Some(row.get_ref(1)?.as_blob()?);
-        for (other, list) in Block::new(unseal(segment.0, row.get_ref(0)?.as_blob()?)?) {
-            if named.take().is_some_and(|first| first != name(other)) {
-                return Err(damaged());
-            }
+    let mut key = name(token);
+    let mut named = false;
+    loop {
+        let mut rows = query.query(params![segment.0, key])?;
+        let row = rows.next()?.ok_or_else(damaged)?;
+        if named && row.get_ref(0)?.as_blob()? != key {
+            return Err(damaged());
+        }
+        let block = block_of(segment.0, row)?;
+        // Each names the next one: a block that is not there is not passed over.
+        let next = block.next.to_vec();
+        for (other, list) in block.words {
             let fits = other == token || (begins && other.starts_with(token));
             if fits {
                 list.for_each(|document| found.add(document));
@@ -279,8 +275,57 @@ pub(super) fn look_up(
                 return Ok(found);
             }
         }
+        if next.is_empty() {
+            return Ok(found);
+        }
+        let next_token = Token::read(&next);
+        if next_token > token && !(begins && next_token.starts_with(token)) {
+            return Ok(found);
+        }
+        // They come in their order, so this ends.
+        if row.get_ref(0)?.as_blob()? >= next.as_slice() {
+            return Err(damaged());
+        }
+        (key, named) = (next, true);
     }
-    Ok(found)
+}
+
+/// A block as it was kept.
+pub(super) struct Kept<'a> {
+    /// The first token of the block after it; nothing if it is the last.
+    pub(super) next: &'a [u8],
+    pub(super) words: Block<'a>,
+}
+
+/// Spells a block: the key under which it is found, that of the next one, and its words.
+fn spell_block(segment: i64, key: &[u8], next: &[u8], words: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(words.len() + 64);
+    for key in [key, next] {
+        put(&mut bytes, key.len() as u64);
+        bytes.extend_from_slice(key);
+    }
+    bytes.extend_from_slice(words);
+    seal(segment, bytes)
+}
+
+/// Reads a row of `first, block`.
+pub(super) fn block_of<'a>(segment: i64, row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Kept<'a>> {
+    let key = row.get_ref(0)?.as_blob()?;
+    let mut rest = unseal(segment, row.get_ref(1)?.as_blob()?)?;
+    let mut told = || {
+        let len = usize::try_from(get(&mut rest)?).ok()?;
+        let (key, after) = rest.split_at_checked(len)?;
+        rest = after;
+        Some(key)
+    };
+    let (own, next) = (told().ok_or_else(damaged)?, told().ok_or_else(damaged)?);
+    match own == key {
+        true => Ok(Kept {
+            next,
+            words: Block::new(rest),
+        }),
+        false => Err(damaged()),
+    }
 }
 
 /// A token as a key of the database, where keys are compared byte by byte.
@@ -296,8 +341,8 @@ pub(super) fn places(
     wanted: &Documents,
 ) -> rusqlite::Result<Vec<(i64, Vec<Span>)>> {
     let mut query = database.prepare_cached(
-        "SELECT first, documents, text, spans FROM stretch
-         WHERE segment = ?1 AND first <= ?2 ORDER BY first DESC LIMIT 1",
+        "SELECT id, documents, text, spans FROM stretch WHERE id BETWEEN ?1 AND ?2
+         ORDER BY id DESC LIMIT 1",
     )?;
     let mut found: Vec<(i64, Vec<Span>)> = Vec::new();
     let mut stretch: Option<(u32, Vec<Span>)> = None;
@@ -309,8 +354,8 @@ pub(super) fn places(
         let span = match stretch.as_ref().and_then(inside) {
             Some(span) => Some(span),
             None => {
-                let row =
-                    query.query_row(params![segment, document], |row| stretch_of(segment, row));
+                let (from, to) = (stretch_id(segment, 0), stretch_id(segment, document));
+                let row = query.query_row([from, to], |row| stretch_of(segment, row));
                 let (first, next) = row.optional()?.ok_or_else(damaged)?;
                 if document - first >= next.documents {
                     return Err(damaged());
@@ -331,10 +376,20 @@ pub(super) fn places(
     Ok(found)
 }
 
+/// The number of a stretch in the database: those of one segment stand together, in their order.
+fn stretch_id(segment: i64, first: u32) -> i64 {
+    (segment << 32) | i64::from(first)
+}
+
+/// The first and the last number that a stretch of a segment may have.
+pub(super) fn stretches_of(segment: i64) -> [i64; 2] {
+    [stretch_id(segment, 0), stretch_id(segment, u32::MAX)]
+}
+
 /// Spells a stretch: which documents it is of, of which file, and where they lie.
-fn spell_stretch(segment: i64, first: u64, stretch: &Stretch) -> Vec<u8> {
+fn spell_stretch(segment: i64, first: u32, stretch: &Stretch) -> Vec<u8> {
     let mut bytes = Vec::new();
-    put(&mut bytes, first);
+    put(&mut bytes, first.into());
     put(&mut bytes, u64::from(stretch.documents));
     put(&mut bytes, stretch.text.unwrap_or_default() as u64);
     let (mut end, mut line) = (0, 0);
@@ -347,16 +402,20 @@ fn spell_stretch(segment: i64, first: u64, stretch: &Stretch) -> Vec<u8> {
     seal(segment, bytes)
 }
 
-/// Reads a row of `first, documents, text, spans`.
-fn stretch_of(segment: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<(u32, Stretch)> {
-    let (first, documents): (u32, u32) = (row.get(0)?, row.get(1)?);
+/// Reads a row of `id, documents, text, spans`.
+pub(super) fn stretch_of(
+    segment: i64,
+    row: &rusqlite::Row<'_>,
+) -> rusqlite::Result<(u32, Stretch)> {
+    let (id, documents): (i64, u32) = (row.get(0)?, row.get(1)?);
+    let first = u32::try_from(id - stretch_id(segment, 0)).map_err(|_| damaged())?;
     let text: i64 = row.get(2)?;
     let mut rest = unseal(segment, row.get_ref(3)?.as_blob()?)?;
     let mut told = || get(&mut rest).ok_or_else(damaged);
     if (told()?, told()?, told()?) != (first.into(), documents.into(), text as u64) {
         return Err(damaged());
     }
-    let mut spans = Vec::new();
+    let mut spans = Vec::with_capacity(documents.min(TOGETHER as u32) as usize);
     let (mut end, mut line) = (0, 0);
     while let (Some(gap), Some(len), Some(lines)) = (get(&mut rest), get(&mut rest), get(&mut rest))
     {
@@ -394,7 +453,26 @@ impl Stretch {
             spans,
         }
     }
+
+    /// The same in parts that are kept together.
+    fn parts(&self) -> impl Iterator<Item = Stretch> {
+        let gone = match self.text {
+            None => (self.documents > 0).then_some(self.documents),
+            Some(_) => None,
+        };
+        let gone = gone.map(|documents| Stretch {
+            text: None,
+            documents,
+            spans: Vec::new(),
+        });
+        let there = self.spans.chunks(TOGETHER).filter(|_| self.text.is_some());
+        let there = there.map(|spans| Stretch::new(self.text, spans.to_vec()));
+        gone.into_iter().chain(there)
+    }
 }
+
+/// A stretch has at most so many documents, so that little is read to find one of them.
+const TOGETHER: usize = 128;
 
 /// Keeps a segment. `words` are in their order.
 pub(super) fn add_segment(
@@ -412,41 +490,37 @@ pub(super) fn add_segment(
         [],
         |row| row.get(0),
     )?;
-    let mut insert = database.prepare_cached("INSERT INTO stretch VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut insert = database.prepare_cached("INSERT INTO stretch VALUES (?1, ?2, ?3, ?4)")?;
     let mut first = 0;
-    for part in stretches.iter().filter(|part| part.documents > 0) {
-        let spelled = spell_stretch(segment, first, part);
+    for part in stretches.iter().flat_map(Stretch::parts) {
+        let spelled = spell_stretch(segment, first, &part);
         let text = part.text.unwrap_or_default();
-        insert.execute(params![
-            segment,
-            first as i64,
-            part.documents,
-            text,
-            spelled
-        ])?;
-        first += u64::from(part.documents);
+        let id = stretch_id(segment, first);
+        insert.execute(params![id, part.documents, text, spelled])?;
+        first = first.checked_add(part.documents).ok_or_else(damaged)?;
     }
     let mut insert =
         database.prepare_cached("INSERT INTO word (segment, first, block) VALUES (?1, ?2, ?3)")?;
-    let mut count = 0;
-    let mut keep = |(first, block): (Token, Vec<u8>)| {
-        let block = seal(segment, block);
-        count += 1;
-        insert
-            .execute(params![segment, name(first), block])
-            .map(|_| ())
+    // What comes before all tokens is looked for in the first block too.
+    let mut key = Vec::new();
+    let mut keep = |(_, words): (Token, Vec<u8>), next: Vec<u8>| {
+        let block = spell_block(segment, &key, &next, &words);
+        let kept = insert.execute(params![segment, key, block]);
+        key = next;
+        kept.map(|_| ())
     };
     let mut blocks = Blocks::default();
     for word in words {
         let (token, documents) = word?;
         if let Some(full) = blocks.add(token, &documents) {
-            keep(full)?;
+            keep(full, name(token))?;
         }
     }
-    blocks.take().map_or(Ok(()), &mut keep)?;
+    if let Some(last) = blocks.take() {
+        keep(last, Vec::new())?;
+    }
     let mut size = Vec::new();
     put(&mut size, documents);
-    put(&mut size, count);
     let update = "UPDATE segment SET size = ?2 WHERE id = ?1";
     let size = seal(segment, size);
     database.execute(update, params![segment, size]).map(|_| ())
@@ -454,29 +528,24 @@ pub(super) fn add_segment(
 
 /// Forgets the documents of a file.
 pub(super) fn forget_documents(database: &Connection, text: i64) -> rusqlite::Result<()> {
-    let mut query = database.prepare_cached(
-        "SELECT first, documents, text, spans, segment FROM stretch WHERE text = ?1",
-    )?;
+    let mut query = database
+        .prepare_cached("SELECT id, documents, text, spans FROM stretch WHERE text = ?1")?;
     let mut rows = query.query([text])?;
     let mut gone = Vec::new();
     while let Some(row) = rows.next()? {
-        let segment: i64 = row.get(4)?;
+        let id: i64 = row.get(0)?;
+        let segment = id >> 32;
         let (first, stretch) = stretch_of(segment, row)?;
         let stretch = Stretch {
             text: None,
             ..stretch
         };
-        gone.push((
-            segment,
-            first,
-            spell_stretch(segment, first.into(), &stretch),
-        ));
+        gone.push((id, spell_stretch(segment, first, &stretch)));
     }
-    let mut update = database.prepare_cached(
-        "UPDATE stretch SET text = 0, spans = ?3 WHERE segment = ?1 AND first = ?2",
-    )?;
-    for (segment, first, spelled) in gone {
-        update.execute(params![segment, first, spelled])?;
+    let mut update =
+        database.prepare_cached("UPDATE stretch SET text = 0, spans = ?2 WHERE id = ?1")?;
+    for (id, spelled) in gone {
+        update.execute(params![id, spelled])?;
     }
     Ok(())
 }
@@ -488,145 +557,5 @@ pub(super) fn forget(database: &Connection, text: i64) -> rusqlite::Result<()> {
     delete.execute([text]).map(|_| ())
 }
 
-/// So many segments of about one size are merged into one, so that few must be looked into and every
-/// word is written a few times at most.
-const MERGED: usize = 8;
-
-/// Merges segments where there are many of about one size, and those that hold mostly documents that
-/// are gone.
-pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
-    loop {
-        let mut tiers: HashMap<u32, Vec<Segment>> = HashMap::new();
-        for segment in segments(database)? {
-            let living: u32 = database.query_row(
-                "SELECT coalesce(sum(documents), 0) FROM stretch WHERE segment = ?1 AND text != 0",
-                [segment.0],
-                |row| row.get(0),
-            )?;
-            if living == 0 {
-                drop_segment(database, segment.0)?;
-            } else if living < segment.1 / 2 {
-                merge(database, &[segment])?;
-                return tidy(database);
-            } else {
-                let size = segment.1.checked_ilog2().ok_or_else(damaged)?;
-                let tier = size / MERGED.ilog2();
-                tiers.entry(tier).or_default().push(segment);
-            }
-        }
-        let lowest = tiers.into_iter().filter(|(_, tier)| tier.len() >= MERGED);
-        match lowest.min_by_key(|(tier, _)| *tier) {
-            Some((_, tier)) => merge(database, &tier)?,
-            None => return Ok(()),
-        }
-    }
-}
-
-fn drop_segment(database: &Connection, segment: i64) -> rusqlite::Result<()> {
-    for delete in [
-        "DELETE FROM word WHERE segment = ?1",
-        "DELETE FROM stretch WHERE segment = ?1",
-        "DELETE FROM segment WHERE id = ?1",
-    ] {
-        database.prepare_cached(delete)?.execute([segment])?;
-    }
-    Ok(())
-}
-
-/// Makes one segment of several, without the documents that are gone.
-fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Result<()> {
-    let mut stretches = Vec::new();
-    let mut cursors = Vec::new();
-    let mut next = 0;
-    for (segment, documents) in segments {
-        // The new number of each document that is still there.
-        let mut numbers = vec![None; *documents as usize];
-        let mut query = database.prepare_cached(
-            "SELECT first, documents, text, spans FROM stretch WHERE segment = ?1 ORDER BY first",
-        )?;
-        let mut rows = query.query([segment])?;
-        while let Some(row) = rows.next()? {
-            let (first, stretch) = stretch_of(*segment, row)?;
-            if stretch.text.is_none() {
-                continue;
-            }
-            let numbers = numbers.iter_mut().skip(first as usize);
-            for number in numbers.take(stretch.documents as usize) {
-                *number = Some(next);
-                next += 1;
-            }
-            stretches.push(stretch);
-        }
-        let mut cursor = MergeCursor {
-            database,
-            segment: *segment,
-            numbers,
-            last: None,
-            pending: Vec::new(),
-        };
-        cursor.fill()?;
-        cursors.push(cursor);
-    }
-    let words = std::iter::from_fn(|| merged(&mut cursors).transpose());
-    add_segment(database, &stretches, words)?;
-    for (segment, _) in segments {
-        drop_segment(database, *segment)?;
-    }
-    Ok(())
-}
-
-/// The next token of several segments, with its documents in all of them.
-fn merged(cursors: &mut [MergeCursor<'_>]) -> rusqlite::Result<Option<(Token, Vec<u32>)>> {
-    loop {
-        let heads = cursors.iter().filter_map(|cursor| cursor.pending.last());
-        let Some(token) = heads.map(|(token, _)| *token).min() else {
-            return Ok(None);
-        };
-        let mut documents = Vec::new();
-        for cursor in cursors.iter_mut() {
-            if let Some((_, mut list)) = cursor.pending.pop_if(|(head, _)| *head == token) {
-                documents.append(&mut list);
-                cursor.fill()?;
-            }
-        }
-        if !documents.is_empty() {
-            return Ok(Some((token, documents)));
-        }
-    }
-}
-
-/// Goes through the tokens of a segment that is merged.
-struct MergeCursor<'a> {
-    database: &'a Connection,
-    segment: i64,
-    numbers: Vec<Option<u32>>,
-    /// The first token of the block that was read last.
-    last: Option<Vec<u8>>,
-    /// What is left of that block, the next token last.
-    pending: Vec<(Token, Vec<u32>)>,
-}
-
-impl MergeCursor<'_> {
-    /// Reads the next block if nothing is left of the one before.
-    fn fill(&mut self) -> rusqlite::Result<()> {
-        if !self.pending.is_empty() {
-            return Ok(());
-        }
-        let mut query = self.database.prepare_cached(
-            "SELECT first, block FROM word WHERE segment = ?1 AND (?2 IS NULL OR first > ?2)
-             ORDER BY first LIMIT 1",
-        )?;
-        let mut rows = query.query(params![self.segment, self.last])?;
-        let Some(row) = rows.next()? else {
-            return Ok(());
-        };
-        for (token, list) in Block::new(unseal(self.segment, row.get_ref(1)?.as_blob()?)?) {
-            let numbers = |document: u32| self.numbers.get(document as usize).copied().flatten();
-            self.pending
-                .push((token, list.filter_map(numbers).collect()));
-        }
-        self.pending.reverse();
-        self.last = Some(row.get(0)?);
-        Ok(())
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -138,6 +138,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Reads a value, and tells how it is spelled.
+    pub(crate) fn with_text<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<(&'a str, T)> {
+        let start = self.at;
+        let value = read(self)?;
+        Some((self.text.get(start..self.at)?, value))
+    }
+
     /// Skips a value that stands where an object or a list of blocks could; gives up on numbers,
     /// which serde may find too large.
     pub(crate) fn skip_other(&mut self) -> Option<()> {

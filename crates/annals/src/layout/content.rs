@@ -237,8 +237,36 @@ pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
     }
 }
 
+/// The same, read in one go with what it stands in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks(pub(crate) Vec<Block>);
+
+impl<'a> Fast<'a> for Blocks {
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        if walk.peek()? != b'[' {
+            return Raw::fast(walk).map(|content| Blocks(blocks(content)));
+        }
+        let mut found = Vec::new();
+        walk.array(|walk| {
+            let (raw, part) = walk.with_text(Part::fast)?;
+            found.push(block_of(Raw(Some(raw)), &part));
+            Some(())
+        })?;
+        Some(Blocks(found))
+    }
+}
+
+impl<'de> Deserialize<'de> for Blocks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Raw::deserialize(deserializer).map(|content| Blocks(blocks(content)))
+    }
+}
+
 fn block(raw: Raw<'_>) -> Block {
-    let part: Part<'_> = raw.read();
+    block_of(raw, &raw.read_fast())
+}
+
+fn block_of(raw: Raw<'_>, part: &Part<'_>) -> Block {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
     match part.kind.or_empty() {
         "text" => Block::Text(owned(&part.text)),
@@ -278,13 +306,13 @@ pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
         return vec![Block::Text(text.into_owned())];
     }
     let flat = |raw: Raw<'_>| {
-        let part: Part<'_> = raw.read();
+        let part: Part<'_> = raw.read_fast();
         match part.kind.or_empty() {
             "tool_result" => Block::Opaque {
                 kind: "tool_result".to_owned(),
                 json: raw.0.unwrap_or("null").to_owned(),
             },
-            _ => block(raw),
+            _ => block_of(raw, &part),
         }
     };
     content.list().into_iter().map(flat).collect()

@@ -12,7 +12,8 @@ use crate::store::{Inventory, Neighbours, Session, SessionFiles, SessionInfo};
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     inventory: &'a Inventory,
-    sessions: Vec<OnceLock<Option<Fact>>>,
+    /// Few are read, and what they tell is large.
+    sessions: Vec<OnceLock<Option<Box<Fact>>>>,
     /// The conversations that the query asks for.
     branches: Vec<String>,
 }
@@ -43,7 +44,8 @@ impl<'a> Facts<'a> {
     fn of(&self, number: usize) -> Option<&Fact> {
         let files = self.inventory.sessions.get(number)?;
         let fact = self.sessions.get(number)?;
-        fact.get_or_init(|| self.read(files).ok()).as_ref()
+        let fact = fact.get_or_init(|| self.read(files).ok().map(Box::new));
+        fact.as_deref()
     }
 
     fn read(&self, files: &SessionFiles) -> Result<Fact> {

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use super::hunt::{Finding, Hunt, Source};
 use super::query::{Order, Part};
-use super::subject;
+use super::snippet::Snippet;
+use super::subject::{self, pieces};
 use crate::error::{Error, Result};
 use crate::jsonl::{BytesReader, LogFile, Scanner, TailReader, read_span};
 use crate::layout::{Record, Sink};
@@ -91,10 +92,11 @@ pub(super) fn found(hunt: &Hunt<'_>, findings: Vec<Finding>, troubles: Vec<Error
     let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut opened = Opened::default();
     for (score, finding) in ranked(hunt, findings) {
-        match hit(hunt, &mut opened, &finding, score) {
+        let source = finding.source;
+        match hit(hunt, &mut opened, finding, score) {
             Ok(Some(hit)) => {
                 if hit.line == 0 {
-                    let hits = uncounted.entry(finding.source).or_default();
+                    let hits = uncounted.entry(source).or_default();
                     hits.push(found.hits.len());
                 }
                 found.hits.push(hit);
@@ -181,7 +183,15 @@ impl Opened {
     }
 }
 
-fn hit(hunt: &Hunt<'_>, opened: &mut Opened, finding: &Finding, score: f64) -> Result<Option<Hit>> {
+fn hit(
+    hunt: &Hunt<'_>,
+    opened: &mut Opened,
+    mut finding: Finding,
+    score: f64,
+) -> Result<Option<Hit>> {
+    if let Some(hit) = finding.hit.take() {
+        return Ok(Some(Hit { score, ..*hit }));
+    }
     let Some(source) = hunt.sources.get(finding.source) else {
         return Ok(None);
     };
@@ -208,13 +218,9 @@ fn hit(hunt: &Hunt<'_>, opened: &mut Opened, finding: &Finding, score: f64) -> R
             path: source.file.path.clone(),
         });
     };
-    let snippet = hunt.matcher.snippet(&entry, &beside);
-    let message = match &entry.body {
-        Body::Message(message) => Some(message),
-        _ => None,
-    };
-    let agent = entry.agent.as_ref();
-    let agent = agent.or(source.file.artifact.agent.as_ref());
+    let mut texts = Vec::new();
+    pieces(&entry, &beside, &mut |piece| texts.push(piece));
+    let snippet = hunt.matcher.snippet(&texts);
     let (before, after) = match hunt.query.around {
         0 => (Vec::new(), Vec::new()),
         around => (
@@ -223,12 +229,28 @@ fn hit(hunt: &Hunt<'_>, opened: &mut Opened, finding: &Finding, score: f64) -> R
         ),
     };
     Ok(Some(Hit {
+        score,
+        before,
+        after,
+        ..of(source, &entry, span, snippet)
+    }))
+}
+
+/// What is shown of an entry by itself.
+pub(super) fn of(source: &Source<'_>, entry: &Entry, record: Span, snippet: Snippet) -> Hit {
+    let message = match &entry.body {
+        Body::Message(message) => Some(message),
+        _ => None,
+    };
+    let agent = entry.agent.as_ref();
+    let agent = agent.or(source.file.artifact.agent.as_ref());
+    Hit {
         layout: source.root().layout.name(),
         session: source.files.id.clone(),
         agent: agent.cloned(),
         file: source.file.path.clone(),
         offset: entry.span.offset,
-        line: span.line,
+        line: record.line,
         role: message.map(|message| message.role),
         model: message.and_then(|message| message.model.clone()),
         time: entry.time,
@@ -237,11 +259,11 @@ fn hit(hunt: &Hunt<'_>, opened: &mut Opened, finding: &Finding, score: f64) -> R
         tool: snippet.tool,
         snippet: snippet.text,
         at: snippet.at,
-        score,
-        before,
-        after,
-        entry: entry.id,
-    }))
+        score: 0.0,
+        before: Vec::new(),
+        after: Vec::new(),
+        entry: entry.id.clone(),
+    }
 }
 
 fn decode(source: &Source<'_>, record: &Record<'_>) -> Vec<Entry> {

@@ -4,33 +4,43 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use memchr::memmem;
 use rayon::prelude::*;
 
 use super::facts::Facts;
-use super::hit::{self, Found};
+use super::hit::{self, Found, Hit};
 use super::matcher::{Around, Counts, Matcher};
 use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
-use super::subject;
+use super::subject::{self, Piece, pieces};
 use crate::error::{Error, Result};
 use crate::jsonl::{Bytes as _, BytesReader, Ending, LogFile, read_span};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{AgentId, Block, Body, Entry, Key, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
 
-/// Less than this is gone through by one thread.
-const ALONE: u64 = 1 << 20;
+/// Less than this is gone through by one thread: starting others costs about as much.
+const ALONE: u64 = 4 << 20;
+
+/// So many entries that are wanted are made ready to be shown when they are found, so that they need not be
+/// read again.
+const READY: usize = 512;
 
 /// A query on its way through the logs of an inventory.
 #[derive(Debug)]
 pub(crate) struct Hunt<'a> {
     pub(super) query: &'a Query,
     pub(crate) matcher: Matcher,
-    prefilter: Option<Prefilter>,
+    /// Made when bytes are first gone through.
+    prefilter: OnceLock<Option<Prefilter>>,
     facts: Facts<'a>,
+    /// How many entries were made ready to be shown.
+    ready: AtomicUsize,
     pub(crate) sources: Vec<Source<'a>>,
 }
 
@@ -72,12 +82,13 @@ pub(super) struct Finding {
     pub(super) entry: usize,
     pub(super) time: Option<Timestamp>,
     pub(super) counts: Counts,
+    /// What is shown of it, if that is known already.
+    pub(super) hit: Option<Box<Hit>>,
 }
 
 impl<'a> Hunt<'a> {
     pub(crate) fn new(inventory: &'a Inventory, query: &'a Query) -> Result<Self> {
         let matcher = Matcher::new(&query.wanted)?;
-        let prefilter = matcher.needed().and_then(|terms| Prefilter::new(&terms));
         let mut sources = Vec::new();
         for (session, files) in inventory.sessions.iter().enumerate() {
             let logs = files.logs().flat_map(FoundFile::volumes);
@@ -99,8 +110,9 @@ impl<'a> Hunt<'a> {
         Ok(Hunt {
             query,
             matcher,
-            prefilter,
+            prefilter: OnceLock::new(),
             facts: Facts::new(inventory, &query.wanted),
+            ready: AtomicUsize::new(0),
             sources,
         })
     }
@@ -163,7 +175,7 @@ impl<'a> Hunt<'a> {
         // Another file under its name has nothing to do with the plan.
         let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
         let plan = if planned { plan } else { &Plan::ALL };
-        let calls = RefCell::default();
+        let calls = Calls::default();
         let mut gaze = Gaze {
             hunt: self,
             source,
@@ -200,39 +212,52 @@ impl<'a> Hunt<'a> {
                 Ok(true)
             })?;
         } else if id.len > plan.from {
-            with_scanner(
-                BytesReader::from(handle.clone(), plan.from),
-                |lines| -> Result<()> {
-                    loop {
-                        let line = match &self.prefilter {
-                            Some(filter) => {
-                                lines.next_where(|bytes| filter.find(bytes), filter.longest)
-                            }
-                            None => lines.next(),
-                        };
-                        let Some(line) = line.map_err(failed)? else {
-                            return Ok(());
-                        };
-                        gaze.at(&Record {
-                            span: Span {
-                                offset: line.offset,
-                                len: line.len,
-                                line: 0,
-                            },
-                            bytes: line.bytes,
-                            terminated: line.ending != Ending::None,
-                            oversize: line.oversize,
-                        });
-                    }
-                },
-            )?;
+            let reader = BytesReader::from(handle.clone(), plan.from);
+            with_scanner(reader, |lines| -> Result<()> {
+                loop {
+                    let line = match self.prefilter() {
+                        Some(filter) => {
+                            lines.next_where(|bytes| filter.find(bytes), filter.longest)
+                        }
+                        None => lines.next(),
+                    };
+                    let Some(line) = line.map_err(failed)? else {
+                        return Ok(());
+                    };
+                    gaze.at(&Record {
+                        span: Span {
+                            offset: line.offset,
+                            len: line.len,
+                            line: 0,
+                        },
+                        bytes: line.bytes,
+                        terminated: line.ending != Ending::None,
+                        oversize: line.oversize,
+                    });
+                }
+            })?;
         }
         Ok(gaze.found)
     }
 
     fn may_be_in(&self, bytes: &[u8]) -> bool {
-        let filter = self.prefilter.as_ref();
+        let filter = self.prefilter();
         filter.is_none_or(|filter| filter.find(bytes).is_some())
+    }
+
+    fn prefilter(&self) -> Option<&Prefilter> {
+        let make = || {
+            let terms = self.matcher.needed()?;
+            Prefilter::new(&terms)
+        };
+        self.prefilter.get_or_init(make).as_ref()
+    }
+
+    /// Whether one more entry is made ready to be shown.
+    fn makes_ready(&self) -> bool {
+        let query = self.query;
+        let wanted = query.limit > 0 && query.around == 0;
+        wanted && self.ready.fetch_add(1, Ordering::Relaxed) < READY
     }
 }
 
@@ -263,7 +288,7 @@ struct Gaze<'a> {
     handle: &'a LogFile,
     decoder: Box<dyn Decoder>,
     sink: Sink<Entry>,
-    calls: &'a RefCell<Option<HashMap<String, String>>>,
+    calls: &'a Calls,
     found: Vec<Finding>,
 }
 
@@ -284,15 +309,24 @@ impl Gaze<'_> {
             offset: record.span.offset,
         };
         for (number, entry) in self.sink.found.drain(..).enumerate() {
-            if let Some(counts) = self.hunt.matcher.look(&entry, &beside, &here) {
-                self.found.push(Finding {
-                    source: self.number,
-                    record: record.span,
-                    entry: number,
-                    time: entry.time,
-                    counts,
-                });
-            }
+            let mut texts: Vec<Piece<'_>> = Vec::new();
+            pieces(&entry, &beside, &mut |piece| texts.push(piece));
+            let matcher = &self.hunt.matcher;
+            let Some(counts) = matcher.look(&entry, &texts, &here) else {
+                continue;
+            };
+            let hit = self.hunt.makes_ready().then(|| {
+                let snippet = matcher.snippet(&texts);
+                Box::new(hit::of(self.source, &entry, record.span, snippet))
+            });
+            self.found.push(Finding {
+                source: self.number,
+                record: record.span,
+                entry: number,
+                time: entry.time,
+                counts,
+                hit,
+            });
         }
     }
 }
@@ -302,9 +336,17 @@ struct Here<'a> {
     hunt: &'a Hunt<'a>,
     source: &'a Source<'a>,
     handle: &'a LogFile,
-    /// The tools of all calls of the log, once one was not found near its result.
-    calls: &'a RefCell<Option<HashMap<String, String>>>,
+    calls: &'a Calls,
     offset: u64,
+}
+
+/// What is known of the calls of a log.
+#[derive(Default)]
+struct Calls {
+    /// The last that was asked for, and its tool: a result says several things.
+    last: RefCell<Option<(String, Option<String>)>>,
+    /// The tools of all, once one was not found near its result.
+    all: RefCell<Option<HashMap<String, String>>>,
 }
 
 impl Around for Here<'_> {
@@ -329,16 +371,15 @@ impl Around for Here<'_> {
     }
 
     fn tool_of(&self, call: &str) -> Option<String> {
-        if let Some(calls) = self.calls.borrow().as_ref() {
-            return calls.get(call).cloned();
+        if let Some((last, tool)) = self.calls.last.borrow().as_ref()
+            && last == call
+        {
+            return tool.clone();
         }
-        let near = named_call(self.source, self.handle, self.offset, call);
-        near.or_else(|| {
-            let calls = all_calls(self.source).unwrap_or_default();
-            let found = calls.get(call).cloned();
-            self.calls.replace(Some(calls));
-            found
-        })
+        let tool = self.look_for_tool(call);
+        let last = (call.to_owned(), tool.clone());
+        self.calls.last.replace(Some(last));
+        tool
     }
 
     fn on_conversation(&self, wanted: &str, entry: Key) -> bool {
@@ -347,19 +388,44 @@ impl Around for Here<'_> {
     }
 }
 
+impl Here<'_> {
+    fn look_for_tool(&self, call: &str) -> Option<String> {
+        if let Some(calls) = self.calls.all.borrow().as_ref() {
+            return calls.get(call).cloned();
+        }
+        let near = NEAR.iter().find_map(|reach| {
+            let start = self.offset.saturating_sub(*reach);
+            named_call(self.source, self.handle, start..self.offset, call)
+        });
+        near.or_else(|| {
+            let calls = all_calls(self.source).unwrap_or_default();
+            let found = calls.get(call).cloned();
+            self.calls.all.replace(Some(calls));
+            found
+        })
+    }
+}
+
 fn in_session(files: &SessionFiles, wanted: &str) -> bool {
     files.id.as_str().starts_with(wanted) || files.id.is_named(wanted)
 }
 
-/// The tool that a call shortly before some place was for: mostly a call stands just before its
-/// result.
-fn named_call(source: &Source<'_>, handle: &LogFile, before: u64, call: &str) -> Option<String> {
-    const NEAR: u64 = 32 << 10;
+/// How far before a result its call is looked for, before all of a log is read: mostly it stands just
+/// before it.
+const NEAR: [u64; 3] = [4 << 10, 32 << 10, 256 << 10];
+
+/// The tool that a call in a part of a log was for.
+fn named_call(
+    source: &Source<'_>,
+    handle: &LogFile,
+    within: Range<u64>,
+    call: &str,
+) -> Option<String> {
     if call.is_empty() {
         return None;
     }
-    let start = before.saturating_sub(NEAR);
-    let mut bytes = vec![0; usize::try_from(before - start).ok()?];
+    let start = within.start;
+    let mut bytes = vec![0; usize::try_from(within.end - start).ok()?];
     handle.read_exact_at(&mut bytes, start).ok()?;
     let mut end = bytes.len();
     while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {

@@ -2,7 +2,7 @@
 
 use super::finder::Finder;
 use super::query::{Filter, Part, Speaker, Term, TermKind, Wanted};
-use super::subject::{Piece, Tool, files, pieces};
+use super::subject::{Piece, Tool, files};
 use crate::error::Result;
 use crate::model::{AgentId, Body, Entry, Key, Role};
 
@@ -57,7 +57,7 @@ struct Scope<'a> {
 
 struct Record<'a> {
     entry: &'a Entry,
-    pieces: Vec<Piece<'a>>,
+    pieces: &'a [Piece<'a>],
     around: &'a dyn Around,
 }
 
@@ -75,18 +75,16 @@ impl Matcher {
 
     /// How much of each term stands in an entry, if it is what is wanted.
     ///
-    /// `beside` is what its record holds besides.
+    /// `pieces` are what it says.
     pub(super) fn look(
         &self,
         entry: &Entry,
-        beside: &[String],
+        pieces: &[Piece<'_>],
         around: &dyn Around,
     ) -> Option<Counts> {
-        let mut found = Vec::new();
-        pieces(entry, beside, &mut |piece| found.push(piece));
         let record = Record {
             entry,
-            pieces: found,
+            pieces,
             around,
         };
         let mut counts = vec![0.0; self.terms.len()].into_boxed_slice();

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::matcher::Matcher;
 use super::query::Part;
-use super::subject::{Tool, pieces};
-use crate::model::Entry;
+use super::subject::{Piece, Tool};
 
 /// Characters before the first and after the last thing found.
 const AROUND: usize = 60;
@@ -30,10 +29,10 @@ pub(super) struct Snippet {
 const MEANT: f32 = 1_000.0;
 
 impl Matcher {
-    /// The most telling part of an entry.
-    pub(super) fn snippet(&self, entry: &Entry, beside: &[String]) -> Snippet {
+    /// The most telling part of what an entry says.
+    pub(super) fn snippet(&self, pieces: &[Piece<'_>]) -> Snippet {
         let mut best: Option<(f32, Snippet)> = None;
-        pieces(entry, beside, &mut |piece| {
+        for piece in pieces {
             let mut found: Vec<(Range<usize>, usize)> = Vec::new();
             for (number, finder) in self.finders.iter().enumerate() {
                 let places = finder.all(&piece.text).filter(|at| !at.is_empty());
@@ -41,7 +40,7 @@ impl Matcher {
             }
             found.sort_by_key(|(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
-            let meant = if self.is_meant(&piece) { MEANT } else { 0.0 };
+            let meant = if self.is_meant(piece) { MEANT } else { 0.0 };
             // What was asked of a tool says more than its name.
             let bare = matches!(piece.tool, Tool::Named(name) if name == piece.text);
             let weight = match piece.text.trim().is_empty() {
@@ -52,7 +51,7 @@ impl Matcher {
             };
             let score = meant + terms as f32 * 10.0 + weight;
             if best.as_ref().is_some_and(|(most, _)| *most >= score) {
-                return;
+                continue;
             }
             let (text, at) = cut(&piece.text, &together);
             let part = Some(piece.part);
@@ -67,7 +66,7 @@ impl Matcher {
                 tool,
             };
             best = Some((score, snippet));
-        });
+        }
         best.map(|(_, snippet)| snippet).unwrap_or_default()
     }
 }

@@ -256,6 +256,15 @@ pub(crate) enum Lookup {
     Begins(Token),
 }
 
+impl Lookup {
+    /// What is looked up.
+    pub(crate) fn token(self) -> Token {
+        match self {
+            Lookup::Is(token) | Lookup::Begins(token) => token,
+        }
+    }
+}
+
 /// The tokens that a text must have in which `wanted` stands between boundaries. One that is not
 /// `bound` at its start may begin in the middle of a word; at its end every one may.
 pub(crate) fn lookups(wanted: &str, bound: bool) -> Vec<Lookup> {

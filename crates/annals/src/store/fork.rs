@@ -62,7 +62,7 @@ impl Store {
                 (file.path.with_file_name(format!("{to}.jsonl")), artifact)
             } else {
                 let artifact =
-                    writer::stamped(Some(now), &self.zone, |stamp| writer.session(&new, stamp))?;
+                    writer::stamped(Some(now), &self.zone(), |stamp| writer.session(&new, stamp))?;
                 (root.locate(&artifact)?, artifact)
             };
             let (path, artifact) = place;
@@ -115,7 +115,7 @@ impl Store {
     }
 
     fn planned(&self, writer: &dyn Writer, head: &Head, change: Change) -> Result<Plan> {
-        writer::plan(writer, head, &change, None, &self.zone)
+        writer::plan(writer, head, &change, None, &self.zone())
     }
 }
 

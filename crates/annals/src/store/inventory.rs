@@ -423,19 +423,14 @@ impl<'a> Grouped<'a> {
     fn sorted(self) -> Vec<SessionFiles> {
         let mut sessions = self.found;
         if !sessions.is_sorted_by(|one, other| one.place() < other.place()) {
-            let mut order: Vec<(usize, &SessionFiles)> = sessions.iter().enumerate().collect();
-            // Logs of one session stay in the order in which they were found.
-            order.sort_by(|(_, one), (_, other)| one.place().cmp(&other.place()));
-            let order: Vec<usize> = order.into_iter().map(|(at, _)| at).collect();
-            let mut found: Vec<Option<SessionFiles>> = sessions.into_iter().map(Some).collect();
-            sessions = Vec::with_capacity(found.len());
-            for at in order {
-                let Some(files) = found.get_mut(at).and_then(Option::take) else {
-                    continue;
-                };
-                match sessions.last_mut() {
-                    Some(last) if last.place() == files.place() => last.absorb(files),
-                    _ => sessions.push(files),
+            arrange(&mut sessions);
+            if !sessions.is_sorted_by(|one, other| one.place() < other.place()) {
+                let found = std::mem::take(&mut sessions);
+                for files in found {
+                    match sessions.last_mut() {
+                        Some(last) if last.place() == files.place() => last.absorb(files),
+                        _ => sessions.push(files),
+                    }
                 }
             }
         }
@@ -444,6 +439,38 @@ impl<'a> Grouped<'a> {
             same.iter_mut().for_each(|files| files.shared = shared);
         }
         sessions
+    }
+}
+
+/// Puts sessions in the order of their places, where they stand: memory that is touched for the first time
+/// costs more than moving them. Those of one place stay in the order in which they were found.
+fn arrange(sessions: &mut [SessionFiles]) {
+    // Most ids differ in their first bytes; none has a NUL in it.
+    let head = |files: &SessionFiles| {
+        let mut head = [0; 16];
+        let id = files.id.as_str().bytes();
+        head.iter_mut().zip(id).for_each(|(to, from)| *to = from);
+        u128::from_be_bytes(head)
+    };
+    let heads = sessions.iter().map(head);
+    let mut order: Vec<(u128, usize)> = heads.zip(0..).collect();
+    let place = |at: usize| sessions.get(at).map(SessionFiles::place);
+    order.sort_unstable_by(|(one, a), (other, b)| {
+        let heads = one.cmp(other);
+        let places = heads.then_with(|| place(*a).cmp(&place(*b)));
+        places.then(a.cmp(b))
+    });
+    for at in 0..order.len() {
+        let from = |at: usize| order.get(at).map_or(at, |(_, from)| *from);
+        // What was to stand here may have been moved away already.
+        let mut other = from(at);
+        while other < at {
+            other = from(other);
+        }
+        if let Some((_, from)) = order.get_mut(at) {
+            *from = other;
+        }
+        sessions.swap(at, other);
     }
 }
 

@@ -59,8 +59,8 @@ impl<'a> Memory<'a> {
         let mut folders = Folders::recall(&known);
         let walked = walk(&mut folders);
         let found = folders.told();
-        if found != known {
-            self.learnt.push((root.clone(), found));
+        if *found != known {
+            self.learnt.push((root.clone(), found.into_owned()));
         }
         walked
     }

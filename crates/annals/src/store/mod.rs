@@ -88,7 +88,8 @@ pub use writer::{SessionWriter, WriteOptions};
 pub struct Store {
     roots: Vec<Root>,
     state: Option<PathBuf>,
-    zone: TimeZone,
+    /// Whose days count, if that was said.
+    zone: Option<TimeZone>,
 }
 
 impl Store {
@@ -97,7 +98,7 @@ impl Store {
         Store {
             roots: Root::distinct(roots),
             state: None,
-            zone: TimeZone::system(),
+            zone: None,
         }
     }
 
@@ -114,8 +115,13 @@ impl Store {
 
     /// Says whose days count where logs are named after days; the system's zone if not said.
     pub fn with_zone(mut self, zone: TimeZone) -> Self {
-        self.zone = zone;
+        self.zone = Some(zone);
         self
+    }
+
+    /// Whose days count. To find out the system's takes longer than most things that are asked of a store.
+    pub(super) fn zone(&self) -> TimeZone {
+        self.zone.clone().unwrap_or_else(TimeZone::system)
     }
 
     /// The roots.

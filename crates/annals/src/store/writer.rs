@@ -87,7 +87,7 @@ impl Store {
         let session = SessionWriter {
             root: root.clone(),
             options,
-            zone: self.zone.clone(),
+            zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             tally: Mutex::default(),
             tail: Mutex::new(Tail::new(head, file, options.live)),
@@ -106,7 +106,7 @@ impl Store {
         now: Option<Timestamp>,
     ) -> Result<SessionId> {
         let writer = writer_of(root)?;
-        let artifact = stamped(now, &self.zone, |stamp| writer.session(new, stamp))?;
+        let artifact = stamped(now, &self.zone(), |stamp| writer.session(new, stamp))?;
         let own = artifact.session;
         let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
         Ok(own.unwrap_or_else(|| new.id.clone()))
@@ -123,7 +123,7 @@ impl Store {
         let mut now = options.now.unwrap_or_else(Timestamp::now);
         loop {
             let stamp = |stamp: &mut Stamp<'_>| writer.session(new, stamp);
-            let artifact = stamped(Some(now), &self.zone, stamp)?;
+            let artifact = stamped(Some(now), &self.zone(), stamp)?;
             let path = root.locate(&artifact)?;
             make_parent(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
@@ -264,7 +264,7 @@ impl Store {
         let session = SessionWriter {
             root: Root::clone(&files.root),
             options,
-            zone: self.zone.clone(),
+            zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             tail: Mutex::new(tail),
             tally: Mutex::default(),

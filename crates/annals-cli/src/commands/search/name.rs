@@ -31,7 +31,8 @@ impl<'a> Names<'a> {
             let ids = entries.entry(session).or_default();
             ids.extend(id.filter(|id| is_random(id)));
         }
-        for (at, files) in inventory.sessions.iter().enumerate() {
+        let all = inventory.sessions.iter().enumerate();
+        for (at, files) in all.take_while(|_| !hits.is_empty()) {
             if let Some(known) = sessions.get_mut(files.id.as_str()) {
                 known.push(at);
             }

@@ -1,7 +1,7 @@
 //! The full depth: everything an entry says.
 
-use crate::json::{Pairs, Raw, Text, object};
-use crate::layout::content::blocks;
+use crate::json::{Pairs, Raw, Text, fast, object};
+use crate::layout::content::Blocks;
 use crate::layout::field::{recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
@@ -14,7 +14,7 @@ object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
 }
 object! {
-    struct WholeMessage<'a> { "content" => content: Raw<'a>, }
+    struct WholeMessage<'a> { "content" => content: Blocks, }
 }
 object! {
     struct Beside<'a> { "toolUseResult" => result: Raw<'a>, }
@@ -52,14 +52,17 @@ pub(super) fn beside(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         return;
     }
     let text = std::str::from_utf8(record.bytes).unwrap_or_default();
-    let line: Beside<'_> = serde_json::from_str(text).unwrap_or_default();
+    let line: Beside<'_> = Raw(Some(text)).read_fast();
     line.result.0.into_iter().for_each(give);
 }
 
 pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
     let flaws_before = out.flaws.len();
     let read = record.object_or_pieces(out, is_record, |text| {
-        let line: Line<'_> = serde_json::from_str(text)?;
+        let line: Line<'_> = match fast::read(text) {
+            Some(line) => line,
+            None => serde_json::from_str(text)?,
+        };
         let mut bad_usage = None;
         let body = body(&line, text, &mut bad_usage);
         let entry = Entry {
@@ -194,11 +197,11 @@ fn opaque(line: &Line<'_>) -> Body {
 }
 
 fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<String>) -> Message {
-    let whole: Whole<'_> = serde_json::from_str(text).unwrap_or_default();
+    let whole: Whole<'_> = Raw(Some(text)).read_fast();
     let said = &line.message;
     Message {
         role,
-        blocks: blocks(whole.message.content),
+        blocks: whole.message.content.0,
         human: line.prompt().is_some(),
         meta: line.meta.0,
         compact_summary: line.compact_summary.0,

@@ -7,6 +7,7 @@
 //! Only what cannot mislead is remembered: directories of file systems that are known to keep times,
 //! without links, which changed longer ago than the coarsest of their clocks ticks.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
@@ -17,10 +18,18 @@ use crate::jsonl::FileId;
 /// What is known of a root's directories, and what there is to remember of them.
 #[derive(Debug)]
 pub(crate) struct Folders<'a> {
-    /// By path within the root.
-    known: HashMap<&'a str, Folder<'a>>,
-    /// What was found in those that were gone through; `None` where nobody wants to know.
+    /// What was told.
+    told: &'a [u8],
+    /// The same, each with where it ends there. They are mostly asked for in their order.
+    known: Vec<(Folder<'a>, usize)>,
+    /// The first so many were found as they were, one after the other.
+    same: usize,
+    /// What was found in those that were gone through, once something is not as it was.
     found: Option<Vec<u8>>,
+    /// Where those stand that are asked for out of turn.
+    by_path: HashMap<&'a str, usize>,
+    /// Whether anyone wants to know.
+    matter: bool,
     /// Nothing that changed later is remembered.
     settled: i64,
 }
@@ -42,26 +51,33 @@ impl<'a> Folders<'a> {
     /// Nothing is known, and nothing is to be remembered.
     pub(crate) fn unknown() -> Self {
         Folders {
-            known: HashMap::new(),
+            told: &[],
+            known: Vec::new(),
+            same: 0,
             found: None,
+            by_path: HashMap::new(),
+            matter: false,
             settled: i64::MIN,
         }
     }
 
     /// What [`told`](Self::told) told, or nothing.
-    pub(crate) fn recall(mut told: &'a [u8]) -> Self {
-        let mut known = HashMap::new();
-        while let Ok((folder, rest)) = postcard::take_from_bytes::<Folder<'a>>(told) {
-            known.insert(folder.path, folder);
-            told = rest;
+    pub(crate) fn recall(told: &'a [u8]) -> Self {
+        let mut known = Vec::new();
+        let mut left = told;
+        while let Ok((folder, rest)) = postcard::take_from_bytes::<Folder<'a>>(left) {
+            known.push((folder, told.len() - rest.len()));
+            left = rest;
         }
         // The clocks of some file systems tick every other second.
         const TICK: i64 = 2_500_000_000;
         let now = Timestamp::now().as_nanosecond() as i64;
         Folders {
+            told,
             known,
-            found: Some(Vec::new()),
+            matter: true,
             settled: now - TICK,
+            ..Folders::unknown()
         }
     }
 
@@ -73,13 +89,23 @@ impl<'a> Folders<'a> {
     }
 
     /// What there is to remember, in bytes.
-    pub(crate) fn told(self) -> Vec<u8> {
-        self.found.unwrap_or_default()
+    pub(crate) fn told(self) -> Cow<'a, [u8]> {
+        match self.found {
+            Some(found) => Cow::Owned(found),
+            None => Cow::Borrowed(self.same_bytes()),
+        }
+    }
+
+    /// What was told of those that were found as they were.
+    fn same_bytes(&self) -> &'a [u8] {
+        let last = self.same.checked_sub(1).and_then(|at| self.known.get(at));
+        let end = last.map_or(0, |(_, end)| *end);
+        self.told.get(..end).unwrap_or_default()
     }
 
     /// Whether anything is known or to be remembered.
     pub(super) fn matter(&self) -> bool {
-        self.found.is_some()
+        self.matter
     }
 
     /// Forgets everything.
@@ -89,13 +115,29 @@ impl<'a> Folders<'a> {
 
     /// The names in a directory, if it is as it was.
     pub(super) fn names(&mut self, path: &str, id: &FileId) -> Option<&'a [u8]> {
-        let folder = *self.known.get(path)?;
+        let next = self.known.get(self.same).map(|(folder, _)| *folder);
+        let in_turn = next.filter(|folder| self.found.is_none() && folder.path == path);
+        let folder = match in_turn {
+            Some(folder) => folder,
+            None => self.out_of_turn(path)?,
+        };
         let same = (folder.dev, folder.ino) == (id.dev, id.ino)
             && (folder.mtime, folder.ctime) == (id.mtime_ns, id.ctime_ns);
-        if same {
-            self.note(folder);
+        match (same, in_turn) {
+            (false, _) => return None,
+            (true, Some(_)) => self.same += 1,
+            (true, None) => self.note(folder),
         }
-        same.then_some(folder.names)
+        Some(folder.names)
+    }
+
+    fn out_of_turn(&mut self, path: &str) -> Option<Folder<'a>> {
+        if self.by_path.is_empty() {
+            let known = self.known.iter().enumerate();
+            self.by_path = known.map(|(at, (folder, _))| (folder.path, at)).collect();
+        }
+        let (folder, _) = self.known.get(*self.by_path.get(path)?)?;
+        Some(*folder)
     }
 
     /// Remembers what a directory held that was `id` before it was read.
@@ -113,11 +155,13 @@ impl<'a> Folders<'a> {
     }
 
     fn note(&mut self, folder: Folder<'_>) {
-        let Some(found) = self.found.take() else {
+        if !self.matter {
             return;
-        };
+        }
+        let found = self.found.take();
+        let found = found.unwrap_or_else(|| self.same_bytes().to_vec());
         // Nothing that is made of numbers and text fails here; without it, time is lost.
-        self.found = postcard::to_extend(&folder, found).ok();
+        self.found = Some(postcard::to_extend(&folder, found).unwrap_or_default());
     }
 }
 
@@ -163,6 +207,58 @@ mod tests {
         let mut third = Folders::recall(&kept);
         assert_eq!(third.names("a", &id(1, LONG_AGO)), None);
         assert_eq!(third.names("b", &id(2, LONG_AGO)), Some(&b""[..]));
+    }
+
+    /// What lies still is not spelled again; whatever is new, gone or moved is what is told then.
+    #[test]
+    fn what_is_told_again_is_what_was_found() {
+        let mut first = Folders::recall(&[]);
+        for (path, ino) in [("a", 1), ("b", 2), ("c", 3)] {
+            first.keep(path, &id(ino, LONG_AGO), b"x\0");
+        }
+        let told = first.told();
+        let again = |asked: &[(&str, u64, i64)]| {
+            let mut folders = Folders::recall(&told);
+            for (path, ino, time) in asked {
+                if folders.names(path, &id(*ino, *time)).is_none() {
+                    folders.keep(path, &id(*ino, *time), b"new\0");
+                }
+            }
+            let told = folders.told();
+            let mut known = Folders::recall(&told);
+            let count = known.known.len();
+            let names = asked.iter().map(|(path, ino, time)| {
+                let names = known.names(path, &id(*ino, *time));
+                String::from_utf8_lossy(names.unwrap_or(b"none")).replace('\0', "")
+            });
+            (names.collect::<Vec<_>>().join(" "), count)
+        };
+        const LATER: i64 = LONG_AGO + 1;
+        for (asked, names) in [
+            (
+                &[("a", 1, LONG_AGO), ("b", 2, LONG_AGO), ("c", 3, LONG_AGO)][..],
+                "x x x",
+            ),
+            (
+                &[("a", 1, LONG_AGO), ("b", 2, LATER), ("c", 3, LONG_AGO)],
+                "x new x",
+            ),
+            (
+                &[("a", 1, LATER), ("b", 2, LONG_AGO), ("c", 3, LONG_AGO)],
+                "new x x",
+            ),
+            (&[("a", 1, LONG_AGO), ("c", 3, LONG_AGO)], "x x"),
+            (&[("a", 1, LONG_AGO), ("b", 2, LONG_AGO)], "x x"),
+            (&[("c", 3, LONG_AGO), ("a", 1, LONG_AGO)], "x x"),
+            (
+                &[("a", 1, LONG_AGO), ("ab", 4, LONG_AGO), ("b", 2, LONG_AGO)],
+                "x new x",
+            ),
+            (&[("b", 7, LONG_AGO)], "new"),
+            (&[], ""),
+        ] {
+            assert_eq!(again(asked), (names.to_owned(), asked.len()), "{asked:?}");
+        }
     }
 
     #[test]

@@ -108,6 +108,16 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
+/// A directory that is only a place to ask for names in.
+#[cfg(target_os = "linux")]
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[cfg(not(target_os = "linux"))]
+const PLACE: OFlags = DIRECTORY;
+
+/// To go down to a directory for each of so many names costs more than to open it once.
+const MANY: usize = 8;
+
 struct Walk<'a, 'b> {
     root: &'a Root,
     wanted: &'a dyn Fn(ArtifactKind) -> bool,
@@ -148,10 +158,18 @@ impl Walk<'_, '_> {
             Ok(Some(dir)) => self.go_through(relative, &listing, &|entry, _, flags| {
                 statat(&dir, listing.spelled(entry).ok_or(Errno::INVAL)?, flags)
             }),
-            // What it holds is known, and found by longer names.
-            Ok(None) => self.go_through(relative, &listing, &|_, within, flags| {
-                statat(top, within, flags)
-            }),
+            // What it holds is known, and found by longer names, unless they are many.
+            Ok(None) => {
+                let many = (listing.entries.len() >= MANY).then_some(());
+                let dir = many.and_then(|()| openat(top, relative, PLACE, Mode::empty()).ok());
+                self.go_through(relative, &listing, &|entry, within, flags| match (
+                    &dir,
+                    listing.spelled(entry),
+                ) {
+                    (Some(dir), Some(name)) => statat(dir, name, flags),
+                    _ => statat(top, within, flags),
+                });
+            }
             // What vanished meanwhile is as if it had never been there.
             Err(Errno::NOENT) if !first => {}
             Err(error) => self.troubled(relative, error),
@@ -574,7 +592,7 @@ mod tests {
         assert_eq!(troubles.len(), 0);
         let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
         let names = files.iter().map(|file| within(file).display().to_string());
-        (names.collect(), folders.told())
+        (names.collect(), folders.told().into_owned())
     }
 
     #[test]

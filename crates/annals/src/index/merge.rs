@@ -1,0 +1,158 @@
+//! Merging segments of words, so that few must be looked into.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, params};
+
+use crate::search::word::Token;
+
+use super::words::{Segment, add_segment, block_of, damaged, segments, stretch_of, stretches_of};
+
+/// So many segments of about one size are merged into one, so that few must be looked into and every
+/// word is written a few times at most.
+const MERGED: usize = 8;
+
+/// Merges segments where there are many of about one size, and those that hold mostly documents that
+/// are gone.
+pub(super) fn tidy(database: &Connection) -> rusqlite::Result<()> {
+    loop {
+        let mut tiers: HashMap<u32, Vec<Segment>> = HashMap::new();
+        for segment in segments(database)? {
+            let living: u32 = database.query_row(
+                "SELECT coalesce(sum(documents), 0) FROM stretch
+                 WHERE id BETWEEN ?1 AND ?2 AND text != 0",
+                stretches_of(segment.0),
+                |row| row.get(0),
+            )?;
+            if living == 0 {
+                drop_segment(database, segment.0)?;
+            } else if living < segment.1 / 2 {
+                merge(database, &[segment])?;
+                return tidy(database);
+            } else {
+                let size = segment.1.checked_ilog2().ok_or_else(damaged)?;
+                let tier = size / MERGED.ilog2();
+                tiers.entry(tier).or_default().push(segment);
+            }
+        }
+        let lowest = tiers.into_iter().filter(|(_, tier)| tier.len() >= MERGED);
+        match lowest.min_by_key(|(tier, _)| *tier) {
+            Some((_, tier)) => merge(database, &tier)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn drop_segment(database: &Connection, segment: i64) -> rusqlite::Result<()> {
+    for delete in [
+        "DELETE FROM word WHERE segment = ?1",
+        "DELETE FROM segment WHERE id = ?1",
+    ] {
+        database.prepare_cached(delete)?.execute([segment])?;
+    }
+    let mut delete = database.prepare_cached("DELETE FROM stretch WHERE id BETWEEN ?1 AND ?2")?;
+    delete.execute(stretches_of(segment)).map(|_| ())
+}
+
+/// Makes one segment of several, without the documents that are gone.
+pub(super) fn merge(database: &Connection, segments: &[Segment]) -> rusqlite::Result<()> {
+    let mut stretches = Vec::new();
+    let mut cursors = Vec::new();
+    let mut next = 0;
+    for (segment, documents) in segments {
+        // The new number of each document that is still there.
+        let mut numbers = vec![None; *documents as usize];
+        let mut query = database.prepare_cached(
+            "SELECT id, documents, text, spans FROM stretch WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+        )?;
+        let mut rows = query.query(stretches_of(*segment))?;
+        while let Some(row) = rows.next()? {
+            let (first, stretch) = stretch_of(*segment, row)?;
+            if stretch.text.is_none() {
+                continue;
+            }
+            let numbers = numbers.iter_mut().skip(first as usize);
+            for number in numbers.take(stretch.documents as usize) {
+                *number = Some(next);
+                next += 1;
+            }
+            stretches.push(stretch);
+        }
+        let mut cursor = MergeCursor {
+            database,
+            segment: *segment,
+            numbers,
+            next: Some(Vec::new()),
+            pending: Vec::new(),
+        };
+        cursor.fill()?;
+        cursors.push(cursor);
+    }
+    let words = std::iter::from_fn(|| merged(&mut cursors).transpose());
+    add_segment(database, &stretches, words)?;
+    for (segment, _) in segments {
+        drop_segment(database, *segment)?;
+    }
+    Ok(())
+}
+
+/// The next token of several segments, with its documents in all of them.
+fn merged(cursors: &mut [MergeCursor<'_>]) -> rusqlite::Result<Option<(Token, Vec<u32>)>> {
+    loop {
+        let heads = cursors.iter().filter_map(|cursor| cursor.pending.last());
+        let Some(token) = heads.map(|(token, _)| *token).min() else {
+            return Ok(None);
+        };
+        let mut documents = Vec::new();
+        for cursor in cursors.iter_mut() {
+            if let Some((_, mut list)) = cursor.pending.pop_if(|(head, _)| *head == token) {
+                documents.append(&mut list);
+                cursor.fill()?;
+            }
+        }
+        if !documents.is_empty() {
+            return Ok(Some((token, documents)));
+        }
+    }
+}
+
+/// Goes through the tokens of a segment that is merged.
+struct MergeCursor<'a> {
+    database: &'a Connection,
+    segment: i64,
+    numbers: Vec<Option<u32>>,
+    /// The key of the next block; `None` if there is none.
+    next: Option<Vec<u8>>,
+    /// What is left of the block before it, the next token last.
+    pending: Vec<(Token, Vec<u32>)>,
+}
+
+impl MergeCursor<'_> {
+    /// Reads the next block if nothing is left of the one before.
+    fn fill(&mut self) -> rusqlite::Result<()> {
+        if !self.pending.is_empty() {
+            return Ok(());
+        }
+        let Some(key) = self.next.take() else {
+            return Ok(());
+        };
+        let mut query = self
+            .database
+            .prepare_cached("SELECT first, block FROM word WHERE segment = ?1 AND first = ?2")?;
+        let mut rows = query.query(params![self.segment, key])?;
+        let row = rows.next()?.ok_or_else(damaged)?;
+        let block = block_of(self.segment, row)?;
+        // They come in their order, so this ends.
+        if !block.next.is_empty() && block.next <= key.as_slice() {
+            return Err(damaged());
+        }
+        self.next = Some(block.next.to_vec()).filter(|next| !next.is_empty());
+        for (token, list) in block.words {
+            let numbers = |document: u32| self.numbers.get(document as usize).copied().flatten();
+            self.pending
+                .push((token, list.filter_map(numbers).collect()));
+        }
+        self.pending.reverse();
+        Ok(())
+    }
+}
