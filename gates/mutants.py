@@ -17,6 +17,7 @@ import concurrent.futures
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,8 @@ OPEN = ["sh", "-c", LIMITS + 'exec "$@"', "sh"]
 # Tests of this many seconds together are run in one process.
 FIRST_TURN = 0.3
 LAST_TURN = 20.0
+# Who uses no processor time for this many seconds stands still. No test sleeps as long.
+STILL = 8.0
 
 
 class Test:
@@ -81,52 +84,56 @@ class Runner:
         return [line.removesuffix(": test") for line in told.splitlines() if line.endswith(": test")]
 
     def run(self, tests, number, limit, record=None):
-        """Runs tests of one program: None if they pass, else which failed, or "time"."""
+        """Runs tests of one program: None if they pass, else which failed, or "time"; and the seconds they used.
+
+        All times are of the processor, so that a machine that is busy with other things catches no mutant. Who waits
+        for what never comes uses none: he is known by standing still.
+        """
         room = tempfile.mkdtemp(dir=self.room)
         environment = {**self.tree.environment, "ANNALS_MUTANT": str(number), "TMPDIR": room, "HOME": room}
         if record:
             environment["ANNALS_MUTANT_REACHED"] = str(record)
         names = [test.name for test in tests]
-        command = ["nice", "-n10", *self.shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree.path / "crates" / "annals",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        try:
-            told, _ = process.communicate(timeout=limit)
-            if process.returncode == 0:
-                return None
-            begun = [line for line in told.splitlines() if line.startswith("test ")]
-            failed = [line for line in begun if line.endswith("FAILED")] or begun[-1:]
-            return failed[0].split()[1] if failed else names[0]
-        except subprocess.TimeoutExpired:
-            return "time"
-        finally:
-            # Also what the tests started and left behind.
+        shell = ["sh", "-c", f'ulimit -S -t {int(limit)}; exec "$@"', "sh", *self.shell]
+        command = ["nice", "-n10", *shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
+        with tempfile.TemporaryFile(dir=self.room) as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.tree.path / "crates" / "annals",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-            process.stdout.close()
-            shutil.rmtree(room, ignore_errors=True)
+                ended = await_end(process.pid, limit)
+                seconds = used(process.pid)
+            finally:
+                # Also what the tests started and left behind.
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+                shutil.rmtree(room, ignore_errors=True)
+            output.seek(0)
+            told = output.read().decode(errors="replace")
+        if not ended or process.returncode == -signal.SIGXCPU:
+            return "time", seconds
+        if process.returncode == 0:
+            return None, seconds
+        begun = [line for line in told.splitlines() if line.startswith("test ")]
+        failed = [line for line in begun if line.endswith("FAILED")] or begun[-1:]
+        return failed[0].split()[1] if failed else names[0], seconds
 
     def learn(self, test):
         """Runs a test without a mutant, alone: how long it takes, whether it passes, and what it comes by."""
         record = self.room / f"reached-{id(test)}"
-        begin = time.monotonic()
-        failed = self.run([test], 0, 600, record)
-        test.seconds = time.monotonic() - begin
+        failed, test.seconds = self.run([test], 0, 600, record)
         if failed:
             # Who counts system calls, or has little room, is disturbed by the record.
-            failed = self.run([test], 0, 600)
+            failed, test.seconds = self.run([test], 0, 600)
         if record.is_file():
             test.reached = {int(number) for number in record.read_text().split() if number.isdigit()}
             record.unlink()
@@ -151,10 +158,7 @@ class Runner:
             whole = following is None or following.program != test.program or near[test.name] > near[following.name]
             if not whole and size + following.seconds <= min(max(FIRST_TURN, spent), LAST_TURN):
                 continue
-            killer = self.run(turn, mutant.number, 10 + 5 * size)
-            if killer == "time":
-                # Or was it the machine? Twice it is not.
-                killer = self.run(turn, mutant.number, 60 + 20 * size)
+            killer, _ = self.run(turn, mutant.number, 5 + 5 * size)
             if killer:
                 with self.lock:
                     self.killers[mutant.file, mutant.function][killer] += 1
@@ -166,6 +170,34 @@ class Runner:
 
     def close(self):
         shutil.rmtree(self.room, ignore_errors=True)
+
+
+def used(session):
+    """The seconds of the processor that the processes of a session have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def await_end(process, limit):
+    """Whether a process ends before its session has used so many seconds, or stands still."""
+    handle = os.pidfd_open(process)
+    try:
+        wait, before = limit, None
+        while not select.select([handle], [], [], wait)[0]:
+            now = used(process)
+            if now == before or now > limit:
+                return False
+            wait, before = STILL, now
+        return True
+    finally:
+        os.close(handle)
 
 
 def known():

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Log, Options};
+use crate::jsonl::{self, Bytes as _, FileId, Log, Options};
 use crate::store::{Root, Store, is_plain_log};
 
 use super::Plan;
@@ -292,18 +292,15 @@ fn copy(
         let want = block
             .len()
             .min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
-        let read = match file.read_at(block.get_mut(..want).unwrap_or_default(), at) {
-            Ok(0) => {
-                return Err(Error::Changed {
-                    path: path.to_owned(),
-                });
-            }
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io("read", path, error)),
-        };
-        put(block.get(..read).unwrap_or_default())?;
-        at += read as u64;
+        let some = block.get_mut(..want).unwrap_or_default();
+        let read = file.fill_at(some, at);
+        if read.map_err(|error| Error::io("read", path, error))? < want {
+            return Err(Error::Changed {
+                path: path.to_owned(),
+            });
+        }
+        put(some)?;
+        at += want as u64;
     }
     Ok(())
 }

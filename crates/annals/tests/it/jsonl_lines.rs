@@ -175,6 +175,8 @@ proptest! {
         };
         let mut seen = Vec::new();
         while let Some(line) = scanner.next_where(find, mark.len()).unwrap() {
+            // It was not counted what was passed over.
+            prop_assert_eq!(line.number, 0);
             seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
         }
         let spans = input.split_inclusive(|byte| *byte == b'\n');
