@@ -57,9 +57,10 @@ class Test:
 class Runner:
     """Runs tests on a chosen mutant."""
 
-    def __init__(self, tree, programs):
+    def __init__(self, tree, programs, nice):
         self.tree = tree
         self.programs = programs
+        self.nice = nice
         room = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
         self.room = Path(tempfile.mkdtemp(prefix="annals-mutants-", dir=room))
         self.shell = SEALED if self.can(SEALED) else OPEN
@@ -95,7 +96,7 @@ class Runner:
             environment["ANNALS_MUTANT_REACHED"] = str(record)
         names = [test.name for test in tests]
         shell = ["sh", "-c", f'ulimit -S -t {int(limit)}; exec "$@"', "sh", *self.shell]
-        command = ["nice", "-n10", *shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
+        command = ["nice", f"-n{self.nice}", *shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
         with tempfile.TemporaryFile(dir=self.room) as output:
             process = subprocess.Popen(
                 command,
@@ -147,7 +148,7 @@ class Runner:
 
         # Who noticed a change here before will likely notice the next; then those that are about it.
         def rank(test):
-            return -near[test.name], not words & set(re.split("::|_", test.name)), test.seconds
+            return -near[test.name], -len(words & set(re.split("::|_", test.name))), test.seconds
 
         order = sorted(tests, key=rank)
         spent, turn = 0.0, []
@@ -212,17 +213,20 @@ class Memory:
 
     def __init__(self, path, mutants):
         self.path = path
+        self.mutants = mutants
         self.numbers = {mutant.key: mutant.number for mutant in mutants}
         self.keys = {mutant.number: mutant.key for mutant in mutants}
         told = json.loads(path.read_text()) if path.is_file() else {}
         self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
 
     def near(self, mutant, tests):
-        """The tests that come by a mutant, or by its file if that is not known."""
+        """The tests that come by a mutant; by its function or its file if that is not known."""
         if mutant.key in self.asked:
             return [test for test in tests if mutant.number in test.reached]
-        file = {self.numbers[key] for key in self.numbers if key.startswith(mutant.key.split(" :: ")[0])}
-        return [test for test in tests if file & test.reached]
+        same = [other for other in self.mutants if other.file == mutant.file and other.key in self.asked]
+        function = {other.number for other in same if other.function == mutant.function}
+        numbers = function or {other.number for other in same}
+        return [test for test in tests if numbers & test.reached]
 
     def knows(self, test):
         known = self.known.get(f"{test.program} {test.name}")
@@ -309,6 +313,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--patience", type=float, metavar="SECONDS", help="give a mutant to no more than so many seconds of tests")
     parser.add_argument("--scratch", type=Path, help="where the copy and its builds are kept")
+    parser.add_argument("--nice", type=int, default=10, help="at which priority the tests are run")
     parser.add_argument("--no-singles", action="store_true", help="leave out those that need a build each")
     arguments = parser.parse_args()
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
@@ -319,16 +324,14 @@ def main():
     mutants = listed(arguments.files)
     print(f"{len(mutants)} mutants in {len({mutant.file for mutant in mutants})} files", flush=True)
     tree = Tree(scratch)
-    tree.fresh()
-    built, singles, unviable = tree.viable(mutants)
+    built, singles, unviable, programs = tree.build(mutants)
     print(f"{len(built)} built at once, {len(singles)} each by itself, {len(unviable)} do not compile", flush=True)
-    programs = tree.tests()
     if programs is None:
         sys.exit("the tests do not compile")
     report = Report(scratch / "outcomes.json", arguments.again)
     for mutant in unviable:
         report.tell(mutant, "unviable")
-    runner = Runner(tree, programs)
+    runner = Runner(tree, programs, arguments.nice)
     try:
         return 0 if run(arguments, tree, runner, report, mutants, built, singles) else 1
     finally:
@@ -345,7 +348,11 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
         if len(fresh) == len(tests):
             memory.asked |= set(memory.numbers)
-        failures = list(pool.map(runner.learn, fresh))
+        try:
+            failures = list(pool.map(runner.learn, fresh))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
         memory.keep(tests)
         red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(fresh, failures) if failed]
         if red:
@@ -391,7 +398,7 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
-    programs = tree.tests()
+    programs = tree.tests("single")
     if programs is None:
         report.tell(mutant, "unviable")
     else:

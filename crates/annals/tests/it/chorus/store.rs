@@ -450,3 +450,55 @@ fn the_index_counts_what_others_wrote() {
     assert_eq!(files.about[0].messages, Some(22));
     assert!(store.stale_registers(&store.inventory()).is_empty());
 }
+
+/// One message among ten thousand must not cost a rewrite of the index.
+#[test]
+fn the_index_hears_of_further_messages_when_the_writer_closes() {
+    let copy = case("chorus-plain").copy();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+    let path = copy.root.path.join(FOLDER).join("conversations.json");
+    let answer = || draft(Role::Assistant, vec![text("because")]);
+    let begun = fs::read(&path).unwrap();
+    writer.append(Draft::user("Why?")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), begun);
+    writer.append(answer()).unwrap();
+    let titled = fs::read(&path).unwrap();
+    assert_ne!(titled, begun);
+    writer.append(Draft::user("And then?")).unwrap();
+    writer.append(answer()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), titled);
+    writer.close().unwrap();
+    let listed = row(&copy.root.path, FOLDER, "mine");
+    assert_eq!(listed["messageCount"], 4);
+}
+
+/// Who has said nothing himself has nothing to tell, and what he knew may be old.
+#[test]
+fn who_only_set_todos_does_not_take_back_what_others_told_the_index() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let first = store.create(&copy.root, &new, QUICK).unwrap();
+    first.append(Draft::user("Why?")).unwrap();
+    first
+        .append(draft(Role::Assistant, vec![text("because")]))
+        .unwrap();
+    let files = store.inventory().sessions;
+    let files = files.iter().find(|it| it.id.as_str() == "mine").unwrap();
+    let live = WriteOptions {
+        live: true,
+        ..QUICK
+    };
+    let second = store.write(files, live).unwrap();
+    second.append(Draft::user("And then?")).unwrap();
+    second.close().unwrap();
+    let path = copy.root.path.join(FOLDER).join("conversations.json");
+    let told = fs::read(&path).unwrap();
+    first
+        .set_todos(&[annals::model::Todo::pending("Answer")])
+        .unwrap();
+    first.close().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), told);
+    assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 3);
+}
