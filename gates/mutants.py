@@ -140,15 +140,17 @@ class Runner:
             record.unlink()
         return failed
 
-    def judge(self, mutant, tests, patience):
-        """Gives a mutant to tests until one fails; returns the outcome and who told."""
+    def judge(self, mutant, tests, patience, around):
+        """Gives a mutant to tests until one fails; returns the outcome and who told. `around` are those of its file."""
         with self.lock:
             near = self.killers[mutant.file, mutant.function].copy()
         words = set(Path(mutant.file).with_suffix("").parts[3:])
 
-        # Who noticed a change here before will likely notice the next; then those that are about it.
+        # Who noticed a change here before will likely notice the next; then those that come by little else, or are
+        # about it by name.
         def rank(test):
-            return -near[test.name], -len(words & set(re.split("::|_", test.name))), test.seconds
+            share = len(test.reached & around) / max(len(test.reached), 1)
+            return -near[test.name], -round(4 * share), -len(words & set(re.split("::|_", test.name))), test.seconds
 
         order = sorted(tests, key=rank)
         spent, turn = 0.0, []
@@ -367,10 +369,13 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         # What is new first, and then as much as would be lost.
         todo.sort(key=lambda mutant: (mutant.key in report.before, *mutant.weight))
         left = len(todo)
+        around = collections.defaultdict(set)
+        for mutant in built:
+            around[mutant.file].add(mutant.number)
 
         def judge(mutant):
             nonlocal left
-            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience)
+            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience, around[mutant.file])
             left -= 1
             report.tell(mutant, outcome, by, lambda: left)
 
@@ -405,7 +410,7 @@ def single(tree, runner, report, mutant, built, tests, patience):
         numbers = {other.number for other in built if other.file == mutant.file}
         near = [test for test in tests if numbers & test.reached]
         runner.programs = programs
-        report.tell(mutant, *runner.judge(mutant, near, patience))
+        report.tell(mutant, *runner.judge(mutant, near, patience, numbers))
     tree.plant(built)
 
 

@@ -301,6 +301,24 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
 
 /// What a deletion that was cut off moved belongs to a session that is still there.
 #[test]
+fn deletions_of_one_session_within_a_second_lie_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let names: Vec<String> = (0..4)
+        .map(|_| {
+            drop(begin(&store, "/home/dev/w"));
+            let files = store.inventory().sessions.remove(0);
+            store.delete(&files, Timestamp::UNIX_EPOCH).unwrap().id
+        })
+        .collect();
+    let first = format!("19700101T000000-{ID}");
+    let wanted = ["", "-2", "-3", "-4"].map(|copy| format!("{first}{copy}"));
+    assert_eq!(names, wanted);
+    assert_eq!(store.trashed().unwrap().len(), 4);
+}
+
+#[test]
 fn a_deletion_that_was_cut_off_is_not_purged() {
     let copy = case("2.1.325-s04-agent").copy();
     let before = picture(&copy.root.path);
