@@ -1,5 +1,8 @@
 //! Deleting beside others and across devices, and what must not go with a session.
 
+mod names;
+mod purge;
+
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -299,7 +302,6 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
     assert!(store.trashed().unwrap().is_empty());
 }
 
-/// What a deletion that was cut off moved belongs to a session that is still there.
 #[test]
 fn deletions_of_one_session_within_a_second_lie_side_by_side() {
     let dir = tempfile::tempdir().unwrap();
@@ -318,6 +320,7 @@ fn deletions_of_one_session_within_a_second_lie_side_by_side() {
     assert_eq!(store.trashed().unwrap().len(), 4);
 }
 
+/// What a deletion that was cut off moved belongs to a session that is still there.
 #[test]
 fn a_deletion_that_was_cut_off_is_not_purged() {
     let copy = case("2.1.325-s04-agent").copy();
