@@ -17,6 +17,7 @@ import concurrent.futures
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,8 @@ OPEN = ["sh", "-c", LIMITS + 'exec "$@"', "sh"]
 # Tests of this many seconds together are run in one process.
 FIRST_TURN = 0.3
 LAST_TURN = 20.0
+# Who uses no processor time for this many seconds stands still. No test sleeps as long.
+STILL = 8.0
 
 
 class Test:
@@ -54,9 +57,10 @@ class Test:
 class Runner:
     """Runs tests on a chosen mutant."""
 
-    def __init__(self, tree, programs):
+    def __init__(self, tree, programs, nice):
         self.tree = tree
         self.programs = programs
+        self.nice = nice
         room = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
         self.room = Path(tempfile.mkdtemp(prefix="annals-mutants-", dir=room))
         self.shell = SEALED if self.can(SEALED) else OPEN
@@ -81,66 +85,72 @@ class Runner:
         return [line.removesuffix(": test") for line in told.splitlines() if line.endswith(": test")]
 
     def run(self, tests, number, limit, record=None):
-        """Runs tests of one program: None if they pass, else which failed, or "time"."""
+        """Runs tests of one program: None if they pass, else which failed, or "time"; and the seconds they used.
+
+        All times are of the processor, so that a machine that is busy with other things catches no mutant. Who waits
+        for what never comes uses none: he is known by standing still.
+        """
         room = tempfile.mkdtemp(dir=self.room)
         environment = {**self.tree.environment, "ANNALS_MUTANT": str(number), "TMPDIR": room, "HOME": room}
         if record:
             environment["ANNALS_MUTANT_REACHED"] = str(record)
         names = [test.name for test in tests]
-        command = ["nice", "-n10", *self.shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree.path / "crates" / "annals",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        try:
-            told, _ = process.communicate(timeout=limit)
-            if process.returncode == 0:
-                return None
-            begun = [line for line in told.splitlines() if line.startswith("test ")]
-            failed = [line for line in begun if line.endswith("FAILED")] or begun[-1:]
-            return failed[0].split()[1] if failed else names[0]
-        except subprocess.TimeoutExpired:
-            return "time"
-        finally:
-            # Also what the tests started and left behind.
+        shell = ["sh", "-c", f'ulimit -S -t {int(limit)}; exec "$@"', "sh", *self.shell]
+        command = ["nice", f"-n{self.nice}", *shell, self.programs[tests[0].program], "--exact", "--test-threads=1", *names]
+        with tempfile.TemporaryFile(dir=self.room) as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.tree.path / "crates" / "annals",
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-            process.stdout.close()
-            shutil.rmtree(room, ignore_errors=True)
+                ended = await_end(process.pid, limit)
+                seconds = used(process.pid)
+            finally:
+                # Also what the tests started and left behind.
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+                shutil.rmtree(room, ignore_errors=True)
+            output.seek(0)
+            told = output.read().decode(errors="replace")
+        if not ended or process.returncode == -signal.SIGXCPU:
+            return "time", seconds
+        if process.returncode == 0:
+            return None, seconds
+        begun = [line for line in told.splitlines() if line.startswith("test ")]
+        failed = [line for line in begun if line.endswith("FAILED")] or begun[-1:]
+        return failed[0].split()[1] if failed else names[0], seconds
 
     def learn(self, test):
         """Runs a test without a mutant, alone: how long it takes, whether it passes, and what it comes by."""
         record = self.room / f"reached-{id(test)}"
-        begin = time.monotonic()
-        failed = self.run([test], 0, 600, record)
-        test.seconds = time.monotonic() - begin
+        failed, test.seconds = self.run([test], 0, 600, record)
         if failed:
             # Who counts system calls, or has little room, is disturbed by the record.
-            failed = self.run([test], 0, 600)
+            failed, test.seconds = self.run([test], 0, 600)
         if record.is_file():
             test.reached = {int(number) for number in record.read_text().split() if number.isdigit()}
             record.unlink()
         return failed
 
-    def judge(self, mutant, tests, patience):
-        """Gives a mutant to tests until one fails; returns the outcome and who told."""
+    def judge(self, mutant, tests, patience, around):
+        """Gives a mutant to tests until one fails; returns the outcome and who told. `around` are those of its file."""
         with self.lock:
             near = self.killers[mutant.file, mutant.function].copy()
         words = set(Path(mutant.file).with_suffix("").parts[3:])
 
-        # Who noticed a change here before will likely notice the next; then those that are about it.
+        # Who noticed a change here before will likely notice the next; then those that come by little else, or are
+        # about it by name.
         def rank(test):
-            return -near[test.name], not words & set(re.split("::|_", test.name)), test.seconds
+            share = len(test.reached & around) / max(len(test.reached), 1)
+            return -near[test.name], -round(4 * share), -len(words & set(re.split("::|_", test.name))), test.seconds
 
         order = sorted(tests, key=rank)
         spent, turn = 0.0, []
@@ -151,10 +161,7 @@ class Runner:
             whole = following is None or following.program != test.program or near[test.name] > near[following.name]
             if not whole and size + following.seconds <= min(max(FIRST_TURN, spent), LAST_TURN):
                 continue
-            killer = self.run(turn, mutant.number, 10 + 5 * size)
-            if killer == "time":
-                # Or was it the machine? Twice it is not.
-                killer = self.run(turn, mutant.number, 60 + 20 * size)
+            killer, _ = self.run(turn, mutant.number, 5 + 5 * size)
             if killer:
                 with self.lock:
                     self.killers[mutant.file, mutant.function][killer] += 1
@@ -166,6 +173,34 @@ class Runner:
 
     def close(self):
         shutil.rmtree(self.room, ignore_errors=True)
+
+
+def used(session):
+    """The seconds of the processor that the processes of a session have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def await_end(process, limit):
+    """Whether a process ends before its session has used so many seconds, or stands still."""
+    handle = os.pidfd_open(process)
+    try:
+        wait, before = limit, None
+        while not select.select([handle], [], [], wait)[0]:
+            now = used(process)
+            if now == before or now > limit:
+                return False
+            wait, before = STILL, now
+        return True
+    finally:
+        os.close(handle)
 
 
 def known():
@@ -180,17 +215,20 @@ class Memory:
 
     def __init__(self, path, mutants):
         self.path = path
+        self.mutants = mutants
         self.numbers = {mutant.key: mutant.number for mutant in mutants}
         self.keys = {mutant.number: mutant.key for mutant in mutants}
         told = json.loads(path.read_text()) if path.is_file() else {}
         self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
 
     def near(self, mutant, tests):
-        """The tests that come by a mutant, or by its file if that is not known."""
+        """The tests that come by a mutant; by its function or its file if that is not known."""
         if mutant.key in self.asked:
             return [test for test in tests if mutant.number in test.reached]
-        file = {self.numbers[key] for key in self.numbers if key.startswith(mutant.key.split(" :: ")[0])}
-        return [test for test in tests if file & test.reached]
+        same = [other for other in self.mutants if other.file == mutant.file and other.key in self.asked]
+        function = {other.number for other in same if other.function == mutant.function}
+        numbers = function or {other.number for other in same}
+        return [test for test in tests if numbers & test.reached]
 
     def knows(self, test):
         known = self.known.get(f"{test.program} {test.name}")
@@ -277,6 +315,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--patience", type=float, metavar="SECONDS", help="give a mutant to no more than so many seconds of tests")
     parser.add_argument("--scratch", type=Path, help="where the copy and its builds are kept")
+    parser.add_argument("--nice", type=int, default=10, help="at which priority the tests are run")
     parser.add_argument("--no-singles", action="store_true", help="leave out those that need a build each")
     arguments = parser.parse_args()
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
@@ -287,16 +326,14 @@ def main():
     mutants = listed(arguments.files)
     print(f"{len(mutants)} mutants in {len({mutant.file for mutant in mutants})} files", flush=True)
     tree = Tree(scratch)
-    tree.fresh()
-    built, singles, unviable = tree.viable(mutants)
+    built, singles, unviable, programs = tree.build(mutants)
     print(f"{len(built)} built at once, {len(singles)} each by itself, {len(unviable)} do not compile", flush=True)
-    programs = tree.tests()
     if programs is None:
         sys.exit("the tests do not compile")
     report = Report(scratch / "outcomes.json", arguments.again)
     for mutant in unviable:
         report.tell(mutant, "unviable")
-    runner = Runner(tree, programs)
+    runner = Runner(tree, programs, arguments.nice)
     try:
         return 0 if run(arguments, tree, runner, report, mutants, built, singles) else 1
     finally:
@@ -313,7 +350,11 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
         if len(fresh) == len(tests):
             memory.asked |= set(memory.numbers)
-        failures = list(pool.map(runner.learn, fresh))
+        try:
+            failures = list(pool.map(runner.learn, fresh))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
         memory.keep(tests)
         red = [f"{test.program} {test.name}: {failed}" for test, failed in zip(fresh, failures) if failed]
         if red:
@@ -328,10 +369,13 @@ def run(arguments, tree, runner, report, mutants, built, singles):
         # What is new first, and then as much as would be lost.
         todo.sort(key=lambda mutant: (mutant.key in report.before, *mutant.weight))
         left = len(todo)
+        around = collections.defaultdict(set)
+        for mutant in built:
+            around[mutant.file].add(mutant.number)
 
         def judge(mutant):
             nonlocal left
-            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience)
+            outcome, by = runner.judge(mutant, memory.near(mutant, tests), arguments.patience, around[mutant.file])
             left -= 1
             report.tell(mutant, outcome, by, lambda: left)
 
@@ -359,14 +403,14 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
-    programs = tree.tests()
+    programs = tree.tests("single")
     if programs is None:
         report.tell(mutant, "unviable")
     else:
         numbers = {other.number for other in built if other.file == mutant.file}
         near = [test for test in tests if numbers & test.reached]
         runner.programs = programs
-        report.tell(mutant, *runner.judge(mutant, near, patience))
+        report.tell(mutant, *runner.judge(mutant, near, patience, numbers))
     tree.plant(built)
 
 

@@ -105,12 +105,46 @@ class Tree:
             "INSTA_WORKSPACE_ROOT": str(self.path),
         }
 
-    def fresh(self):
-        """Copies what git knows or would know; times are kept, so that only what changed is built again."""
-        shutil.rmtree(self.path, ignore_errors=True)
+    def build(self, mutants):
+        """Builds the tests with the mutants, unless that was done of just these sources.
+
+        Returns what is built in, what must be built by itself, what is unviable, and the programs.
+        """
+        memory = self.scratch / "built.json"
+        known = json.loads(memory.read_text()) if memory.is_file() else {}
+        state = self.state(mutants)
+        if known.get("state") != state:
+            memory.unlink(missing_ok=True)
+            self.fresh()
+            parts = self.viable(mutants)
+            programs = self.tests("programs")
+            if programs is None:
+                return *parts, None
+            numbers = [[mutant.number for mutant in part] for part in parts]
+            known = {"state": state, "parts": numbers, "programs": {name: str(path) for name, path in programs.items()}}
+            memory.write_text(json.dumps(known))
+        number = {mutant.number: mutant for mutant in mutants}
+        return *([number[n] for n in part] for part in known["parts"]), known["programs"]
+
+    def state(self, mutants):
+        """A digest of all that the build depends on."""
+        digest = hashlib.sha256(json.dumps([mutant.told for mutant in mutants]).encode())
+        for name in self.names():
+            path = REPOSITORY / name
+            if path.suffix in (".rs", ".toml", ".lock") and path.is_file():
+                digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def names(self):
+        """What git knows or would know."""
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         told = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
-        for name in filter(None, told.stdout.split("\0")):
+        return sorted(filter(None, told.stdout.split("\0")))
+
+    def fresh(self):
+        """Copies all of it; times are kept, so that only what changed is built again."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        for name in self.names():
             source, target = REPOSITORY / name, self.path / name
             if source.is_symlink() or source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -212,13 +246,13 @@ class Tree:
         end = starts[span["end"]["line"] - 1] + span["end"]["column"] - 1
         (self.path / mutant.file).write_text(text[:start] + mutant.told["replacement"] + text[end:])
 
-    def tests(self):
-        """Builds the tests; returns the programs, or None where they do not compile."""
+    def tests(self, folder):
+        """Builds the tests; returns the programs in that folder, or None where they do not compile."""
         run, messages = self.cargo("test", "-p", "annals", "--lib", "--test", "it", "--no-run")
         if run.returncode != 0:
             return None
         built = {m["target"]["name"]: m["executable"] for m in messages if m.get("executable") and m["profile"]["test"]}
         # Whoever builds another tree into the same directory takes the same names.
-        programs = self.scratch / "programs"
+        programs = self.scratch / folder
         programs.mkdir(exist_ok=True)
         return {name: shutil.copy2(path, programs / name) for name, path in built.items()}

@@ -37,15 +37,57 @@ pub fn find<'a>(source: &'a str, mutants: &[&'a Mutant]) -> syn::Result<Found> {
     let mut finder = Finder {
         source,
         places,
+        constants: BTreeMap::new(),
         found: Found::default(),
     };
-    finder.visit_file(&syn::parse_file(source)?);
+    let file = syn::parse_file(source)?;
+    Constants(&mut finder).visit_file(&file);
+    finder.visit_file(&file);
     Ok(finder.found)
+}
+
+/// Learns which constants are changed, and to what: that can only be chosen where they are used.
+struct Constants<'a, 'b>(&'b mut Finder<'a>);
+
+impl<'ast> Visit<'ast> for Constants<'_, '_> {
+    fn visit_item_const(&mut self, node: &'ast syn::ItemConst) {
+        let mut operators = Operators(Vec::new());
+        operators.visit_expr(&node.expr);
+        let whole = range(&*node.expr);
+        for op in operators.0 {
+            for mutant in self.0.at("BinaryOperator", op.start) {
+                let (before, after) = (whole.start..op.start, op.end..whole.end);
+                let source = self.0.source;
+                let text = format!(
+                    "{}{}{}",
+                    &source[before], mutant.replacement, &source[after]
+                );
+                let name = node.ident.to_string();
+                self.0
+                    .constants
+                    .entry(name)
+                    .or_default()
+                    .push((mutant, text));
+            }
+        }
+    }
+}
+
+/// Where the operators of an expression stand.
+struct Operators(Vec<Range<usize>>);
+
+impl<'ast> Visit<'ast> for Operators {
+    fn visit_expr_binary(&mut self, node: &'ast ExprBinary) {
+        self.0.push(range(&node.op));
+        visit::visit_expr_binary(self, node);
+    }
 }
 
 struct Finder<'a> {
     source: &'a str,
     places: BTreeMap<(&'a str, usize), Vec<&'a Mutant>>,
+    /// What constants become, by name.
+    constants: BTreeMap<String, Vec<(&'a Mutant, String)>>,
     found: Found,
 }
 
@@ -207,8 +249,9 @@ impl<'a> Finder<'a> {
         };
         let start = range(first).start;
         if let syn::ReturnType::Type(_, of) = output
-            && matches!(**of, syn::Type::ImplTrait(_))
+            && let syn::Type::ImplTrait(of) = &**of
         {
+            self.boxed(block, start, &self.source[range(&of.bounds)]);
             return;
         }
         let mutants = self.at("FnValue", start);
@@ -217,6 +260,29 @@ impl<'a> Finder<'a> {
             let text = format!("if {} {{ {change} }} ", on(mutant));
             self.add(start..start, &[mutant], pieces![text]);
         }
+    }
+
+    /// What returns one iterator or another returns a box; no other trait is returned like that.
+    fn boxed(&mut self, block: &Block, start: usize, bounds: &str) {
+        let Some(syn::Stmt::Expr(last, None)) = block.stmts.last() else {
+            return;
+        };
+        if !bounds.starts_with("Iterator<") {
+            return;
+        }
+        let mutants = self.at("FnValue", start);
+        if mutants.is_empty() {
+            return;
+        }
+        let dynamic = format!("Box<dyn {bounds} + '_>");
+        for mutant in &mutants {
+            let change = format!("return Box::new({}) as {dynamic};", mutant.replacement);
+            let text = format!("if {} {{ {} }} ", on(mutant), marked(mutant, &change));
+            self.add(start..start, &[mutant], pieces![text]);
+        }
+        let last = range(last);
+        let close = format!(") as {dynamic})");
+        self.add(last.clone(), &mutants, pieces!["(Box::new(", last, close]);
     }
 
     fn field(&mut self, node: &ExprStruct, field: &FieldValue) {
@@ -269,6 +335,21 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr_binary(&mut self, node: &'ast ExprBinary) {
         self.binary(node);
         visit::visit_expr_binary(self, node);
+    }
+
+    fn visit_expr_path(&mut self, node: &'ast syn::ExprPath) {
+        let name = node.path.get_ident().map(ToString::to_string);
+        let changes = name.and_then(|name| self.constants.get(&name).cloned());
+        if let Some(changes) = changes {
+            let mutants: Vec<&Mutant> = changes.iter().map(|(mutant, _)| *mutant).collect();
+            let change = |mutant: &Mutant| {
+                let found = changes.iter().find(|(one, _)| one.number == mutant.number);
+                found.map(|(_, text)| text.clone()).unwrap_or_default()
+            };
+            let whole = range(node);
+            let choice = Self::choice(&mutants, change, &self.source[whole.clone()]);
+            self.add(whole, &mutants, pieces![format!("({choice})")]);
+        }
     }
 
     fn visit_expr_unary(&mut self, node: &'ast ExprUnary) {

@@ -2,8 +2,9 @@
 //!
 //! `annals-mutator FROM TO` reads from stdin what cargo-mutants would change (an array of [`Mutant`]), reads the
 //! files it names below FROM and writes them below TO with every change in place, each behind
-//! `crate::mutant::on(N)`. Prints the numbers of those that cannot be told apart at run time (`apart`: in constants,
-//! or another type behind `impl Trait`) and of those that no compiler takes (`refused`).
+//! `crate::mutant::on(N)`. A constant is changed where its own file uses it. Prints the numbers of those that cannot be
+//! told apart at run time (`apart`: in the lengths of arrays,
+//! or another type behind `impl Trait` that is no iterator) and of those that no compiler takes (`refused`).
 //!
 //! The text of the change stands between `/*<N*/` and `/*N>*/`, so that who compiles the result can tell whose a
 //! complaint is.

@@ -1,7 +1,10 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
 mod bounds;
+mod damage;
 mod harm;
+mod lies;
+mod salvage;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -96,6 +99,21 @@ fn second_index(whole: &[u8]) -> usize {
     let footer = whole.len() - pack::FOOTER;
     let packed = u64::from_le_bytes(whole[footer + 8..footer + 16].try_into().unwrap());
     footer - packed as usize
+}
+
+/// Writes a pack with an index that lies.
+fn forge(desk: &Desk, lie: impl FnOnce(&mut Index)) {
+    let pack = desk.store().pack;
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    let mut index = Index::clone(&pack.index);
+    lie(&mut index);
+    let json = serde_json::to_vec(&index).unwrap();
+    let packed = zstd::bulk::compress(&json, 3).unwrap();
+    let nonce: [u8; 16] = bytes[16..32].try_into().unwrap();
+    let footer = pack::footer(&nonce, bytes.len() as u64, json.len() as u64, &packed);
+    bytes.extend(packed);
+    bytes.extend(footer);
+    fs::write(&desk.pack, bytes).unwrap();
 }
 
 /// Lines that do not shrink to nothing.
@@ -284,217 +302,6 @@ fn what_is_gone_from_the_root_stays_in_the_pack() {
 }
 
 #[test]
-fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 2_000));
-    desk.put(TODOS, "[1]");
-    desk.store();
-    let first = fs::metadata(&desk.pack).unwrap().len() as usize;
-    let before = fs::read(desk.root.join(LOG)).unwrap();
-    desk.add(LOG, lines(2, 2_000));
-    desk.put(TODOS, "[2]");
-    desk.store();
-    let whole = fs::read(&desk.pack).unwrap();
-    let after = fs::read(desk.root.join(LOG)).unwrap();
-    // The index stands there twice, and either will do.
-    let (first_once, once) = (second_index(&whole[..first]), second_index(&whole));
-    for cut in 0..whole.len() {
-        fs::write(&desk.pack, &whole[..cut]).unwrap();
-        let opened = Pack::open(&desk.pack);
-        if cut < first_once {
-            assert!(opened.is_err(), "{cut}");
-            continue;
-        }
-        let pack = opened.unwrap();
-        let (end, wanted) = match cut {
-            cut if cut >= once => (once, &after),
-            cut if cut >= first => (first, &before),
-            _ => (first_once, &before),
-        };
-        assert_eq!(pack.torn as usize, cut - end);
-        assert!(all(&pack, &pack.members()[0]) == *wanted, "{cut}");
-        if cut % 389 == 0 {
-            desk.store();
-            let pack = desk.same();
-            // Nothing that stood there was taken away.
-            assert!(fs::read(&desk.pack).unwrap().starts_with(&whole[..cut]));
-            assert_eq!(pack.torn, 0);
-        }
-    }
-}
-
-#[test]
-fn a_flipped_bit_is_never_read_as_content() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3_000));
-    desk.put(TODOS, "[1]");
-    desk.store();
-    let whole = fs::read(&desk.pack).unwrap();
-    let wanted = fs::read(desk.root.join(LOG)).unwrap();
-    let (mut opened, mut read, mut harmless) = (0, 0, 0);
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (at % 8);
-        fs::write(&desk.pack, &bytes).unwrap();
-        let mut verified = Verified::default();
-        verified.look(&desk.pack);
-        if verified.damaged.is_empty() {
-            // Some bits of a frame's header mean nothing: all that was stored is still told.
-            desk.same();
-            harmless += 1;
-        }
-        let Ok(pack) = Pack::open(&desk.pack) else {
-            continue;
-        };
-        opened += 1;
-        let member = &pack.members()[0];
-        let mut got = vec![0; member.len as usize];
-        if pack.file(member).read_exact_at(&mut got, 0).is_ok() {
-            assert!(got == wanted, "byte {at}");
-            read += 1;
-        }
-    }
-    // Most of a pack is frames, which opening does not read; what is in other frames is still read.
-    assert!(opened > whole.len() / 2, "{opened} of {}", whole.len());
-    assert!(read > 0 && read < opened, "{read} of {opened}");
-    assert!(harmless < 10, "{harmless} of {opened}");
-}
-
-#[test]
-fn a_pack_of_another_version_is_refused_by_name() {
-    let desk = Desk::new();
-    desk.put(LOG, "{}\n");
-    desk.put(TODOS, "[]");
-    desk.store();
-    let mut bytes = fs::read(&desk.pack).unwrap();
-    bytes[12] = 2;
-    fs::write(&desk.pack, bytes).unwrap();
-    let error = Pack::open(&desk.pack).unwrap_err().to_string();
-    let wanted = "s.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
-    assert!(error.ends_with(wanted), "{error}");
-    // And nothing is written to it.
-    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
-}
-
-/// Writes a pack with an index that lies.
-fn forge(desk: &Desk, lie: impl FnOnce(&mut Index)) {
-    let pack = desk.store().pack;
-    let mut bytes = fs::read(&desk.pack).unwrap();
-    let mut index = Index::clone(&pack.index);
-    lie(&mut index);
-    let json = serde_json::to_vec(&index).unwrap();
-    let packed = zstd::bulk::compress(&json, 3).unwrap();
-    let nonce: [u8; 16] = bytes[16..32].try_into().unwrap();
-    let footer = pack::footer(&nonce, bytes.len() as u64, json.len() as u64, &packed);
-    bytes.extend(packed);
-    bytes.extend(footer);
-    fs::write(&desk.pack, bytes).unwrap();
-}
-
-/// What is said of a pack with such an index.
-fn forged(desk: &Desk, lie: impl FnOnce(&mut Index)) -> String {
-    forge(desk, lie);
-    let told = match Pack::open(&desk.pack) {
-        Ok(_) => "opened".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    fs::remove_file(&desk.pack).unwrap();
-    told
-}
-
-#[test]
-fn a_pack_that_lies_is_refused_and_named() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 2 << 20));
-    desk.put(TODOS, "[1]");
-    type Lie = fn(&mut Index);
-    let lies: &[(Lie, &str)] = &[
-        (|_| {}, "opened"),
-        (
-            |it| it.members[0].path = "../x.jsonl".into(),
-            "is no place for a file",
-        ),
-        (
-            |it| it.members[0].path = "/etc/passwd".into(),
-            "is no place for a file",
-        ),
-        (
-            |it| it.members[0].path = "projects/../../x.jsonl".into(),
-            "is no place for a file",
-        ),
-        (
-            |it| it.members[0].path = "elsewhere/x.txt".into(),
-            "is no place for a file",
-        ),
-        (
-            |it| it.members[1].path = it.members[0].path.clone(),
-            "twice",
-        ),
-        (|it| it.members[0].len += 1, "claims to have"),
-        (|it| it.members[0].parts[0].len += 1, "leads out of frame"),
-        (
-            |it| it.members[0].parts[0].frame = 99,
-            "leads out of frame 99",
-        ),
-        (
-            |it| it.members[1].parts = vec![it.members[0].parts[0]],
-            "bytes and claims",
-        ),
-        (
-            |it| {
-                it.members[1].parts = vec![it.members[0].parts[0]];
-                it.members[1].len = it.members[0].parts[0].len.into();
-            },
-            "two files lie at one place",
-        ),
-        (|it| it.frames[0].len = u32::MAX, "claims to hold"),
-        (|it| it.frames[0].bytes = u32::MAX, "leads out of the pack"),
-        (|it| it.frames[1].at = it.frames[0].at, "overlaps another"),
-        (|it| it.frames[0].at = 0, "overlaps another"),
-        (|it| it.layout = "no-such".into(), "is no place for a file"),
-        (|it| it.version = 7, "has version 7"),
-        (|it| it.lone = true, "is no place for a file"),
-    ];
-    for (lie, wanted) in lies {
-        let told = forged(&desk, lie);
-        assert!(told.contains(wanted), "{told} / {wanted}");
-    }
-}
-
-#[test]
-fn a_frame_that_holds_more_than_it_says_fills_no_memory() {
-    let desk = Desk::new();
-    desk.put(LOG, vec![0; 1 << 20]);
-    desk.put(TODOS, "");
-    let pack = desk.store().pack;
-    // Its true content is 1 MiB; the index says less.
-    let mut frame = pack.index.frames[0];
-    frame.len = 10;
-    let mut cache = pack::Cache::default();
-    assert!(pack.try_frame(&frame, &mut cache).is_err());
-}
-
-#[test]
-fn content_that_looks_like_an_index_is_not_taken_for_one() {
-    let desk = Desk::new();
-    desk.put(LOG, "{}\n");
-    desk.put(TODOS, "[]");
-    desk.store();
-    let inner = fs::read(&desk.pack).unwrap();
-    fs::remove_file(&desk.pack).unwrap();
-    // A whole pack as content, not compressible any further.
-    desk.put(LOG, &inner);
-    let first = desk.store().pack.bytes;
-    desk.add(LOG, &inner);
-    desk.store();
-    let whole = fs::read(&desk.pack).unwrap();
-    fs::write(&desk.pack, &whole[..second_index(&whole) - 1]).unwrap();
-    let pack = Pack::open(&desk.pack).unwrap();
-    assert_eq!(pack.bytes - pack.torn, first);
-    assert_eq!(all(&pack, &pack.members()[0]), inner);
-}
-
-#[test]
 fn many_who_store_at_once_make_one_pack() {
     let desk = Desk::new();
     desk.put(LOG, lines(1, 300_000));
@@ -575,26 +382,6 @@ fn a_pack_that_could_not_be_made_leaves_nothing() {
 }
 
 #[test]
-fn a_pack_of_nothing_but_endings_is_given_up_on() {
-    let desk = Desk::new();
-    desk.put(LOG, "{}\n");
-    desk.put(TODOS, "[]");
-    desk.store();
-    let mut bytes = fs::read(&desk.pack).unwrap();
-    // A whole index, behind so many that claim all that stands before them that it is not looked for.
-    while bytes.len() < 512 << 10 {
-        let start = bytes.len() as u64;
-        let numbers = [32, start - 32, 100].map(u64::to_le_bytes);
-        bytes.extend_from_slice(numbers.as_flattened());
-        bytes.extend_from_slice(&[0; 32]);
-        bytes.extend_from_slice(pack::END);
-    }
-    fs::write(&desk.pack, bytes).unwrap();
-    let error = Pack::open(&desk.pack).unwrap_err().to_string();
-    assert!(error.contains("no whole index"), "{error}");
-}
-
-#[test]
 fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
     use crate::store::{Holdings, Root, Store};
     let desk = Desk::new();
@@ -622,128 +409,6 @@ fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
     );
     assert_eq!(fs::read(desk.root.join(TODOS)).unwrap(), b"[]");
     assert!(desk.root.join(LOG).exists());
-}
-
-/// Damages a pack, and opens it all the same.
-#[track_caller]
-fn salvaged(desk: &Desk, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
-    let mut bytes = fs::read(&desk.pack).unwrap();
-    damage(&mut bytes);
-    fs::write(&desk.pack, bytes).unwrap();
-    Pack::salvage(&desk.pack).unwrap()
-}
-
-/// A pack of one small session as the first programs wrote it: with one index.
-fn with_one_index() -> (Desk, Vec<u8>) {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3_000));
-    desk.put(TODOS, "[1]");
-    desk.store();
-    let mut whole = fs::read(&desk.pack).unwrap();
-    whole.truncate(second_index(&whole));
-    fs::write(&desk.pack, &whole).unwrap();
-    desk.same();
-    (desk, whole)
-}
-
-#[test]
-fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
-    let (desk, whole) = with_one_index();
-    let pack = Pack::open(&desk.pack).unwrap();
-    let frames = pack.index.frames.iter().map(Frame::end).max().unwrap() as usize;
-    for at in (0..pack::HEADER).chain(frames..whole.len()) {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (at % 8);
-        fs::write(&desk.pack, &bytes).unwrap();
-        let salvaged = Pack::salvage(&desk.pack).unwrap_or_else(|error| panic!("{at}: {error}"));
-        assert!(
-            salvaged.wrong.is_some() || Pack::open(&desk.pack).is_ok(),
-            "{at}"
-        );
-        let wanted = fs::read(desk.root.join(LOG)).unwrap();
-        assert!(
-            all(&salvaged.pack, &salvaged.pack.members()[0]) == wanted,
-            "{at}"
-        );
-    }
-}
-
-#[test]
-fn one_of_two_indexes_is_enough() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3_000));
-    desk.put(TODOS, "[1]");
-    let whole = desk.store().pack.bytes as usize;
-    let opened = salvaged(&desk, |bytes| bytes[whole - 200..].fill(0));
-    assert_eq!(opened.wrong, None);
-    assert!(opened.pack.torn > 0);
-    assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
-    desk.same();
-    // The next to write makes it whole.
-    assert!(!desk.store().unchanged);
-    assert_eq!(desk.same().torn, 0);
-    // Nor is damage to the other one left as it is.
-    let opened = salvaged(&desk, |bytes| {
-        let at = second_index(bytes);
-        bytes[at - 100] ^= 1;
-    });
-    assert_eq!((opened.wrong, opened.pack.torn), (None, 0));
-    assert_eq!(verify(&opened.pack).len(), 1);
-    desk.store();
-    assert_eq!(verify(&desk.same()), []);
-}
-
-#[test]
-fn a_header_that_is_gone_is_told_and_done_without() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3_000));
-    desk.put(TODOS, "[1]");
-    desk.store();
-    let opened = salvaged(&desk, |bytes| bytes[..pack::HEADER].fill(0));
-    assert_eq!(opened.wrong.as_deref(), Some("its header is damaged"));
-    assert!(all(&opened.pack, &opened.pack.members()[0]) == lines(1, 3_000));
-}
-
-#[test]
-fn a_pack_of_a_newer_version_is_not_taken_for_a_damaged_one() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3_000));
-    desk.put(TODOS, "[1]");
-    desk.store();
-    let lie = |index: &mut Index| index.version = 2;
-    forge(&desk, lie);
-    let mut bytes = fs::read(&desk.pack).unwrap();
-    bytes[12] = 2;
-    fs::write(&desk.pack, bytes).unwrap();
-    let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
-    assert!(error.contains("version 2"), "{error}");
-}
-
-#[test]
-fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
-    let desk = Desk::new();
-    desk.put(LOG, lines(1, 3 << 20));
-    desk.put(TODOS, "[1]");
-    let pack = desk.store().pack;
-    let wanted = fs::read(desk.root.join(LOG)).unwrap();
-    let frame = pack.index.frames[1];
-    let opened = salvaged(&desk, |bytes| {
-        bytes[frame.at as usize + 1_000..][..100].fill(7);
-    });
-    let pack = opened.pack;
-    let lost = pack.lost(&pack.members()[0]);
-    assert_eq!(lost, vec![1 << 20..2 << 20]);
-    let there = desk.dir.path().join("there");
-    assert!(pack.restore(Some(&there)).is_err());
-    assert!(!there.join(LOG).exists());
-    let done = pack.restore_salvaged(Some(&there)).unwrap();
-    let fates: Vec<Fate> = done.files.iter().map(|file| file.fate).collect();
-    assert_eq!(fates, [Fate::Partial, Fate::New]);
-    assert_eq!(done.files[0].lost, [(1 << 20, 1 << 20)]);
-    let got = fs::read(there.join(LOG)).unwrap();
-    let rest = [&wanted[..1 << 20], b"\n", &wanted[2 << 20..]].concat();
-    assert!(got == rest);
-    assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
 }
 
 #[test]

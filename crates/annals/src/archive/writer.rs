@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -447,15 +447,13 @@ impl Fresh<'_> {
         while at < to {
             let want = (block.len() as u64).min(to - at) as usize;
             let some = block.get_mut(..want).unwrap_or_default();
-            match self.file.read_at(some, at) {
-                Ok(0) => return Ok(false),
-                Ok(read) => {
-                    give(some.get(..read).unwrap_or_default())?;
-                    at += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io("read", self.path, error)),
+            let read = self.file.fill_at(some, at);
+            let read = read.map_err(|error| Error::io("read", self.path, error))?;
+            if read < want {
+                return Ok(false);
             }
+            give(some)?;
+            at += want as u64;
         }
         Ok(true)
     }

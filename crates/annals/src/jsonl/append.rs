@@ -206,23 +206,18 @@ impl Log {
                 .file
                 .metadata()
                 .map_err(|e| Error::io("stat", &self.path, e))?;
-            if self.is_named(&held)? {
+            if self.is_named(&held) {
                 return work(&open, held.len(), &mut writer.batch);
-            }
-            if patience.is_exhausted() {
-                return Err(patience.exhausted(&self.path));
             }
             drop(lock);
             writer.open = Arc::new(Open::new(&self.path, Create::Never, self.options.network)?);
         }
     }
 
-    fn is_named(&self, held: &Metadata) -> Result<bool> {
-        match self.path.symlink_metadata() {
-            Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Error::io("stat", &self.path, error)),
-        }
+    /// Where the path names nothing that can be looked at, opening it tells why.
+    fn is_named(&self, held: &Metadata) -> bool {
+        let named = self.path.symlink_metadata();
+        named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()))
     }
 
     fn sync(&self, open: &Open) -> io::Result<()> {

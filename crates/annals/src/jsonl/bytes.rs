@@ -19,20 +19,29 @@ pub trait Bytes: std::fmt::Debug + Send + Sync {
         Ok(self.id()?.len)
     }
 
-    /// Reads as many as there is room for, or fails.
-    fn read_exact_at(&self, mut into: &mut [u8], mut offset: u64) -> io::Result<()> {
-        while !into.is_empty() {
-            match self.read_at(into, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    into = into.get_mut(read..).unwrap_or_default();
-                    offset += read as u64;
-                }
+    /// Reads as many as there is room for, or as there are; tells how many.
+    fn fill_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        loop {
+            let room = into.get_mut(filled..).unwrap_or_default();
+            if room.is_empty() {
+                return Ok(filled);
+            }
+            match self.read_at(room, offset + filled as u64) {
+                Ok(0) => return Ok(filled),
+                Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+    }
+
+    /// Reads as many as there is room for, or fails.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.fill_at(into, offset)? == into.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }
 

@@ -70,11 +70,7 @@ impl Patience {
         self.limit.saturating_sub(self.since.elapsed())
     }
 
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.left().is_zero()
-    }
-
-    pub(super) fn exhausted(&self, path: &Path) -> Error {
+    fn exhausted(&self, path: &Path) -> Error {
         Error::Busy {
             path: path.to_owned(),
             waited: self.since.elapsed(),

@@ -5,10 +5,10 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::batch::Batch;
+use super::bytes::Bytes as _;
 use super::device::Device;
 use crate::{Error, Result};
 
@@ -91,12 +91,10 @@ fn stands(file: &File, start: u64, lines: &[u8]) -> io::Result<bool> {
     let mut rest = lines;
     while !rest.is_empty() {
         let want = block.len().min(rest.len() + usize::from(before));
-        let read = match file.read_at(block.get_mut(..want).unwrap_or_default(), at) {
-            Ok(0) => return Ok(false),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
+        let read = file.fill_at(block.get_mut(..want).unwrap_or_default(), at)?;
+        if read == 0 {
+            return Ok(false);
+        }
         at += read as u64;
         let mut held = block.get(..read).unwrap_or_default();
         if before {

@@ -180,3 +180,20 @@ impl<R: Read + Seek> TailReader<R> {
         self.searched = low;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn of_a_line_above_the_cap_only_the_head_is_held() {
+        let mut input = b"first\n".to_vec();
+        input.resize(8 * LAST_BLOCK, b'x');
+        let mut tail = TailReader::with_cap(Cursor::new(&input), LAST_BLOCK, 1_000).unwrap();
+        let line = tail.prev().unwrap().unwrap();
+        assert_eq!((line.offset, line.oversize), (6, true));
+        assert!(tail.buffer.len() < 3 * LAST_BLOCK);
+    }
+}

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Log, Options};
+use crate::jsonl::{self, Bytes as _, FileId, Log, Options};
 use crate::store::{Root, Store, is_plain_log};
 
 use super::Plan;
@@ -292,18 +292,15 @@ fn copy(
         let want = block
             .len()
             .min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
-        let read = match file.read_at(block.get_mut(..want).unwrap_or_default(), at) {
-            Ok(0) => {
-                return Err(Error::Changed {
-                    path: path.to_owned(),
-                });
-            }
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io("read", path, error)),
-        };
-        put(block.get(..read).unwrap_or_default())?;
-        at += read as u64;
+        let some = block.get_mut(..want).unwrap_or_default();
+        let read = file.fill_at(some, at);
+        if read.map_err(|error| Error::io("read", path, error))? < want {
+            return Err(Error::Changed {
+                path: path.to_owned(),
+            });
+        }
+        put(some)?;
+        at += want as u64;
     }
     Ok(())
 }
@@ -354,5 +351,67 @@ fn time_of(nanoseconds: i64) -> Option<SystemTime> {
     match nanoseconds >= 0 {
         true => SystemTime::UNIX_EPOCH.checked_add(distance),
         false => SystemTime::UNIX_EPOCH.checked_sub(distance),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_late_to_the_old_file_is_saved_in_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, old) = (dir.path().join("log.jsonl"), dir.path().join("old"));
+        fs::write(&path, "{\"a\":1}\n").unwrap();
+        let text = "{\"a\":1}\n{\"b\":2}\n\n{\"c\":3}\n";
+        fs::write(&old, text).unwrap();
+        let held = File::open(&old).unwrap();
+        save_late(&path, &held, text.len() as u64).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\":1}\n");
+        save_late(&path, &held, 8).unwrap();
+        let saved = fs::read_to_string(&path).unwrap();
+        assert_eq!(saved, "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n");
+    }
+
+    #[test]
+    fn a_file_that_ends_before_its_time_is_not_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let text = vec![b'x'; 600_000];
+        fs::write(&path, &text).unwrap();
+        let file = File::open(&path).unwrap();
+        let copied = |range: std::ops::Range<u64>| {
+            let mut copied = Vec::new();
+            let put = &mut |bytes: &[u8]| {
+                copied.extend_from_slice(bytes);
+                Ok(())
+            };
+            copy(&file, range, &path, put).map(|()| copied.len())
+        };
+        assert_eq!(copied(0..600_000).unwrap(), 600_000);
+        assert_eq!(copied(599_000..600_000).unwrap(), 1_000);
+        assert!(matches!(copied(0..600_001), Err(Error::Changed { .. })));
+    }
+
+    #[test]
+    fn another_file_of_the_same_name_is_not_the_one_that_was_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("log.jsonl"), dir.path().join("other"));
+        fs::write(&path, "").unwrap();
+        let looked = path.symlink_metadata().unwrap();
+        assert!(is_still(&path, &looked));
+        fs::write(&other, "").unwrap();
+        fs::rename(other, &path).unwrap();
+        assert!(!is_still(&path, &looked));
+    }
+
+    #[test]
+    fn times_before_1970_come_back() {
+        let before = time_of(-1_500_000_000).unwrap();
+        let distance = SystemTime::UNIX_EPOCH.duration_since(before).unwrap();
+        assert_eq!(distance, Duration::from_millis(1_500));
+        let after = time_of(1_500_000_000).unwrap();
+        let distance = after.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(distance, Duration::from_millis(1_500));
     }
 }

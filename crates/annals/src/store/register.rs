@@ -150,12 +150,14 @@ impl SessionWriter {
             let tail = self.tail();
             (tail.head.clone(), tail.file.clone())
         };
-        let counted = listing.state().messages;
+        let writer = writer::writer_of(&self.root)?;
+        // A row that is gone is made anew, and says more than what has changed.
+        let listed = !rows_of(&self.root, writer, &head.log)?.is_empty();
+        let counted = listing.state().messages.filter(|_| listed);
         let mut row = match counted {
             Some(messages) => Row {
                 messages,
                 updated: head.time,
-                answered: true,
                 ..Row::default()
             },
             None => row(&self.root, &file)?,
@@ -164,7 +166,6 @@ impl SessionWriter {
         row.cwd = head.cwd;
         row.git_branch = head.git_branch;
         row.title = title;
-        let writer = writer::writer_of(&self.root)?;
         enrol(
             &self.root,
             writer,

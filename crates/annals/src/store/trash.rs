@@ -329,9 +329,6 @@ fn carry_out(manifest: &Manifest, folder: &Path, volumes: &[&FoundFile]) -> Resu
                 carry()
             })?,
         }
-        if !plan.lone {
-            remove_empty(from.parent(), &plan.root);
-        }
     }
     manifest.clear_dirs(folder);
     Ok(())

@@ -154,10 +154,8 @@ impl Store {
             Ok(())
         })?;
         // Folders go when no file has to come back to them.
-        if !holdings.lone {
-            for path in &paths {
-                trash::remove_empty(path.parent(), &root.path);
-            }
+        for path in &paths {
+            trash::remove_empty(path.parent(), &root.path);
         }
         let struck = group.iter().try_for_each(|files| trash::strike(files));
         struck.map_err(|error| {
@@ -218,3 +216,6 @@ fn unchanged(path: &Path, id: &FileId) -> Result<()> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

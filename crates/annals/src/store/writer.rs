@@ -388,24 +388,16 @@ impl SessionWriter {
             let name = share::agent_name(&head.session, &spawn.agent)?;
             file.share = Some(Share::none(name).into());
         }
+        let beside = self.tail().head.beside.clone().into_iter();
+        let beside = beside.filter(|file| file.agent.as_ref() == Some(&spawn.agent));
         let head = Head {
             agent: Some(spawn.agent.clone()),
-            log: artifact,
-            leaf: None,
-            last: None,
-            time: None,
-            prompt: None,
-            anchored: true,
-            resumed: false,
-            calls: Vec::new(),
-            replies: Vec::new(),
-            beside: {
-                let beside = self.tail().head.beside.clone().into_iter();
-                beside
-                    .filter(|file| file.agent.as_ref() == Some(&spawn.agent))
-                    .collect()
-            },
-            ..head
+            cwd: head.cwd,
+            git_branch: head.git_branch,
+            version: head.version,
+            words: head.words,
+            beside: beside.collect(),
+            ..Head::new(head.session, artifact)
         };
         let log = match made {
             false => None,

@@ -383,6 +383,32 @@ fn an_append_follows_the_path_to_a_new_file_and_never_writes_into_a_removed_one(
 }
 
 #[test]
+fn who_will_not_wait_still_finds_the_file_that_took_the_place_of_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = log_in(&dir, "old\n");
+    let hasty = Options {
+        lock_wait: Duration::ZERO,
+        ..OS
+    };
+    let log = Log::open(&path, hasty).unwrap();
+    let new = dir.path().join("new");
+    fs::write(&new, "new\n").unwrap();
+    fs::rename(&new, &path).unwrap();
+    log.append(b"1").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new\n1\n");
+    // And where there is none any more, the reason is told.
+    fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
+    fs::write(dir.path(), "").unwrap();
+    let told = log.append(b"2").unwrap_err();
+    fs::remove_file(dir.path()).unwrap();
+    fs::rename(dir.path().with_extension("moved"), dir.path()).unwrap();
+    assert!(
+        matches!(&told, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_held_lock_ends_the_wait_with_the_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = log_in(&dir, "");

@@ -175,6 +175,8 @@ proptest! {
         };
         let mut seen = Vec::new();
         while let Some(line) = scanner.next_where(find, mark.len()).unwrap() {
+            // It was not counted what was passed over.
+            prop_assert_eq!(line.number, 0);
             seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
         }
         let spans = input.split_inclusive(|byte| *byte == b'\n');
@@ -208,14 +210,19 @@ proptest! {
         cap in prop_oneof![1..30_usize, Just(1 << 20)],
     ) {
         let mut scanner = Scanner::with_capacity_and_cap(Chunks::new(&input, vec![7, 300], true), 16, cap);
-        let mut seen = Vec::new();
+        let (mut seen, mut failed) = (Vec::new(), false);
         loop {
             match scanner.next() {
                 Ok(Some(line)) => seen.push((line.offset, line.bytes.to_vec(), line.len, line.ending)),
                 Ok(None) => break,
-                Err(error) => prop_assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                    failed = true;
+                }
             }
         }
+        // The third read fails, and is told.
+        prop_assert!(failed || input.len() <= 7);
         let wanted = model(&input, cap);
         let wanted: Vec<_> = wanted.into_iter().map(|s| (s.offset, s.bytes, s.len, s.ending)).collect();
         prop_assert_eq!(seen, wanted);

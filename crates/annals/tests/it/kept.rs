@@ -2,7 +2,7 @@
 
 use annals::cost::Ledger;
 use annals::index::Catalogue;
-use annals::model::{Draft, Entry};
+use annals::model::{Draft, Entry, Todo};
 use annals::search::Query;
 use annals::store::{Inventory, Session, SessionFiles, SessionInfo, Store, WriteOptions};
 use jiff::Timestamp;
@@ -192,6 +192,34 @@ fn what_is_mirrored_and_still_there_is_told_once() {
     assert!(sessions[0].is_archived());
     let read = Session::read(sessions[0].clone()).unwrap();
     assert_eq!(read.last_messages(9).unwrap().len(), 1);
+}
+
+/// While its log is there, a session is what lies in its root: its pack is not even opened.
+#[test]
+fn what_a_session_that_is_there_has_let_go_stays_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("Why?")).unwrap();
+    session.set_todos(&[Todo::pending("Answer")]).unwrap();
+    drop(session);
+    let inventory = store.inventory_in_place();
+    let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+    let pack = store.mirror(&group, Timestamp::now()).unwrap().pack;
+    let beside = group[0].files().map(|file| &file.path);
+    let todos: Vec<_> = beside
+        .filter(|path| **path != group[0].main_path())
+        .collect();
+    assert_eq!(todos.len(), 1);
+    std::fs::remove_file(todos[0]).unwrap();
+    let there = |inventory: &Inventory| {
+        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
+        inventory.sessions[0].files().count()
+    };
+    assert_eq!(there(&store.inventory()), 1);
+    std::fs::write(pack, "damaged").unwrap();
+    assert_eq!(there(&store.inventory()), 1);
 }
 
 /// A folder that was renamed holds the session that was mirrored before, and not another one.

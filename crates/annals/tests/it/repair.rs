@@ -2,6 +2,8 @@
 
 mod deeds;
 mod laws;
+mod names;
+mod orphans;
 mod strays;
 
 use std::collections::HashSet;

@@ -1,5 +1,8 @@
 //! Deleting beside others and across devices, and what must not go with a session.
 
+mod names;
+mod purge;
+
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -297,6 +300,24 @@ fn what_was_deleted_in_two_goes_comes_back_in_one() {
     store.undelete(&first.session).unwrap();
     assert_eq!(picture(&copy.root.path), before);
     assert!(store.trashed().unwrap().is_empty());
+}
+
+#[test]
+fn deletions_of_one_session_within_a_second_lie_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let names: Vec<String> = (0..4)
+        .map(|_| {
+            drop(begin(&store, "/home/dev/w"));
+            let files = store.inventory().sessions.remove(0);
+            store.delete(&files, Timestamp::UNIX_EPOCH).unwrap().id
+        })
+        .collect();
+    let first = format!("19700101T000000-{ID}");
+    let wanted = ["", "-2", "-3", "-4"].map(|copy| format!("{first}{copy}"));
+    assert_eq!(names, wanted);
+    assert_eq!(store.trashed().unwrap().len(), 4);
 }
 
 /// What a deletion that was cut off moved belongs to a session that is still there.

@@ -211,6 +211,40 @@ fn a_record_that_a_foreign_write_ran_into_is_appended_again() {
 }
 
 #[test]
+fn a_long_record_is_read_back_to_its_end() {
+    let long = [b"\"", &[b'x'; 30_000][..], b"\""].concat();
+    for damaged in [None, Some(100), Some(9_000), Some(17_000), Some(29_999)] {
+        let bench = Bench::new(b"{}\n");
+        let turns = AtomicUsize::new(0);
+        let write = move |file: &File, bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            if turns.fetch_add(1, Ordering::Relaxed) == 0
+                && let Some(at) = damaged
+            {
+                bytes[at] = b'?';
+            }
+            through(file, &bytes)
+        };
+        let log = bench.open(
+            Durability::Os,
+            Fake {
+                write,
+                sync: |_: &File| Ok(()),
+            },
+        );
+        let appended = log.append(&long).unwrap();
+        let text = bench.text();
+        assert_eq!(
+            &text.as_bytes()[appended.offset as usize..appended.end as usize - 1],
+            long,
+            "{damaged:?}"
+        );
+        let writes = text.lines().filter(|line| line.len() == long.len());
+        assert_eq!(writes.count(), 1 + usize::from(damaged.is_some()));
+    }
+}
+
+#[test]
 fn a_foreign_writer_that_is_always_in_between_costs_one_more_write() {
     let bench = Bench::new(b"");
     let path = bench.path();

@@ -26,22 +26,13 @@ impl Store {
     /// The folders of the trash with their manifests, the newest first.
     pub(super) fn manifests(&self) -> Result<Vec<(String, Result<Option<Manifest>>)>> {
         let trash = self.trash()?;
-        let dir = match fs::read_dir(&trash) {
-            Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::io("read", &trash, error)),
-        };
-        // What is behind a link is not ours.
-        let folders = dir.flatten();
-        let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-        names.sort_by(|a, b| b.cmp(a));
+        let names = folders(&trash)?.into_iter();
+        let names = names.rev().filter(|name| !name.starts_with('.'));
         let read = |name: String| {
             let manifest = Manifest::read(&trash.join(&name));
             (name, manifest)
         };
-        Ok(names.into_iter().map(read).collect())
+        Ok(names.map(read).collect())
     }
 
     /// Puts a deleted session back where it was. A file that is there again stays as it is, and so
@@ -182,6 +173,22 @@ impl Store {
             .all(|trashed| listed(trashed).is_subset(&longest));
         Ok(within && found.iter().all(same) && !found.iter().any(&mut twice))
     }
+}
+
+/// The names of the folders of the trash, the oldest first; none where there is no trash.
+pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
+    let dir = match fs::read_dir(trash) {
+        Ok(dir) => dir,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io("read", trash, error)),
+    };
+    // What is behind a link is not ours.
+    let folders = dir.flatten();
+    let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Puts back what registers said about logs that are there again.

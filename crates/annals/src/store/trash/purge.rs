@@ -75,7 +75,8 @@ impl Store {
                 Err(error) => look.troubles.push(error),
             }
         }
-        for name in condemned(&trash)? {
+        let folders = back::folders(&trash)?.into_iter();
+        for name in folders.filter(|name| name.starts_with(CONDEMNED)) {
             look.purgeable
                 .push(measured(&trash.join(&name), name, None));
         }
@@ -158,20 +159,6 @@ fn remove(folder: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn condemned(trash: &Path) -> Result<Vec<String>> {
-    let dir = match fs::read_dir(trash) {
-        Ok(dir) => dir,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("read", trash, error)),
-    };
-    let folders = dir.flatten();
-    let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.starts_with(CONDEMNED)).collect();
-    names.sort();
-    Ok(names)
 }
 
 /// Counts what lies in a folder, behind no link.

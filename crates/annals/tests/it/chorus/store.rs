@@ -450,3 +450,130 @@ fn the_index_counts_what_others_wrote() {
     assert_eq!(files.about[0].messages, Some(22));
     assert!(store.stale_registers(&store.inventory()).is_empty());
 }
+
+/// One message among ten thousand must not cost a rewrite of the index.
+#[test]
+fn the_index_hears_of_further_messages_when_the_writer_closes() {
+    let copy = case("chorus-plain").copy();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+    let path = copy.root.path.join(FOLDER).join("conversations.json");
+    let answer = || draft(Role::Assistant, vec![text("because")]);
+    let begun = fs::read(&path).unwrap();
+    writer.append(Draft::user("Why?")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), begun);
+    writer.append(answer()).unwrap();
+    let titled = fs::read(&path).unwrap();
+    assert_ne!(titled, begun);
+    writer.append(Draft::user("And then?")).unwrap();
+    writer.append(answer()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), titled);
+    writer.close().unwrap();
+    let listed = row(&copy.root.path, FOLDER, "mine");
+    assert_eq!(listed["messageCount"], 4);
+}
+
+/// Who has said nothing himself has nothing to tell, and what he knew may be old.
+#[test]
+fn who_only_set_todos_does_not_take_back_what_others_told_the_index() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let first = store.create(&copy.root, &new, QUICK).unwrap();
+    first.append(Draft::user("Why?")).unwrap();
+    first
+        .append(draft(Role::Assistant, vec![text("because")]))
+        .unwrap();
+    let files = store.inventory().sessions;
+    let files = files.iter().find(|it| it.id.as_str() == "mine").unwrap();
+    let live = WriteOptions {
+        live: true,
+        ..QUICK
+    };
+    let second = store.write(files, live).unwrap();
+    second.append(Draft::user("And then?")).unwrap();
+    second.close().unwrap();
+    let path = copy.root.path.join(FOLDER).join("conversations.json");
+    let told = fs::read(&path).unwrap();
+    first
+        .set_todos(&[annals::model::Todo::pending("Answer")])
+        .unwrap();
+    first.close().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), told);
+    assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 3);
+}
+
+/// A session that was asked something and answered, in a root of its own.
+fn answered() -> (Copy, annals::store::SessionWriter, PathBuf) {
+    let copy = case("chorus-plain").copy();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+    writer.append(Draft::user("Why?")).unwrap();
+    let answer = draft(Role::Assistant, vec![text("because")]);
+    writer.append(answer).unwrap();
+    let index = copy.root.path.join(FOLDER).join("conversations.json");
+    (copy, writer, index)
+}
+
+#[test]
+fn an_index_that_is_lost_under_a_writer_is_made_with_all_that_it_said() {
+    let (copy, writer, index) = answered();
+    let before = row(&copy.root.path, FOLDER, "mine");
+    fs::remove_file(&index).unwrap();
+    writer.append(Draft::user("And then?")).unwrap();
+    writer.close().unwrap();
+    let after = row(&copy.root.path, FOLDER, "mine");
+    assert_eq!(after["title"], "Why?");
+    assert_eq!(after["messageCount"], 3);
+    assert_ne!(after["createdAt"], after["updatedAt"]);
+    assert_eq!(after["annals"], before["annals"]);
+    assert_eq!(stale(&copy), [""; 0]);
+}
+
+#[test]
+fn a_writer_that_is_dropped_tells_the_index_and_one_that_is_closed_tells_errors() {
+    let (copy, writer, _) = answered();
+    writer.append(Draft::user("And then?")).unwrap();
+    drop(writer);
+    assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 3);
+    let (_copy, writer, index) = answered();
+    writer.append(Draft::user("And then?")).unwrap();
+    fs::remove_file(&index).unwrap();
+    fs::create_dir(&index).unwrap();
+    let error = writer.close().unwrap_err().to_string();
+    assert!(error.contains("is a directory where an index"), "{error}");
+}
+
+#[test]
+fn an_index_that_is_made_anew_names_no_question_that_was_not_answered() {
+    let copy = case("chorus-plain").copy();
+    let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/app");
+    let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+    writer.append(Draft::user("Why?")).unwrap();
+    writer.close().unwrap();
+    let index = copy.root.path.join(FOLDER).join("conversations.json");
+    fs::remove_file(&index).unwrap();
+    let store = copy.store();
+    for stale in store.stale_registers(&store.inventory()) {
+        store.heal_register(&stale.unwrap()).unwrap();
+    }
+    let listed = row(&copy.root.path, FOLDER, "mine");
+    assert_eq!(listed["title"], "New Conversation");
+    assert_eq!(listed["messageCount"], 1);
+}
+
+#[test]
+fn why_an_index_cannot_be_read_is_told() {
+    let copy = case("chorus-plain").copy();
+    let index = copy.root.path.join(FOLDER).join("conversations.json");
+    fs::remove_file(&index).unwrap();
+    std::os::unix::fs::symlink("conversations.json", &index).unwrap();
+    let store = copy.store();
+    let told = store.stale_registers(&store.inventory());
+    let told: Vec<String> = told
+        .into_iter()
+        .filter_map(|stale| Some(stale.err()?.to_string()))
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("symbolic links"), "{told:?}");
+}

@@ -12,12 +12,12 @@ use sha2::Digest as _;
 use super::{Place, SESSION, chain, damages, file_of, line};
 use crate::support::picture;
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-11-15T12:00:00Z".parse().unwrap()
 }
 
 /// A log with a torn line and two that are glued.
-fn damaged() -> Place {
+pub(super) fn damaged() -> Place {
     let mut lines = chain();
     lines[4].truncate(200);
     lines[7] = [lines[7].as_slice(), &lines[8]].concat();

@@ -1,0 +1,116 @@
+//! Packs that are cut, flipped or begun by a newer program.
+
+use super::*;
+
+#[test]
+fn cut_at_any_byte_the_last_whole_generation_is_read_and_gone_on_from() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 2_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let first = fs::metadata(&desk.pack).unwrap().len() as usize;
+    let before = fs::read(desk.root.join(LOG)).unwrap();
+    desk.add(LOG, lines(2, 2_000));
+    desk.put(TODOS, "[2]");
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    let after = fs::read(desk.root.join(LOG)).unwrap();
+    // The index stands there twice, and either will do.
+    let (first_once, once) = (second_index(&whole[..first]), second_index(&whole));
+    for cut in 0..whole.len() {
+        fs::write(&desk.pack, &whole[..cut]).unwrap();
+        let opened = Pack::open(&desk.pack);
+        if cut < first_once {
+            assert!(opened.is_err(), "{cut}");
+            continue;
+        }
+        let pack = opened.unwrap();
+        let (end, wanted) = match cut {
+            cut if cut >= once => (once, &after),
+            cut if cut >= first => (first, &before),
+            _ => (first_once, &before),
+        };
+        assert_eq!(pack.torn as usize, cut - end);
+        assert!(all(&pack, &pack.members()[0]) == *wanted, "{cut}");
+        if cut % 389 == 0 {
+            desk.store();
+            let pack = desk.same();
+            // Nothing that stood there was taken away.
+            assert!(fs::read(&desk.pack).unwrap().starts_with(&whole[..cut]));
+            assert_eq!(pack.torn, 0);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_never_read_as_content() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let whole = fs::read(&desk.pack).unwrap();
+    let wanted = fs::read(desk.root.join(LOG)).unwrap();
+    let (mut opened, mut read, mut harmless) = (0, 0, 0);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&desk.pack, &bytes).unwrap();
+        let mut verified = Verified::default();
+        verified.look(&desk.pack);
+        if verified.damaged.is_empty() {
+            // Some bits of a frame's header mean nothing: all that was stored is still told.
+            desk.same();
+            harmless += 1;
+        }
+        let Ok(pack) = Pack::open(&desk.pack) else {
+            continue;
+        };
+        opened += 1;
+        let member = &pack.members()[0];
+        let mut got = vec![0; member.len as usize];
+        if pack.file(member).read_exact_at(&mut got, 0).is_ok() {
+            assert!(got == wanted, "byte {at}");
+            read += 1;
+        }
+    }
+    // Most of a pack is frames, which opening does not read; what is in other frames is still read.
+    assert!(opened > whole.len() / 2, "{opened} of {}", whole.len());
+    assert!(read > 0 && read < opened, "{read} of {opened}");
+    assert!(harmless < 10, "{harmless} of {opened}");
+}
+
+#[test]
+fn a_pack_of_another_version_is_refused_by_name() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    bytes[12] = 2;
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::open(&desk.pack).unwrap_err().to_string();
+    let wanted = "s.pack has version 2 and this program reads version 1: a newer annals wrote it; update this one";
+    assert!(error.ends_with(wanted), "{error}");
+    // And nothing is written to it.
+    assert!(store(&desk.pack, &desk.contents(), now()).is_err());
+}
+
+#[test]
+fn a_pack_of_nothing_but_endings_is_given_up_on() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    // A whole index, behind so many that claim all that stands before them that it is not looked for.
+    while bytes.len() < 512 << 10 {
+        let start = bytes.len() as u64;
+        let numbers = [32, start - 32, 100].map(u64::to_le_bytes);
+        bytes.extend_from_slice(numbers.as_flattened());
+        bytes.extend_from_slice(&[0; 32]);
+        bytes.extend_from_slice(pack::END);
+    }
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::open(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("no whole index"), "{error}");
+}

@@ -1,0 +1,125 @@
+//! What is still given of damaged packs.
+
+use super::*;
+
+/// Damages a pack, and opens it all the same.
+#[track_caller]
+fn salvaged(desk: &Desk, damage: impl FnOnce(&mut Vec<u8>)) -> Salvaged {
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    damage(&mut bytes);
+    fs::write(&desk.pack, bytes).unwrap();
+    Pack::salvage(&desk.pack).unwrap()
+}
+
+/// A pack of one small session as the first programs wrote it: with one index.
+fn with_one_index() -> (Desk, Vec<u8>) {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let mut whole = fs::read(&desk.pack).unwrap();
+    whole.truncate(second_index(&whole));
+    fs::write(&desk.pack, &whole).unwrap();
+    desk.same();
+    (desk, whole)
+}
+
+#[test]
+fn a_flipped_bit_anywhere_outside_of_frames_strands_no_session() {
+    let (desk, whole) = with_one_index();
+    let pack = Pack::open(&desk.pack).unwrap();
+    let frames = pack.index.frames.iter().map(Frame::end).max().unwrap() as usize;
+    for at in (0..pack::HEADER).chain(frames..whole.len()) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&desk.pack, &bytes).unwrap();
+        let salvaged = Pack::salvage(&desk.pack).unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!(
+            salvaged.wrong.is_some() || Pack::open(&desk.pack).is_ok(),
+            "{at}"
+        );
+        let wanted = fs::read(desk.root.join(LOG)).unwrap();
+        assert!(
+            all(&salvaged.pack, &salvaged.pack.members()[0]) == wanted,
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn one_of_two_indexes_is_enough() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    let whole = desk.store().pack.bytes as usize;
+    let opened = salvaged(&desk, |bytes| bytes[whole - 200..].fill(0));
+    assert_eq!(opened.wrong, None);
+    assert!(opened.pack.torn > 0);
+    assert!(!verify(&opened.pack).is_empty(), "it is told all the same");
+    desk.same();
+    // The next to write makes it whole.
+    assert!(!desk.store().unchanged);
+    assert_eq!(desk.same().torn, 0);
+    // Nor is damage to the other one left as it is.
+    let opened = salvaged(&desk, |bytes| {
+        let at = second_index(bytes);
+        bytes[at - 100] ^= 1;
+    });
+    assert_eq!((opened.wrong, opened.pack.torn), (None, 0));
+    assert_eq!(verify(&opened.pack).len(), 1);
+    desk.store();
+    assert_eq!(verify(&desk.same()), []);
+}
+
+#[test]
+fn a_header_that_is_gone_is_told_and_done_without() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let opened = salvaged(&desk, |bytes| bytes[..pack::HEADER].fill(0));
+    assert_eq!(opened.wrong.as_deref(), Some("its header is damaged"));
+    assert!(all(&opened.pack, &opened.pack.members()[0]) == lines(1, 3_000));
+}
+
+#[test]
+fn a_pack_of_a_newer_version_is_not_taken_for_a_damaged_one() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    desk.store();
+    let lie = |index: &mut Index| index.version = 2;
+    forge(&desk, lie);
+    let mut bytes = fs::read(&desk.pack).unwrap();
+    bytes[12] = 2;
+    fs::write(&desk.pack, bytes).unwrap();
+    let error = Pack::salvage(&desk.pack).unwrap_err().to_string();
+    assert!(error.contains("version 2"), "{error}");
+}
+
+#[test]
+fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3 << 20));
+    desk.put(TODOS, "[1]");
+    let pack = desk.store().pack;
+    let wanted = fs::read(desk.root.join(LOG)).unwrap();
+    let frame = pack.index.frames[1];
+    let opened = salvaged(&desk, |bytes| {
+        bytes[frame.at as usize + 1_000..][..100].fill(7);
+    });
+    let pack = opened.pack;
+    let lost = pack.lost(&pack.members()[0]);
+    assert_eq!(lost, vec![1 << 20..2 << 20]);
+    let there = desk.dir.path().join("there");
+    assert!(pack.restore(Some(&there)).is_err());
+    assert!(!there.join(LOG).exists());
+    let done = pack.restore_salvaged(Some(&there)).unwrap();
+    let fates: Vec<Fate> = done.files.iter().map(|file| file.fate).collect();
+    assert_eq!(fates, [Fate::Partial, Fate::New]);
+    assert_eq!(done.files[0].lost, [(1 << 20, 1 << 20)]);
+    let got = fs::read(there.join(LOG)).unwrap();
+    let rest = [&wanted[..1 << 20], b"\n", &wanted[2 << 20..]].concat();
+    assert!(got == rest);
+    assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
+}

@@ -1,0 +1,198 @@
+//! By which names repairs are found, and what is made of a quarantine that others were at.
+
+use std::fs;
+use std::path::PathBuf;
+
+use annals::Error;
+use annals::repair::{Kept, Patient, Plan};
+use annals::store::{Root, Store};
+use jiff::Timestamp;
+
+use super::deeds::{damaged, now};
+use super::{Place, SESSION, chain, file_of, line};
+
+/// Repairs every file of the store's roots.
+fn repair_all(store: &Store) -> Vec<Kept> {
+    let patients = Patient::all(&store.inventory());
+    // So late that a line without its end is not of just now.
+    let plans = Plan::all(&patients, Timestamp::MAX, &|_, _| {});
+    let plans = plans.into_iter().map(Result::unwrap);
+    let plans: Vec<Plan> = plans.filter(|plan| !plan.mending.is_empty()).collect();
+    let repair = |plan: &Plan| store.repair(plan, true, now()).unwrap();
+    plans.iter().map(repair).collect()
+}
+
+fn ids(found: &[Kept]) -> Vec<&str> {
+    found.iter().map(|kept| kept.id.as_str()).collect()
+}
+
+#[test]
+fn a_repair_is_found_by_its_id_its_session_and_its_file() {
+    let place = damaged();
+    let store = place.store();
+    let kept = repair_all(&store).remove(0);
+    assert!(kept.id.starts_with(SESSION) && kept.id.len() > SESSION.len());
+    let path = place.log.to_str().unwrap();
+    for name in [&kept.id, SESSION, path, &kept.id[..8], &SESSION[..3]] {
+        assert_eq!(
+            ids(&store.find_repairs(name).unwrap()),
+            [&kept.id],
+            "{name}"
+        );
+    }
+    for other in ["", "zzz", "/nowhere", "aaaaaaab"] {
+        let error = store.find_repairs(other).unwrap_err();
+        assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
+    }
+    let original = kept.original_in(&store.quarantine().unwrap());
+    assert_eq!(
+        fs::read(original).unwrap().len() as u64,
+        kept.original.bytes
+    );
+    assert!(!kept.is_index());
+}
+
+#[test]
+fn several_repairs_are_meant_at_once_only_if_they_are_of_one_session() {
+    let place = damaged();
+    let agents = place.log.with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(agents.join("agent-a1.jsonl"), place.bytes()).unwrap();
+    let store = place.store();
+    let both = repair_all(&store);
+    assert_eq!(both.len(), 2);
+    assert_ne!(both[0].id, both[1].id);
+    assert_eq!(store.find_repairs(SESSION).unwrap().len(), 2);
+    assert_eq!(store.find_repairs(&both[0].id).unwrap().len(), 1);
+    // A session of that id in another root is another one.
+    let other = damaged();
+    let root = Root::new("claude-code", other.dir.path().join("root")).unwrap();
+    let elsewhere = Store::new(vec![root]).with_state(place.state());
+    assert_eq!(repair_all(&elsewhere).len(), 1);
+    let error = store.find_repairs(SESSION).unwrap_err();
+    assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
+}
+
+#[test]
+fn repairs_of_a_file_that_is_no_sessions_are_meant_one_by_one() {
+    let place = Place::with(&file_of(&chain()));
+    let history = place.dir.path().join("root/history.jsonl");
+    let good = "{\"display\":\"one\",\"timestamp\":1,\"project\":\"/work\"}\n";
+    let store = place.store();
+    for torn in ["{\"display\":\"tw\n", "{\"display\":\"thr\n"] {
+        fs::write(&history, [good, torn, good].concat()).unwrap();
+        assert_eq!(repair_all(&store).len(), 1);
+    }
+    let all = store.repairs().unwrap().0;
+    assert_eq!(all.len(), 2);
+    assert!(all.iter().all(|kept| kept.session.is_none()));
+    let error = store.find_repairs("history").unwrap_err();
+    assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
+    let short = &all[0].id[..12];
+    assert_eq!(ids(&store.find_repairs(short).unwrap()), [&all[0].id]);
+}
+
+#[test]
+fn what_is_no_repair_in_the_quarantine_is_passed_over_or_told() {
+    let place = damaged();
+    let store = place.store();
+    assert_eq!(store.repairs().unwrap().0.len(), 0);
+    repair_all(&store);
+    let quarantine = store.quarantine().unwrap();
+    fs::create_dir(quarantine.join("empty")).unwrap();
+    fs::write(quarantine.join("file"), "mine").unwrap();
+    let (found, troubles) = store.repairs().unwrap();
+    assert_eq!((found.len(), troubles.len()), (1, 0));
+    fs::create_dir_all(quarantine.join("odd/manifest.json")).unwrap();
+    let (found, troubles) = store.repairs().unwrap();
+    assert_eq!((found.len(), troubles.len()), (1, 1), "{troubles:?}");
+    // And what is no directory at all.
+    let state = place.dir.path().join("other");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("quarantine"), "").unwrap();
+    let store = Store::new(Vec::new()).with_state(state);
+    assert!(store.repairs().is_err());
+}
+
+#[test]
+fn only_a_folder_of_the_quarantine_is_forgotten() {
+    let place = damaged();
+    let store = place.store();
+    let kept = repair_all(&store).remove(0);
+    let quarantine = store.quarantine().unwrap();
+    for id in ["", ".", "..", "../../root", ".hidden", "a/b"] {
+        let mut other = kept.clone();
+        other.id = id.to_owned();
+        assert!(store.forget_repair(&other).is_err(), "{id}");
+    }
+    assert!(place.log.exists() && quarantine.join(&kept.id).exists());
+    // What is in the way is named.
+    let gone: PathBuf = quarantine.join(format!(".{}.gone", kept.id));
+    fs::write(&gone, "").unwrap();
+    let error = store.forget_repair(&kept).unwrap_err().to_string();
+    assert!(error.contains(".gone"), "{error}");
+    fs::remove_file(gone).unwrap();
+    store.forget_repair(&kept).unwrap();
+    store.forget_repair(&kept).unwrap();
+    assert!(!quarantine.join(&kept.id).exists());
+}
+
+#[test]
+fn what_was_taken_out_is_spelt_in_one_way() {
+    let mut lines = chain();
+    lines[2] = vec![0; 300];
+    lines[4].truncate(200);
+    lines[6] = [b"\xff\xfe".as_slice(), &lines[6][..80]].concat();
+    let place = Place::with(&file_of(&lines));
+    let store = place.store();
+    let kept = repair_all(&store).remove(0);
+    let folder = store.quarantine().unwrap().join(&kept.id);
+    let removed = fs::read_to_string(folder.join("removed.jsonl")).unwrap();
+    let mut ways: Vec<String> = Vec::new();
+    for line in removed.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let way = ["text", "base64", "nuls"];
+        let way = way.into_iter().filter(|way| line.get(way).is_some());
+        ways.push(way.collect::<Vec<_>>().join("+"));
+    }
+    assert_eq!(ways, ["nuls", "text", "base64"]);
+}
+
+#[test]
+fn a_log_that_is_being_written_to_is_mended_only_if_asked_for() {
+    let place = damaged();
+    let store = place.store();
+    // Its last line has no end yet.
+    let torn = [place.bytes(), line(11, 10)[..60].to_vec()].concat();
+    fs::write(&place.log, torn).unwrap();
+    let plan = place.plan();
+    let before = place.bytes();
+    let refused = store.repair(&plan, false, Timestamp::now());
+    assert!(matches!(refused, Err(Error::Live { .. })), "{refused:?}");
+    assert_eq!(place.bytes(), before);
+    store.repair(&plan, true, Timestamp::now()).unwrap();
+    assert_ne!(place.bytes(), before);
+}
+
+#[test]
+fn another_file_is_not_called_a_grown_one_and_what_is_in_the_way_is_told() {
+    let place = damaged();
+    let store = place.store();
+    let before = place.bytes();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let mended = place.bytes();
+    fs::write(&place.log, vec![b'x'; mended.len() + 50]).unwrap();
+    let error = store.undo_repair(&kept, true).unwrap_err().to_string();
+    assert!(error.contains("no longer what the repair"), "{error}");
+    fs::write(&place.log, &mended).unwrap();
+    store.undo_repair(&kept, true).unwrap();
+    assert_eq!(place.bytes(), before);
+    let folder = store.quarantine().unwrap().join(&kept.id);
+    fs::create_dir_all(folder.join("original/mine")).unwrap();
+    place.age();
+    let refused = store.repair(&place.plan(), true, now()).unwrap_err();
+    let told =
+        matches!(&refused, Error::Io { action: "remove", path, .. } if path.ends_with("original"));
+    assert!(told, "{refused}");
+    assert_eq!(place.bytes(), before);
+}

@@ -1,0 +1,156 @@
+//! By which names deleted sessions are found, and what is made of folders that say nothing.
+
+use super::*;
+
+fn place() -> (TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    (dir, store)
+}
+
+fn delete(store: &Store) -> annals::store::Trashed {
+    let files = store.inventory_in_place().sessions.remove(0);
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap()
+}
+
+#[test]
+fn a_name_that_none_has_brings_nothing_back() {
+    let (_dir, store) = place();
+    drop(begin(&store, "/home/dev/w"));
+    delete(&store);
+    for other in ["", "zzz", "aaaaaaaa-1"] {
+        let error = store.undelete(other).unwrap_err();
+        assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
+    }
+    assert_eq!(store.undelete("aaaaaaaa-0").unwrap().session, ID);
+}
+
+/// Some ids begin with a time, and are called by what follows it.
+#[test]
+fn a_session_that_is_named_by_its_time_comes_back_by_either_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("clog", dir.path().join("root")).unwrap();
+    let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
+    let new = NewSession::new(SessionId::new("Thread-ABC").unwrap(), "/home/dev/w");
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    writer.append(Draft::user("Why?")).unwrap();
+    let id = writer.session();
+    drop(writer);
+    assert_ne!(id.name(), id.as_str());
+    for name in [id.name(), &id.as_str()[..6]] {
+        delete(&store);
+        assert_eq!(store.undelete(name).unwrap().session, id.as_str(), "{name}");
+    }
+}
+
+#[test]
+fn only_the_folder_that_was_meant_says_why_it_cannot_be_read() {
+    let (dir, store) = place();
+    drop(begin(&store, "/home/dev/w"));
+    let folder = dir.path().join("state/trash").join(delete(&store).id);
+    fs::write(folder.join("manifest.json"), "{").unwrap();
+    let told = store.undelete("aaaaaaaa").unwrap_err().to_string();
+    assert!(told.contains("cannot be read"), "{told}");
+    for other in ["", "zzz"] {
+        let error = store.undelete(other).unwrap_err();
+        assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
+    }
+}
+
+/// Two roots that each lost a part of a session of one id are not one deletion that was cut off.
+#[test]
+fn parts_of_sessions_of_two_roots_are_not_put_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let mut names = Vec::new();
+    for (root, kept) in [("one", "todos"), ("other", "projects")] {
+        let root = Root::claude_code(dir.path().join(root));
+        let store = Store::new(vec![root]).with_state(&state);
+        let writer = begin(&store, "/home/dev/w");
+        writer.set_todos(&[Todo::pending("Wait")]).unwrap();
+        drop(writer);
+        let name = delete(&store).id;
+        // The rest of it was never moved, or is gone.
+        for part in ["todos", "projects"] {
+            if part != kept {
+                let part = state.join("trash").join(&name).join("files").join(part);
+                fs::remove_dir_all(part).unwrap();
+            }
+        }
+        names.push(name);
+    }
+    let store = Store::new(Vec::new()).with_state(&state);
+    let error = store.undelete(ID).unwrap_err();
+    assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
+}
+
+#[test]
+fn a_state_directory_that_is_none_is_told() {
+    let (dir, store) = place();
+    assert!(store.trashed().unwrap().is_empty());
+    let look = store.trash_look().unwrap();
+    assert!(look.purgeable.is_empty() && look.troubles.is_empty());
+    fs::write(dir.path().join("state"), "").unwrap();
+    assert!(store.trashed().is_err());
+    assert!(store.trash_look().is_err());
+}
+
+#[test]
+fn a_folder_that_says_nothing_is_told_unless_nothing_is_in_it() {
+    let (dir, store) = place();
+    let folder = dir.path().join("state/trash/20260301T100000-x");
+    fs::create_dir_all(&folder).unwrap();
+    assert!(store.trash_look().unwrap().troubles.is_empty());
+    fs::create_dir(folder.join("files")).unwrap();
+    let told = |store: &Store| {
+        let look = store.trash_look().unwrap();
+        assert!(look.purgeable.is_empty());
+        assert_eq!(look.troubles.len(), 1);
+        look.troubles[0].to_string()
+    };
+    assert!(told(&store).contains("does not say what it is"));
+    // Nor is one behind a link believed.
+    drop(begin(&store, "/home/dev/w"));
+    let other = dir.path().join("state/trash").join(delete(&store).id);
+    let elsewhere = dir.path().join("elsewhere");
+    fs::rename(other.join("manifest.json"), &elsewhere).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    symlink(&elsewhere, other.join("manifest.json")).unwrap();
+    assert!(told(&store).contains("is no file"));
+    assert!(store.undelete(ID).is_err());
+}
+
+#[test]
+fn directories_come_back_with_the_rights_that_they_had() {
+    let (_dir, store) = place();
+    let writer = begin(&store, "/home/dev/w");
+    let project = writer.path().parent().unwrap().to_owned();
+    drop(writer);
+    fs::set_permissions(&project, fs::Permissions::from_mode(0o750)).unwrap();
+    delete(&store);
+    assert!(!project.exists());
+    // What lies directly in the root stays.
+    assert!(project.parent().unwrap().is_dir());
+    store.undelete(ID).unwrap();
+    assert_eq!(fs::metadata(&project).unwrap().mode() & 0o7777, 0o750);
+}
+
+#[test]
+fn why_a_file_does_not_come_back_is_told() {
+    let (dir, store) = place();
+    let path = begin(&store, "/home/dev/w").path();
+    let trashed = delete(&store);
+    let folder = dir.path().join("state/trash").join(&trashed.id);
+    let within = folder.join("files").join(&trashed.files[0].path);
+    // It exists again.
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "new\n").unwrap();
+    let told = store.undelete(ID).unwrap_err().to_string();
+    assert!(told.contains("exists again"), "{told}");
+    assert!(within.exists());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+    fs::remove_file(&path).unwrap();
+    store.undelete(ID).unwrap();
+    assert!(path.exists() && !folder.exists());
+}
