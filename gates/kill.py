@@ -206,6 +206,13 @@ log = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
 os.write(log, was + sys.argv[2].encode() + b"\\n")
 os.write(1, b"added\\n")
 """
+EARLY_REPLACE = """
+import os, sys
+os.write(1, b"replaced\\n")
+new = os.open(sys.argv[1] + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+os.write(new, sys.argv[2].encode() + b"\\n")
+os.rename(sys.argv[1] + ".new", sys.argv[1] + ".document")
+"""
 REMOVE_FIRST = """
 import os, sys
 if os.path.exists(sys.argv[1]):
@@ -229,6 +236,7 @@ def controls():
 
     return (
         wrong("control: acknowledges before it writes", EARLY, "{token}"),
+        wrong("control: acknowledges before it replaces", EARLY_REPLACE, "{token}", goal="latest"),
         wrong("control: rewrites a log in place", REWRITE, "{token}"),
         wrong("control: removes before it copies", REMOVE_FIRST, "{base}/state", goal="readable"),
     )
