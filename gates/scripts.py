@@ -419,7 +419,13 @@ SCRIPTS = (
             ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl"),
             ("delete", "{id}", "--apply"),
         ),
+        # What is there is never touched, half an import neither: it goes, and comes in anew.
         again=(0, 2),
+        finish=(
+            ("delete", "{id}", "--apply"),
+            ("import", "{base}/work/exported.jsonl"),
+        ),
+        # Entries without ids get fresh ones, so no two imports are alike.
         goal="readable",
         needs=("import", "--fresh-ids"),
     ),
