@@ -54,7 +54,7 @@ class Plan:
                 self.spell(self.script.command, "undisturbed"),
                 around=("strace", "-f", "-y", "-qq", "-o", str(trace)),
             )
-            if run.returncode != 0:
+            if run.returncode not in self.script.ends:
                 raise RuntimeError(
                     f"{self.script.name}, {self.layout}: the undisturbed run fails:"
                     f" {run.stderr.decode()}"
@@ -105,17 +105,8 @@ def interrupt(plan, point, second):
 
         def look(moment):
             tree = stage.tree()
-            for what in lost(plan, stage, tree):
+            for what in (*lost(plan, stage, tree), *unsaid(plan, tree, acknowledged)):
                 tally.failures.append(f"{where}, {moment}: {what}")
-            if script.goal != "token":
-                return tree
-            for token, acked in acknowledged:
-                copies = oracle.count(tree, token)
-                if acked and copies != plan.copies or copies > plan.copies:
-                    tally.failures.append(
-                        f"{where}, {moment}: {copies} of {plan.copies} of"
-                        f" {'an acknowledged' if acked else 'a'} {token}"
-                    )
             return tree
 
         for turn, at in enumerate((point, second)):
@@ -143,6 +134,24 @@ def interrupt(plan, point, second):
             tree = stage.tree()
         tally.failures.extend(f"{where}: {what}" for what in _goal(plan, tree))
     return tally
+
+
+def unsaid(plan, tree, acknowledged):
+    """Which words were acknowledged and do not stand there, or stand there too often."""
+    counted = [(token, acked, oracle.count(tree, token)) for token, acked in acknowledged]
+    if plan.script.goal == "token":
+        for token, acked, copies in counted:
+            if acked and copies != plan.copies or copies > plan.copies:
+                told = "an acknowledged" if acked else "a"
+                yield f"{copies} of {plan.copies} of {told} {token}"
+    elif plan.script.goal == "latest":
+        # The last that was acknowledged, or one that came after it.
+        last = max((at for at, (_, acked, _) in enumerate(counted) if acked), default=None)
+        if last is not None and all(copies != plan.copies for *_, copies in counted[last:]):
+            yield f"{counted[last][0]} was acknowledged, and neither it nor a later one stands there"
+        for token, _, copies in counted:
+            if copies > plan.copies:
+                yield f"{copies} of {plan.copies} of a {token}"
 
 
 def lost(plan, stage, tree):
@@ -197,6 +206,13 @@ log = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
 os.write(log, was + sys.argv[2].encode() + b"\\n")
 os.write(1, b"added\\n")
 """
+EARLY_REPLACE = """
+import os, sys
+os.write(1, b"replaced\\n")
+new = os.open(sys.argv[1] + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+os.write(new, sys.argv[2].encode() + b"\\n")
+os.rename(sys.argv[1] + ".new", sys.argv[1] + ".document")
+"""
 REMOVE_FIRST = """
 import os, sys
 if os.path.exists(sys.argv[1]):
@@ -220,6 +236,7 @@ def controls():
 
     return (
         wrong("control: acknowledges before it writes", EARLY, "{token}"),
+        wrong("control: acknowledges before it replaces", EARLY_REPLACE, "{token}", goal="latest"),
         wrong("control: rewrites a log in place", REWRITE, "{token}"),
         wrong("control: removes before it copies", REMOVE_FIRST, "{base}/state", goal="readable"),
     )

@@ -1,9 +1,11 @@
 """The operations that gates interrupt: one row each. A new verb of the program is a new row.
 
 `{id}` is the first session of the fixture, `{token}` a word that stands nowhere yet and is another
-one in every run, `{base}` and `{root}` are places of the stage.
+one in every run, `{base}` and `{root}` are places of the stage. A last word that begins with `<` is
+what the command reads from its standard input. A command that begins with a path is another program.
 """
 
+import shutil
 from dataclasses import dataclass
 
 # Lists that are derived from logs: they may be replaced, whole, by whoever finds them behind.
@@ -42,12 +44,15 @@ class Script:
     prepare: tuple = ()
     # Documents that the operation replaces; each is whole at any time.
     changes: tuple = ()
+    # What an undisturbed run answers: 0, or 1 too where it is to tell of damage.
+    ends: tuple = (0,)
     # What a second run may answer: 0, and more where the first may have done all there was to do.
     again: tuple = (0,)
     # Commands that are run after the second run.
     finish: tuple = ()
-    # What holds in the end: "token" (it stands where an undisturbed run puts it), "undone" (the
-    # root is what it was at first), "same" (what was made is what an undisturbed run makes).
+    # What holds in the end: "token" (it stands where an undisturbed run puts it), "latest" (so does
+    # the last one that was acknowledged, or a later one in its place), "undone" (the root is what it
+    # was at first), "same" (what was made is what an undisturbed run makes).
     goal: str = "token"
     # Files that the operation is meant to remove for good.
     removes: tuple = ()
@@ -65,6 +70,24 @@ DAMAGED = {
 }
 # One session each, so that a whole root comes back with it.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}
+CHORUS = {"chorus": PLAIN["chorus"]}
+
+PYTHON = shutil.which("python3")
+# Somebody else shortens every log, so that what was archived of it becomes an earlier version.
+SHORTEN = """
+import pathlib, sys
+for log in pathlib.Path(sys.argv[1]).rglob("*.jsonl"):
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]))
+"""
+# A byte of every pack goes bad, behind what was archived first.
+SPOIL = """
+import pathlib, sys
+for pack in pathlib.Path(sys.argv[1]).rglob("*.pack"):
+    bytes = bytearray(pack.read_bytes())
+    bytes[len(bytes) * 3 // 5] ^= 255
+    pack.write_bytes(bytes)
+"""
 
 SCRIPTS = (
     Script(
@@ -82,6 +105,20 @@ SCRIPTS = (
         {**PLAIN, "orchestrator": "one-day"},
         ("todo", "{id}", "add", "{token}"),
         changes=("root/todos/*.json", "*todos*"),
+    ),
+    Script(
+        "todo, the list replaced",
+        PLAIN,
+        ("todo", "{id}", "set", "-", '<[{"content": "{token}", "status": "pending"}]'),
+        changes=("root/todos/*.json", "*todos*"),
+        goal="latest",
+    ),
+    Script("tag", PLAIN, ("tag", "{id}", "{token}")),
+    Script("compact", PLAIN, ("compact", "{id}", "--summary", "{token}")),
+    Script(
+        "append three at once",
+        PLAIN,
+        ("append", "{id}", "<" + '{"role": "user", "content": "{token}"}\n' * 3),
     ),
     Script("fork", PLAIN, ("fork", "{id}", "--title", "{token}")),
     Script(
@@ -146,6 +183,56 @@ SCRIPTS = (
         goal="token",
     ),
     Script(
+        "register: rename a workspace",
+        CHORUS,
+        ("workspaces", "rename", "w-app", "{token}"),
+        changes=("root/config.json",),
+        goal="latest",
+    ),
+    Script(
+        "register: add an agent",
+        CHORUS,
+        ("agents", "add", "w-app", "{token}"),
+        changes=("root/config.json",),
+    ),
+    Script(
+        "register: rename an agent",
+        CHORUS,
+        ("agents", "rename", "w-app", "a-review", "{token}"),
+        changes=("root/config.json",),
+        goal="latest",
+    ),
+    Script(
+        "register: a setting",
+        CHORUS,
+        ("settings", "rootWorkspaceDir", "/w/{token}"),
+        changes=("root/config.json",),
+        goal="latest",
+    ),
+    Script(
+        "register: remove an agent",
+        CHORUS,
+        ("agents", "remove", "w-app", "a-review", "--apply"),
+        changes=("root/config.json",),
+        again=(0, 2),
+        finish=(("delete", "--undo", "794a5c36-a509-403f-8716-74e697f62c1b"),),
+        goal="readable",
+        removes=("*/conversations.json",),
+    ),
+    Script(
+        "register: remove a workspace",
+        CHORUS,
+        ("workspaces", "remove", "w-app", "--apply"),
+        changes=("root/config.json",),
+        again=(0, 2),
+        finish=(
+            ("delete", "--undo", "794a5c36-a509-403f-8716-74e697f62c1b"),
+            ("delete", "--undo", "{id}"),
+        ),
+        goal="readable",
+        removes=("*/conversations.json",),
+    ),
+    Script(
         "archive",
         FAMILY,
         ("archive", "{id}", "--apply"),
@@ -177,6 +264,35 @@ SCRIPTS = (
         needs=("archive", "--keep-source"),
     ),
     Script(
+        "keep",
+        FAMILY,
+        ("keep",),
+        finish=(("archive", "--verify"),),
+        goal="undone",
+        changes=("state/archive/keep.json",),
+        needs=("keep", "--verify-all"),
+    ),
+    Script(
+        "keep what was added",
+        PLAIN,
+        ("keep",),
+        prepare=(("keep",), ("append", "{id}", "-m", "{token}")),
+        changes=("state/archive/*",),
+        finish=(("archive", "--verify"),),
+        goal="readable",
+        needs=("keep", "--verify-all"),
+    ),
+    Script(
+        "forget what is archived",
+        FAMILY,
+        ("archive", "--forget", "{id}", "--apply"),
+        prepare=(("archive", "{id}", "--keep-source", "--apply"),),
+        again=(0, 1, 2),
+        goal="undone",
+        removes=("state/archive/*",),
+        needs=("archive", "--forget"),
+    ),
+    Script(
         "restore",
         FAMILY,
         ("restore", "{id}", "--apply"),
@@ -184,6 +300,35 @@ SCRIPTS = (
         again=(0, 1, 2),
         goal="undone",
         needs=("restore", "--to"),
+    ),
+    Script(
+        "restore an earlier version",
+        FAMILY,
+        ("restore", "{id}", "--earlier", "--to", "{base}/out", "--apply"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            (PYTHON, "-I", "-S", "-c", SHORTEN, "{root}"),
+            ("archive", "{id}", "--keep-source", "--apply"),
+        ),
+        again=(0, 1, 2),
+        goal="same",
+        needs=("restore", "--earlier"),
+    ),
+    Script(
+        "restore what can be read",
+        # Sessions of several files: of one alone nothing would be left.
+        {name: FAMILY[name] for name in ("claude-code", "clog")},
+        ("restore", "{id}", "--salvage", "--apply"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            ("append", "{id}", "-m", "{token}"),
+            ("archive", "{id}", "--apply"),
+            (PYTHON, "-I", "-S", "-c", SPOIL, "{base}/state"),
+        ),
+        ends=(0, 1),
+        again=(0, 1, 2),
+        goal="same",
+        needs=("restore", "--salvage"),
     ),
     Script(
         "repair",
@@ -208,6 +353,16 @@ SCRIPTS = (
         # What was mended goes, and the original comes back from quarantine.
         removes=("root/*", "state/quarantine/*"),
         needs=("repair", "--undo"),
+    ),
+    Script(
+        "repair, forgotten",
+        DAMAGED,
+        ("repair", "--forget", "--all", "--apply"),
+        prepare=(("repair", "--apply"),),
+        again=(0, 1, 2),
+        goal="same",
+        removes=("state/quarantine/*",),
+        needs=("repair", "--forget"),
     ),
     Script(
         "clean",
@@ -245,5 +400,33 @@ SCRIPTS = (
         changes=("state/pins.json",),
         goal="readable",
         needs=("pin", "--help"),
+    ),
+    Script(
+        "unpin",
+        PLAIN,
+        ("pin", "--remove", "{id}"),
+        prepare=(("pin", "{id}"),),
+        changes=("state/pins.json",),
+        again=(0, 1, 2),
+        goal="readable",
+        needs=("pin", "--remove"),
+    ),
+    Script(
+        "import",
+        FAMILY,
+        ("import", "{base}/work/exported.jsonl"),
+        prepare=(
+            ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl"),
+            ("delete", "{id}", "--apply"),
+        ),
+        # What is there is never touched, half an import neither: it goes, and comes in anew.
+        again=(0, 2),
+        finish=(
+            ("delete", "{id}", "--apply"),
+            ("import", "{base}/work/exported.jsonl"),
+        ),
+        # Entries without ids get fresh ones, so no two imports are alike.
+        goal="readable",
+        needs=("import", "--fresh-ids"),
     ),
 )

@@ -88,16 +88,17 @@ class Stage:
 
     def command(self, arguments):
         """The program with these arguments; one that begins with a path is another program."""
-        arguments = self.fill(arguments)
+        arguments = [word for word in self.fill(arguments) if not word.startswith("<")]
         if arguments[0].startswith("/"):
             return arguments
         return [str(PROGRAM), "--root", f"{self.layout}:{self.root}", *arguments]
 
-    def run(self, arguments, around=(), stdin=b""):
+    def run(self, arguments, around=()):
         """Runs a command, perhaps under another one; its working directory is none of ours."""
+        said = [word[1:].encode() for word in self.fill(arguments) if word.startswith("<")]
         return subprocess.run(
             [*around, *self.command(arguments)],
-            input=stdin,
+            input=b"".join(said),
             capture_output=True,
             cwd="/",
             env=self.environment(),

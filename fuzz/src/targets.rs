@@ -359,7 +359,9 @@ fn prices(data: &[u8]) {
     let Ok(prices) = Prices::default().with_bytes(data, "prices.csv") else {
         return;
     };
-    for row in prices.rows().iter().take(3) {
+    // What the list itself names, and not what is built in, is what the input has a say in.
+    let rows = prices.rows();
+    for row in rows.iter().filter(|row| row.file.is_some()).take(3) {
         let _ = prices.find(&row.model);
     }
     let asked = String::from_utf8_lossy(data.get(..40.min(data.len())).unwrap_or_default());

@@ -199,11 +199,15 @@ impl Prices {
 
     /// All rows: by model, then by pace, day and context. Names that stand for others are among them.
     pub fn rows(&self) -> Vec<Row> {
-        let mut names: Vec<String> = list::all_built_in().into_keys().collect();
-        names.extend(self.own.iter().flat_map(|rows| rows.keys().cloned()));
-        names.sort();
-        names.dedup();
-        names.iter().flat_map(|name| self.rows_of(name)).collect()
+        // Each model's rows are at hand: looking them up one by one would count the list's lines for each.
+        let mut all = list::all_built_in();
+        for name in self.own.iter().flat_map(BTreeMap::keys) {
+            if !all.contains_key(name) {
+                all.insert(name.clone(), Vec::new());
+            }
+        }
+        let laid = |(name, rows): (String, Vec<Row>)| self.with_own(&name, rows);
+        all.into_iter().flat_map(laid).collect()
     }
 
     /// The listed names that are most like one that is not listed.
@@ -278,7 +282,11 @@ impl Prices {
 
     /// The rows of a spelled name in all lists.
     fn rows_of(&self, name: &str) -> Vec<Row> {
-        let mut rows = list::built_in(name);
+        self.with_own(name, list::built_in(name))
+    }
+
+    /// The built-in rows of a spelled name, with those of the other lists laid over them.
+    fn with_own(&self, name: &str, mut rows: Vec<Row>) -> Vec<Row> {
         for own in self.own.iter().filter_map(|rows| rows.get(name)) {
             rows = laid_over(rows, own);
         }
