@@ -1,0 +1,184 @@
+//! Depth, size and number: what would take all memory, or all files.
+
+use std::fs;
+
+use super::{ID, begun, limited};
+use crate::harness::Stage;
+
+/// So many kilobytes of address space: the program, its threads and their stacks.
+const MEMORY: &str = "ulimit -v 1500000";
+
+#[track_caller]
+fn survives(stage: &Stage, limit: &str, verbs: &[&[&str]]) {
+    let root = format!("claude-code:{}", stage.root.display());
+    for verb in verbs {
+        let output = limited(stage, limit, &[&["--root", root.as_str()], *verb].concat());
+        let run = stage.run_of(&output);
+        let shown: String = run.err.chars().take(2_000).collect();
+        assert!((0..=2).contains(&run.code), "{verb:?}: {shown}");
+        assert!(
+            !shown.contains("panicked") && !shown.contains("allocation"),
+            "{verb:?}: {shown}"
+        );
+    }
+}
+
+const LOOKING: [&[&str]; 12] = [
+    &[],
+    &["sessions", "--json"],
+    &["conversations"],
+    &["show", ID, "--json"],
+    &["show", ID],
+    &["tree", ID],
+    &["search", "question"],
+    &["cost"],
+    &["check"],
+    &["files", ID],
+    &["todos"],
+    &["export", ID, "-f", "html"],
+];
+
+#[test]
+fn deep_nesting_is_no_bomb() {
+    let deep =
+        |open: &str, close: &str| format!("{}{}", open.repeat(200_000), close.repeat(200_000));
+    let stage = begun();
+    let log = stage.log_path(ID);
+    let mut text = fs::read_to_string(&log).unwrap();
+    let record = |content: &str| {
+        format!(
+            "{{\"type\":\"user\",\"uuid\":\"{ID}\",\"sessionId\":\"{ID}\",\"timestamp\":\"2026-01-01T00:00:00Z\",\"message\":{{\"role\":\"user\",\"content\":{content}}}}}\n"
+        )
+    };
+    text.push_str(&"[".repeat(200_000));
+    text.push('\n');
+    text.push_str(&(deep("[", "]") + "\n"));
+    text.push_str(&record(&deep("[", "]")));
+    text.push_str(&record(&deep("{\"a\":", "}").replace(":}", ":1}")));
+    text.push_str(&record("\"question 2\""));
+    fs::write(&log, text).unwrap();
+    fs::create_dir_all(stage.root.join("todos")).unwrap();
+    fs::write(
+        stage.root.join(format!("todos/{ID}-agent-{ID}.json")),
+        deep("[", "]"),
+    )
+    .unwrap();
+    survives(&stage, MEMORY, &LOOKING);
+    // What stands around it is still there.
+    let found = stage.annals(&["search", "question", "--json"]).json();
+    assert_eq!(found["total"], 2);
+}
+
+#[test]
+fn a_line_longer_than_any_record_is_no_bomb() {
+    let stage = begun();
+    let log = stage.log_path(ID);
+    let mut text = fs::read(&log).unwrap();
+    // More than the longest line that is read, and then something after it.
+    let long = annals::jsonl::MAX_LINE + (1 << 20);
+    text.extend_from_slice(b"{\"type\":\"user\",\"message\":{\"content\":\"");
+    text.resize(text.len() + long, b'x');
+    text.extend_from_slice(b"\"}}\n");
+    text.extend_from_slice(
+        format!("{{\"type\":\"user\",\"uuid\":\"{ID}\",\"sessionId\":\"{ID}\",\"message\":{{\"role\":\"user\",\"content\":\"question 2\"}}}}\n").as_bytes(),
+    );
+    fs::write(&log, text).unwrap();
+    survives(
+        &stage,
+        MEMORY,
+        &[&["sessions"], &["check"], &["show", ID], &["cost"]],
+    );
+    let found = stage.annals(&["search", "question", "--json"]).json();
+    assert_eq!(found["total"], 2);
+}
+
+#[test]
+fn huge_ids_and_counters_are_no_bombs() {
+    let stage = begun();
+    let log = stage.log_path(ID);
+    let mut text = fs::read_to_string(&log).unwrap();
+    let mega = "i".repeat(1 << 20);
+    text.push_str(&format!("{{\"type\":\"user\",\"uuid\":\"{mega}\",\"parentUuid\":\"{mega}\",\"sessionId\":\"{mega}\",\"message\":{{\"role\":\"user\",\"content\":\"question 2\"}}}}\n"));
+    text.push_str(&format!("{{\"type\":\"{mega}\",\"{mega}\":1}}\n"));
+    for (at, usage) in [
+        "{\"input_tokens\":-5,\"output_tokens\":-9223372036854775808}",
+        "{\"input_tokens\":18446744073709551615,\"output_tokens\":18446744073709551615}",
+        "{\"input_tokens\":18446744073709551616,\"output_tokens\":1e400}",
+        "{\"input_tokens\":1e308,\"output_tokens\":\"NaN\"}",
+        "{\"input_tokens\":0.5,\"output_tokens\":null}",
+        "{\"input_tokens\":[],\"output_tokens\":{}}",
+        "{\"input_tokens\":NaN,\"output_tokens\":Infinity}",
+        "{\"input_tokens\":7,\"output_tokens\":8}",
+    ]
+    .iter()
+    .enumerate()
+    {
+        text.push_str(&format!("{{\"type\":\"assistant\",\"uuid\":\"0000000{at}-0000-4000-8000-00000000000a\",\"sessionId\":\"{ID}\",\"requestId\":\"r{at}\",\"timestamp\":\"2026-11-01T00:00:0{at}Z\",\"message\":{{\"id\":\"m{at}\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"usage\":{usage}}}}}\n"));
+    }
+    fs::write(&log, text).unwrap();
+    survives(&stage, MEMORY, &LOOKING);
+    let cost = stage.annals(&["cost", "--json"]).json();
+    let spent = cost["total"]["cost_usd"].as_str().unwrap_or_default();
+    assert!(!spent.starts_with('-'), "{cost}");
+    assert!(cost["total"]["output"].as_u64().unwrap() >= 8, "{cost}");
+    for key in ["input", "output"] {
+        assert!(cost["total"][key].is_u64(), "{cost}");
+    }
+}
+
+#[test]
+fn many_tiny_files_are_no_bomb() {
+    tiny_files(4_000);
+}
+
+#[test]
+#[ignore = "takes minutes; run it with --run-ignored all"]
+fn a_hundred_thousand_tiny_files_are_no_bomb() {
+    tiny_files(100_000);
+}
+
+fn tiny_files(files: usize) {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-w");
+    fs::create_dir_all(&folder).unwrap();
+    for number in 0..files {
+        fs::write(
+            folder.join(format!("{number:08x}-0000-4000-8000-000000000000.jsonl")),
+            "{}\n",
+        )
+        .unwrap();
+    }
+    survives(
+        &stage,
+        MEMORY,
+        &[
+            &["sessions", "-n", "1"],
+            &["check"],
+            &["clean", "--older-than", "0d", "--json"],
+        ],
+    );
+}
+
+/// More sub-agents than a process may have files open.
+#[test]
+fn a_session_of_many_files_goes_and_comes_back() {
+    let stage = begun();
+    let agents = stage.log_path(ID).with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    for number in 0..200 {
+        let line = format!(
+            "{{\"type\":\"user\",\"sessionId\":\"{ID}\",\"agentId\":\"a{number}\",\"isSidechain\":true}}\n"
+        );
+        fs::write(agents.join(format!("agent-a{number}.jsonl")), line).unwrap();
+    }
+    stage.settle_times();
+    let before = stage.tree();
+    survives(
+        &stage,
+        "ulimit -n 120",
+        &[&["delete", ID, "--apply"], &["delete", "--undo", ID]],
+    );
+    assert!(stage.tree() == before);
+    let trash = stage.root.with_file_name("state").join("trash");
+    assert_eq!(fs::read_dir(trash).unwrap().count(), 0);
+}
