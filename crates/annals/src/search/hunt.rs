@@ -27,6 +27,9 @@ use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip,
 /// Less than this is gone through by one thread: starting others costs about as much.
 const ALONE: u64 = 4 << 20;
 
+/// Fewer bytes behind what is known are decoded sooner than an expression is made that passes over some.
+const FEW: u64 = 16 << 10;
+
 /// So many entries that are wanted are made ready to be shown when they are found, so that they need not be
 /// read again.
 const READY: usize = 512;
@@ -212,10 +215,12 @@ impl<'a> Hunt<'a> {
                 Ok(true)
             })?;
         } else if id.len > plan.from {
+            let few = plan.from > 0 && id.len - plan.from < FEW;
+            let prefilter = (!few).then(|| self.prefilter()).flatten();
             let reader = BytesReader::from(handle.clone(), plan.from);
             with_scanner(reader, |lines| -> Result<()> {
                 loop {
-                    let line = match self.prefilter() {
+                    let line = match prefilter {
                         Some(filter) => {
                             lines.next_where(|bytes| filter.find(bytes), filter.longest)
                         }

@@ -86,7 +86,8 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
 /// A session's log, as nearly all files are that there are many of: told without taking the path apart.
 fn plain_log(path: &Path) -> Option<Artifact> {
     let within = path.to_str()?.strip_prefix("projects/")?;
-    let (folder, file) = within.split_once('/')?;
+    let slash = memchr::memchr(b'/', within.as_bytes())?;
+    let (folder, file) = (within.get(..slash)?, within.get(slash + 1..)?);
     // No such name has a slash in it, and none is a date.
     let session = session_id(file.strip_suffix(".jsonl")?)?;
     let folder = Some(folder).filter(|folder| !matches!(*folder, "" | "." | ".."))?;
@@ -147,12 +148,13 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
 
 /// The client names sessions by UUIDs. Other names among the projects are somebody else's files.
 fn session_id(name: &str) -> Option<SessionId> {
-    let dashed = |at: usize| matches!(at, 8 | 13 | 18 | 23);
-    let fits = |(at, byte): (usize, u8)| match byte {
-        b'-' => dashed(at),
-        byte => !dashed(at) && byte.is_ascii_hexdigit(),
+    const LIKE: &[u8; 36] = b"00000000-0000-0000-0000-000000000000";
+    // Every byte is looked at, so that several are at once.
+    let fits = |fits: bool, (byte, like): (u8, &u8)| {
+        let dash = byte == b'-';
+        fits & (dash == (*like == b'-')) & (dash | byte.is_ascii_hexdigit())
     };
-    let uuid = name.len() == 36 && name.bytes().enumerate().all(fits);
+    let uuid = name.len() == LIKE.len() && name.bytes().zip(LIKE).fold(true, fits);
     uuid.then(|| SessionId::new(name).ok()).flatten()
 }
 

@@ -108,6 +108,12 @@ impl<'a> Folders<'a> {
         self.matter
     }
 
+    /// About how many names are known.
+    pub(super) fn count(&self) -> usize {
+        // Names of logs are mostly 42 bytes long.
+        self.told.len() / 48
+    }
+
     /// Forgets everything.
     pub(super) fn forget(&mut self) {
         *self = Folders::unknown();

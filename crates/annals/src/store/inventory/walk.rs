@@ -53,6 +53,8 @@ pub(in crate::store) fn walk_knowing(
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
     };
+    // Room that is not used costs nothing; moving what was found does.
+    let found = Vec::with_capacity(folders.count());
     let mut walk = Walk {
         root,
         wanted,
@@ -62,7 +64,7 @@ pub(in crate::store) fn walk_knowing(
         visited: HashSet::new(),
         links: BTreeSet::new(),
         steps: vec![Step::Enter(from.to_owned())],
-        found: Vec::new(),
+        found,
         listing: Listing::default(),
         names: Vec::new(),
         device: 0,
