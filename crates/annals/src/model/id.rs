@@ -289,21 +289,16 @@ impl ResponseNames {
 /// Every line of a log has some of these, so it looks at all digits before it judges them.
 fn parse_uuid(text: &str) -> Option<u128> {
     const ODD: u8 = 0xf0;
-    const DIGITS: [u8; 256] = {
-        let mut digits = [ODD; 256];
-        let mut digit = 0;
-        while digit < 16 {
-            digits[b"0123456789abcdef"[digit] as usize] = digit as u8;
-            digit += 1;
-        }
-        digits
-    };
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
     let mut odd = 0;
     let mut number = |from: usize, to: usize| {
         let digits = bytes.get(from..to).unwrap_or_default().iter();
         digits.fold(0u64, |value, &byte| {
-            let digit = DIGITS.get(usize::from(byte)).copied().unwrap_or(ODD);
+            let digit = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                _ => ODD,
+            };
             odd |= digit;
             value << 4 | u64::from(digit)
         })
