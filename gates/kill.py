@@ -167,8 +167,8 @@ def lost(plan, stage, tree):
 
 def _goal(plan, tree):
     if plan.script.goal == "undone":
-        root = _underived(_part(tree, "root/"))
-        was = _underived(plan.first_root)
+        root = underived(_part(tree, "root/"))
+        was = underived(plan.first_root)
         for path in sorted(root.keys() | was.keys()):
             if root.get(path) != was.get(path):
                 yield f"{path} did not come back as it was"
@@ -184,7 +184,7 @@ def _part(tree, top):
     return {path: content for path, content in tree.items() if path.startswith(top)}
 
 
-def _underived(tree):
+def underived(tree):
     return {
         path: content
         for path, content in tree.items()
