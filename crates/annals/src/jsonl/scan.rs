@@ -367,3 +367,19 @@ pub(super) fn split_bom(offset: u64, content: &[u8]) -> (bool, &[u8]) {
         _ => (false, content),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lines_are_read_in_the_buffer_that_there_is() {
+        let input = b"a line of some length\n".repeat(10_000);
+        let mut scanner = Scanner::with_capacity_and_cap(input.as_slice(), 1 << 12, MAX_LINE);
+        let mut lines = 0;
+        while scanner.next().unwrap().is_some() {
+            lines += 1;
+        }
+        assert_eq!((lines, scanner.buffer.len()), (10_000, 1 << 12));
+    }
+}
