@@ -753,3 +753,6 @@ impl WriteOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

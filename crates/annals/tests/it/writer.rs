@@ -1,5 +1,6 @@
 //! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
 
+mod agents;
 mod end;
 mod totals;
 
