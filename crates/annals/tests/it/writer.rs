@@ -2,6 +2,7 @@
 
 mod agents;
 mod end;
+mod held;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
