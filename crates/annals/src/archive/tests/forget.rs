@@ -24,6 +24,8 @@ fn only(archive: &Archive, id: &str) -> Forgotten {
 #[test]
 fn what_would_be_forgotten_is_told_and_then_gone() {
     let (desk, archive) = archived();
+    let error = archive.find("9999").unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
     let plan = only(&archive, "8c54");
     assert_eq!(plan.pack, desk.pack);
     assert_eq!((plan.files, plan.only, plan.earlier), (2, 0, 0));
@@ -218,4 +220,22 @@ fn what_registers_said_of_logs_that_are_gone_is_kept() {
         .map(|row| row.text.as_str())
         .collect();
     assert_eq!(texts, ["three", "two"]);
+}
+
+#[test]
+fn an_earlier_version_stands_in_for_the_newest() {
+    let (desk, _) = archived();
+    desk.put(TODOS, "[1,2]");
+    desk.store();
+    desk.put(TODOS, "[1,2,3]");
+    let pack = desk.store().pack;
+    let todos = |pack: &Pack| all(pack, pack.member(Path::new(TODOS)).unwrap());
+    assert_eq!(pack.earlier().len(), 2);
+    assert_eq!(todos(&pack), b"[1,2,3]");
+    assert_eq!(todos(&pack.with_earlier(1).unwrap()), b"[1]");
+    let second = pack.with_earlier(2).unwrap();
+    assert_eq!(todos(&second), b"[1,2]");
+    assert_eq!(second.members().len(), 2);
+    assert!(all(&second, second.member(Path::new(LOG)).unwrap()) == lines(1, 3_000));
+    assert!(pack.with_earlier(0).is_none() && pack.with_earlier(3).is_none());
 }
