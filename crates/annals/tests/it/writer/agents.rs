@@ -89,3 +89,25 @@ fn a_sub_agent_begins_anew() {
     });
     assert_eq!(after, bare);
 }
+
+#[test]
+fn a_session_begins_in_the_directory_that_a_link_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let root = Root::new("claude-code", dir.path().join("root")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new(ID).unwrap(), link.to_str().unwrap());
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    let entry = writer.append(Draft::user("Why?")).unwrap();
+    let real = real.canonicalize().unwrap();
+    assert_eq!(entry.place.cwd.as_deref(), real.to_str());
+    let folder = writer
+        .path()
+        .parent()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    assert!(folder.ends_with("-real"), "{folder}");
+}
