@@ -230,6 +230,9 @@ class Memory:
         numbers = function or {other.number for other in same}
         return [test for test in tests if numbers & test.reached]
 
+    def seconds(self, test):
+        return self.known.get(f"{test.program} {test.name}", (0, []))[0]
+
     def knows(self, test):
         known = self.known.get(f"{test.program} {test.name}")
         if known is None:
@@ -245,6 +248,7 @@ class Memory:
             # A run of single files leaves what is known of others.
             others = [key for key in self.known.get(name, (0, []))[1] if key not in self.numbers]
             told[name] = [test.seconds, [self.keys[n] for n in test.reached] + others]
+        told = {**self.known, **told}
         self.path.write_text(json.dumps({"tests": told, "mutants": sorted(self.asked)}))
 
 
@@ -315,6 +319,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--patience", type=float, metavar="SECONDS", help="give a mutant to no more than so many seconds of tests")
     parser.add_argument("--scratch", type=Path, help="where the copy and its builds are kept")
+    parser.add_argument("--slowest", type=float, metavar="SECONDS", help="leave out tests that took longer in a run before")
     parser.add_argument("--nice", type=int, default=10, help="at which priority the tests are run")
     parser.add_argument("--no-singles", action="store_true", help="leave out those that need a build each")
     arguments = parser.parse_args()
@@ -345,8 +350,8 @@ def run(arguments, tree, runner, report, mutants, built, singles):
     if runner.shell is OPEN:
         print("  SKIPPED: no mount namespaces here, so mutants could write to this machine")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tests = runner.listed()
         memory = Memory(tree.scratch / "reached.json", mutants)
+        tests = [test for test in runner.listed() if not arguments.slowest or memory.seconds(test) <= arguments.slowest]
         fresh = [test for test in tests if not (arguments.again and memory.knows(test))]
         if len(fresh) == len(tests):
             memory.asked |= set(memory.numbers)

@@ -101,6 +101,8 @@ class Tree:
             "CARGO_PROFILE_DEV_DEBUG": "0",
             # Tests are run thousands of times; overflows are still noticed.
             "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
+            # All of it changes anyhow, and a build that was killed leaves parts that do not fit.
+            "CARGO_INCREMENTAL": "0",
             "INSTA_UPDATE": "no",
             "INSTA_WORKSPACE_ROOT": str(self.path),
         }

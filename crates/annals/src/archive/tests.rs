@@ -2,6 +2,7 @@
 
 mod bounds;
 mod damage;
+mod forget;
 mod harm;
 mod lies;
 mod salvage;

@@ -184,6 +184,41 @@ mod tests {
     }
 
     #[test]
+    fn all_whom_a_sync_covers_wake_though_nobody_came_later() {
+        use std::sync::Arc;
+        let group = Arc::new(Group::default());
+        for _ in 0..40 {
+            let (started, has_started) = channel();
+            let (release, is_released) = channel();
+            let first = group.ticket();
+            let covered = [(); 4].map(|()| group.ticket());
+            let lead = thread::spawn({
+                let group = Arc::clone(&group);
+                move || {
+                    let sync = || {
+                        started.send(()).unwrap();
+                        is_released.recv().unwrap();
+                        Ok(())
+                    };
+                    group.settle(first, sync).unwrap();
+                }
+            });
+            has_started.recv().unwrap();
+            let wait = |ticket| {
+                let group = Arc::clone(&group);
+                thread::spawn(move || {
+                    let never = || -> io::Result<()> { panic!("synced twice") };
+                    group.settle(ticket, never).unwrap();
+                })
+            };
+            let others: Vec<_> = covered.into_iter().map(wait).collect();
+            (0..50).for_each(|_| thread::yield_now());
+            release.send(()).unwrap();
+            all_end(others.into_iter().chain([lead]));
+        }
+    }
+
+    #[test]
     fn one_sync_settles_all_that_it_covers_and_one_more_all_that_came_later() {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicUsize, Ordering};

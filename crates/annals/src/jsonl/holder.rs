@@ -270,6 +270,60 @@ mod tests {
         assert_eq!(held(&file), None);
     }
 
+    /// A look counts for a moment only.
+    #[test]
+    fn who_opens_a_file_after_it_was_asked_for_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        fs::write(&file, "").unwrap();
+        let id = FileId::from(&fs::metadata(&file).unwrap());
+        let ask = || refuse_held([(file.as_path(), &id)]);
+        ask().unwrap();
+        let mut child = shell("exec 3>>\"$1\"", &file);
+        let limit = Instant::now() + Duration::from_secs(20);
+        while ask().is_ok() {
+            assert!(Instant::now() < limit, "it is never found");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    /// Has a file open if it is told to, and waits for the end of its input.
+    #[test]
+    fn part_of_another_process() {
+        use std::io::Read as _;
+        if let Some(path) = std::env::var_os("ANNALS_TEST_HOLDS") {
+            let _open = File::options().append(true).open(path).unwrap();
+            println!("\nready");
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        }
+    }
+
+    /// They take the same locks.
+    #[test]
+    fn processes_of_the_same_program_do_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("log");
+        fs::write(&file, "").unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("jsonl::holder::tests::part_of_another_process")
+            .env("ANNALS_TEST_HOLDS", &file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = out.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "ready"));
+        let found = held(&file);
+        drop(child.stdin.take());
+        lines.for_each(drop);
+        child.wait().unwrap();
+        assert_eq!(found, None);
+    }
+
     #[test]
     fn the_refusal_names_file_and_process() {
         let dir = tempfile::tempdir().unwrap();

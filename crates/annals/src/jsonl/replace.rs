@@ -299,6 +299,46 @@ mod tests {
     }
 
     #[test]
+    fn what_another_process_has_cleared_meanwhile_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("document.json");
+        let left = dir.path().join(temp_name(&path));
+        fs::write(&left, "half").unwrap();
+        let lock = File::open(dir.path()).unwrap();
+        lock.lock().unwrap();
+        std::thread::scope(|scope| {
+            let clearing = scope.spawn(|| clear_temp(&path));
+            // By then it waits for the lock; if not, it finds nothing to clear.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            fs::remove_file(&left).unwrap();
+            lock.unlock().unwrap();
+            clearing.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_name_alone_lies_in_the_directory_that_one_is_in() {
+        assert_eq!(parent(Path::new("document.json")), Path::new("."));
+        assert_eq!(parent(Path::new("a/document.json")), Path::new("a"));
+        assert_eq!(parent(Path::new("/")), Path::new("."));
+    }
+
+    #[test]
+    fn only_a_link_is_called_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("document.json");
+        assert!(open_document(&path).unwrap().is_none());
+        fs::write(&path, "{}").unwrap();
+        assert!(open_document(&path).unwrap().is_some());
+        let below = open_document(&path.join("below")).unwrap_err();
+        assert!(matches!(below, Error::Io { .. }), "{below}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let told = open_document(&link).unwrap_err().to_string();
+        assert!(told.contains("is a symbolic link"), "{told}");
+    }
+
+    #[test]
     fn many_who_make_one_directory_all_have_it() {
         let dir = tempfile::tempdir().unwrap();
         let together = std::sync::Barrier::new(8);

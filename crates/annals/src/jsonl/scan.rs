@@ -371,3 +371,25 @@ pub(super) fn split_bom(offset: u64, content: &[u8]) -> (bool, &[u8]) {
         _ => (false, content),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ending_is_as_long_as_it_is_on_disk() {
+        let ends = |text: &[u8]| split_ending(text, true).1.len();
+        assert_eq!((ends(b"a\n"), ends(b"a\r\n"), ends(b"a")), (1, 2, 0));
+    }
+
+    #[test]
+    fn short_lines_are_read_in_the_buffer_that_there_is() {
+        let input = b"a line of some length\n".repeat(10_000);
+        let mut scanner = Scanner::with_capacity_and_cap(input.as_slice(), 1 << 12, MAX_LINE);
+        let mut lines = 0;
+        while scanner.next().unwrap().is_some() {
+            lines += 1;
+        }
+        assert_eq!((lines, scanner.buffer.len()), (10_000, 1 << 12));
+    }
+}

@@ -110,6 +110,15 @@ mod tests {
             assert_eq!(told(&policy, layout, project), term, "{layout} {project}");
         }
         assert!(Policy::default().is_silent());
+        let (default, layouts, projects) = (policy.default, policy.layouts, policy.projects);
+        let none = Policy::default;
+        for one in [
+            Policy { default, ..none() },
+            Policy { layouts, ..none() },
+            Policy { projects, ..none() },
+        ] {
+            assert!(!one.is_silent(), "{one:?}");
+        }
         assert_eq!(told(&Policy::default(), "clog", "/x"), "kept");
     }
 

@@ -762,3 +762,6 @@ impl WriteOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Archiving every kind of session and putting it back; what is refused; what a kill leaves.
 
+mod mended;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};

@@ -222,6 +222,30 @@ fn what_a_session_that_is_there_has_let_go_stays_gone() {
     assert_eq!(there(&store.inventory()), 1);
 }
 
+/// What is left of a session in its root is told from there, and once.
+#[test]
+fn what_is_left_of_a_session_is_not_told_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path().join("root"));
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("Why?")).unwrap();
+    session.set_todos(&[Todo::pending("Answer")]).unwrap();
+    drop(session);
+    let inventory = store.inventory_in_place();
+    let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+    store.mirror(&group, Timestamp::now()).unwrap();
+    std::fs::remove_file(group[0].main_path()).unwrap();
+    let sessions = store.inventory().sessions;
+    assert_eq!(sessions.len(), 1);
+    assert!(sessions[0].is_archived());
+    let mut paths: Vec<_> = sessions[0].files().map(|file| &file.path).collect();
+    assert_eq!(paths.len(), 2);
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), 2);
+}
+
 /// A folder that was renamed holds the session that was mirrored before, and not another one.
 #[test]
 fn a_session_whose_folder_was_renamed_is_told_once() {

@@ -2,6 +2,8 @@
 
 mod deeds;
 mod laws;
+mod lines;
+mod links;
 mod names;
 mod orphans;
 mod strays;

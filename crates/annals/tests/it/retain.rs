@@ -1,5 +1,7 @@
 //! What is old, what stays all the same, and what a clean-up leaves behind.
 
+mod pins;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::PermissionsExt as _;

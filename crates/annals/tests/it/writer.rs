@@ -1,6 +1,8 @@
 //! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
 
+mod agents;
 mod end;
+mod held;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

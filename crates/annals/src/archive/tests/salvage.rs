@@ -118,8 +118,33 @@ fn of_a_log_with_a_lost_frame_the_rest_is_put_back_and_told() {
     let fates: Vec<Fate> = done.files.iter().map(|file| file.fate).collect();
     assert_eq!(fates, [Fate::Partial, Fate::New]);
     assert_eq!(done.files[0].lost, [(1 << 20, 1 << 20)]);
+    assert_eq!(done.bytes(), wanted.len() as u64 - (1 << 20) + 3);
+    assert_eq!(done.damaged().count(), 1);
+    assert!(!done.is_lost());
     let got = fs::read(there.join(LOG)).unwrap();
     let rest = [&wanted[..1 << 20], b"\n", &wanted[2 << 20..]].concat();
     assert!(got == rest);
     assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
+}
+
+/// An empty log would be taken for one in which nothing was ever said, and a part of a document for all.
+#[test]
+fn of_what_is_lost_nothing_is_put_back() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[1]");
+    let frames = desk.store().pack.index.frames.clone();
+    let opened = salvaged(&desk, |bytes| {
+        for frame in &frames {
+            bytes[frame.at as usize..][..frame.bytes as usize].fill(7);
+        }
+    });
+    let there = desk.dir.path().join("there");
+    let plan = opened.pack.salvaging(Some(&there)).unwrap();
+    assert!(plan.is_lost());
+    assert_eq!((plan.bytes(), plan.damaged().count()), (0, 2));
+    let refused = opened.pack.restore_salvaged(Some(&there)).unwrap_err();
+    let told = "nothing of its files can be read any more";
+    assert!(refused.to_string().contains(told), "{refused}");
+    assert!(!there.join(LOG).exists() && !there.join(TODOS).exists());
 }

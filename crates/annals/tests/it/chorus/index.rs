@@ -341,3 +341,21 @@ fn any_bytes_give_an_index() {
         }
     }
 }
+
+#[test]
+fn an_index_that_is_damaged_again_in_the_same_way_is_kept_once() {
+    let copy = crate::support::case("chorus-plain").copy();
+    let store = copy.store();
+    let path = copy.root.path.join(INDEX);
+    for _ in 0..2 {
+        fs::write(&path, b"{\"conversations\":[{").unwrap();
+        for stale in store.stale_registers(&store.inventory()) {
+            store.heal_register(&stale.unwrap()).unwrap();
+        }
+        let names = fs::read_dir(path.parent().unwrap()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let aside = names.filter(|name| name.contains(".damaged-"));
+        assert_eq!(aside.count(), 1);
+        assert!(fs::read_to_string(&path).unwrap().contains("messageCount"));
+    }
+}

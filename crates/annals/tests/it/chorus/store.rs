@@ -577,3 +577,23 @@ fn why_an_index_cannot_be_read_is_told() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("symbolic links"), "{told:?}");
 }
+
+#[test]
+fn who_goes_on_after_others_counts_what_they_wrote() {
+    let (copy, first, _) = answered();
+    let store = copy.store();
+    let files = store.inventory().sessions;
+    let files = files.iter().find(|it| it.id.as_str() == "mine").unwrap();
+    let live = WriteOptions {
+        live: true,
+        ..QUICK
+    };
+    let second = store.write(files, live).unwrap();
+    second.append(Draft::user("And then?")).unwrap();
+    second.append(Draft::user("Well?")).unwrap();
+    second.close().unwrap();
+    assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 4);
+    first.append(Draft::user("Enough.")).unwrap();
+    first.close().unwrap();
+    assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 5);
+}

@@ -154,3 +154,48 @@ fn why_a_file_does_not_come_back_is_told() {
     store.undelete(ID).unwrap();
     assert!(path.exists() && !folder.exists());
 }
+
+/// The manifest is ours, but what stands in it must not lead anywhere else.
+#[test]
+fn directories_of_a_manifest_that_lead_elsewhere_are_not_made() {
+    let (dir, store) = place();
+    drop(begin(&store, "/home/dev/w"));
+    let trashed = delete(&store);
+    let manifest = dir.path().join("state/trash").join(&trashed.id);
+    let manifest = manifest.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let dirs = value["dirs"].as_array_mut().unwrap();
+    assert_eq!(dirs.len(), 1);
+    let absolute = dir.path().join("absolute/dir");
+    for path in [
+        "../outside/dir",
+        "alone",
+        "nowhere/else",
+        absolute.to_str().unwrap(),
+    ] {
+        dirs.push(serde_json::json!({"path": path, "mode": 0o755}));
+    }
+    fs::write(&manifest, value.to_string()).unwrap();
+    store.undelete(ID).unwrap();
+    let root = &store.roots()[0].path;
+    assert!(root.join(&trashed.files[0].path).exists());
+    assert!(!dir.path().join("outside").exists() && !absolute.exists());
+    assert!(!root.join("alone").exists() && !root.join("nowhere").exists());
+}
+
+/// It was killed when the files had gone, before the index heard of it.
+#[test]
+fn the_next_clean_up_finishes_what_a_deletion_left_in_an_index() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let files = store.inventory().sessions.remove(0);
+    let index = files.main_path().with_file_name("conversations.json");
+    let before = fs::read(&index).unwrap();
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let struck = fs::read(&index).unwrap();
+    assert_ne!(struck, before);
+    fs::write(&index, &before).unwrap();
+    store.finish_cleaning().unwrap();
+    assert_eq!(fs::read(&index).unwrap(), struck);
+}

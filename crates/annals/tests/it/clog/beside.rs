@@ -1,0 +1,36 @@
+//! Notes beside a conversation: one header each, whoever opens them.
+
+use super::*;
+
+#[test]
+fn notes_have_one_header_whoever_opens_them_and_an_empty_file_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("clog", dir.path()).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new("thread").unwrap(), "/w");
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    writer.append(Draft::user("hi")).unwrap();
+    let notes = writer.path().parent().unwrap().join("notes.jsonl");
+    drop(writer);
+    let note = |text: &str| {
+        let files = store.inventory().sessions.remove(0);
+        let writer = store.write(&files, QUICK).unwrap();
+        writer.append(Draft::note(text)).unwrap();
+    };
+    let headers = || {
+        let text = std::fs::read_to_string(&notes).unwrap();
+        let header = |line: &&str| line.contains(r#""fileKind":"notes""#);
+        (text.lines().filter(header).count(), text.lines().count())
+    };
+    note("first");
+    let (_, first) = headers();
+    note("second");
+    assert_eq!(headers(), (1, first + 1));
+    // Whoever made it was killed before anything stood in it.
+    std::fs::write(&notes, "").unwrap();
+    note("third");
+    assert_eq!(headers(), (1, 2));
+    std::fs::remove_file(&notes).unwrap();
+    note("fourth");
+    assert_eq!(headers(), (1, 2));
+}

@@ -1,0 +1,135 @@
+//! What becomes of single lines: NULs, endings, marks, and what is told of them.
+
+use annals::model::FlawKind;
+use annals::repair::Action;
+
+use super::{chain, file_of, line, mended};
+
+fn actions(bytes: &[u8]) -> Vec<(Action, String)> {
+    let steps = mended(bytes).0.steps.into_iter();
+    steps.map(|step| (step.action, step.detail)).collect()
+}
+
+#[test]
+fn nuls_are_taken_out_run_by_run_and_told() {
+    let mut lines = chain();
+    let bare = lines[4].clone();
+    // Before the record, in it in two places, and behind it.
+    let (head, tail) = (&bare[..1], &bare[1..]);
+    lines[4] = [b"\0\0", head, b"\0\0\0", &tail[..1], b"\0", &tail[1..]].concat();
+    let (mending, result) = mended(&file_of(&lines));
+    assert_eq!(result, file_of(&chain()));
+    let told: Vec<_> = mending.steps.iter().map(|step| step.action).collect();
+    assert_eq!(told, [Action::StripNuls]);
+    assert!(mending.steps[0].detail.starts_with("6 NUL bytes"));
+    let start: u64 = lines[..4].iter().map(|line| line.len() as u64 + 1).sum();
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    for removed in &mending.removed {
+        assert_eq!(removed.line, 5);
+        runs.push((removed.offset - start, removed.bytes.clone()));
+    }
+    assert_eq!(runs, [(0, vec![0; 2]), (3, vec![0; 3]), (7, vec![0])]);
+}
+
+#[test]
+fn lines_end_as_they_did() {
+    for ending in ["\n", "\r\n"] {
+        let glued = [line(3, 2), line(4, 3)].concat();
+        let text = [line(1, 0), line(2, 1), glued, line(5, 4)];
+        let text: Vec<u8> = text
+            .iter()
+            .flat_map(|line| [line, ending.as_bytes()].concat())
+            .collect();
+        let whole = [line(1, 0), line(2, 1), line(3, 2), line(4, 3), line(5, 4)];
+        let whole: Vec<u8> = whole
+            .iter()
+            .flat_map(|line| [line, ending.as_bytes()].concat())
+            .collect();
+        assert_eq!(mended(&text).1, whole, "{ending:?}");
+        assert_eq!(actions(&text)[0].0, Action::Split);
+        // A last line without its end stays without.
+        let cut = &text[..text.len() - ending.len()];
+        assert_eq!(mended(cut).1, whole[..whole.len() - ending.len()]);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_stays_where_it_is_unless_its_line_goes() {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let rest = file_of(&[line(3, 2), line(4, 3)]);
+    // On a line that is relinked.
+    let text = [MARK, &line(2, 99), b"\n", &rest].concat();
+    assert_eq!(mended(&text).1, [MARK, &line(2, 0), b"\n", &rest].concat());
+    // On one that is taken apart.
+    let text = [MARK, &line(1, 0), &line(2, 1), b"\n", &rest].concat();
+    let whole = [MARK, &file_of(&[line(1, 0), line(2, 1)]), &rest].concat();
+    assert_eq!(mended(&text).1, whole);
+    // On one of which nothing is left.
+    let text = [
+        MARK,
+        &line(1, 0)[..90],
+        b"\n",
+        &file_of(&[line(2, 0)]),
+        &rest,
+    ]
+    .concat();
+    let (mending, result) = mended(&text);
+    assert_eq!(result, [file_of(&[line(2, 0)]), rest].concat());
+    let removed: Vec<u8> = mending
+        .removed
+        .iter()
+        .flat_map(|it| it.bytes.clone())
+        .collect();
+    assert_eq!(removed, [MARK, &line(1, 0)[..90]].concat());
+}
+
+#[test]
+fn what_is_json_and_not_ours_stays_and_hides_its_children() {
+    let odd = b"{\"uuid\":17,\"type\":[]}".to_vec();
+    let mut lines = chain();
+    lines.insert(4, b"\"text\"".to_vec());
+    lines.insert(6, odd.clone());
+    lines.insert(2, Vec::new());
+    let (mending, result) = mended(&file_of(&lines));
+    assert_eq!(mending.lines, 12);
+    let text = String::from_utf8(result).unwrap();
+    assert!(text.contains(std::str::from_utf8(&odd).unwrap()));
+    assert!(!text.contains("\"text\"\n"));
+    let dropped: Vec<u64> = mending.steps.iter().map(|step| step.line).collect();
+    assert_eq!(dropped, [6]);
+    assert_eq!(mending.steps[0].action.as_str(), "drop");
+    assert!(
+        mending.steps[0]
+            .detail
+            .starts_with(FlawKind::NotAnObject.as_str())
+    );
+}
+
+#[test]
+fn how_much_was_saved_beside_what_is_told() {
+    let whole = line(3, 2);
+    let cases: [(Vec<u8>, Action, &str); 3] = [
+        (
+            [b"xyz ", &whole[..]].concat(),
+            Action::Salvage,
+            "1 whole record beside 3 bytes",
+        ),
+        (
+            [&whole[..], b"xy\0", &line(4, 3)].concat(),
+            Action::Salvage,
+            "2 whole records beside 2 bytes",
+        ),
+        (
+            [&whole[..], &line(4, 3)].concat(),
+            Action::Split,
+            "2 records on one line",
+        ),
+    ];
+    for (damaged, action, detail) in cases {
+        let text = file_of(&[line(1, 0), line(2, 1), damaged]);
+        let told = actions(&text);
+        assert_eq!(told.len(), 1, "{detail}");
+        assert_eq!(told[0].0, action);
+        assert!(told[0].1.starts_with(detail), "{}", told[0].1);
+    }
+}

@@ -1,0 +1,60 @@
+//! Whose pins hold, and where they stand.
+
+use super::*;
+
+#[test]
+fn a_pin_holds_the_session_of_its_root_by_whatever_name_that_is_reached() {
+    let place = Place::of("claude-code");
+    place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
+    let files = place.store.inventory().sessions.remove(0);
+    place.store.pin(&[&files], Timestamp::UNIX_EPOCH).unwrap();
+    // A session of that id in another root is another one.
+    let other = Place::of("claude-code");
+    other.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
+    let theirs = other.store.inventory().sessions.remove(0);
+    let link = place.dir.path().join("link");
+    std::os::unix::fs::symlink(&place.root.path, &link).unwrap();
+    let linked = Store::new(vec![Root::claude_code(&link)]);
+    let linked = linked.inventory().sessions.remove(0);
+    let pins = place.store.pins().unwrap();
+    assert!(pins.hold_files(&files) && pins.hold_files(&linked));
+    assert!(!pins.hold_files(&theirs));
+    let again = place.store.pin(&[&linked], Timestamp::UNIX_EPOCH).unwrap();
+    assert!(again.is_empty());
+    let new = place.store.pin(&[&theirs], Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(new.len(), 1);
+    let roots: Vec<PathBuf> = place
+        .store
+        .pins()
+        .unwrap()
+        .iter()
+        .map(|pin| pin.root.clone())
+        .collect();
+    assert_eq!(roots, [place.root.path.clone(), other.root.path.clone()]);
+}
+
+#[test]
+fn pins_that_cannot_be_read_hold_up_whoever_would_go_by_them() {
+    let place = Place::of("claude-code");
+    assert_eq!(place.store.pins().unwrap().iter().count(), 0);
+    fs::create_dir_all(place.dir.path().join("state/pins.json")).unwrap();
+    assert!(place.store.pins().is_err());
+    // Where the state directory is none, there are none.
+    let file = place.dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let store = Store::new(Vec::new()).with_state(&file);
+    assert_eq!(store.pins().unwrap().iter().count(), 0);
+}
+
+#[test]
+fn a_plan_counts_the_files_that_go_once_each() {
+    let place = Place::of("claude-code");
+    let writer = place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
+    writer.set_todos(&[Todo::pending("Wait")]).unwrap();
+    drop(writer);
+    place.session(2, "/home/dev/w", "2026-01-02T10:00:00Z");
+    let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!((plan.old().count(), plan.files()), (2, 3));
+    let none = place.plan("30d", "2026-01-05T00:00:00Z");
+    assert_eq!((none.old().count(), none.files()), (0, 0));
+}

@@ -1,0 +1,113 @@
+//! Sub-agents: which one is meant, and what they have of their session and what not.
+
+use annals::layout::Spawn;
+use annals::model::AgentId;
+
+use super::*;
+
+fn spawn(writer: &SessionWriter, agent: &str) -> SessionWriter {
+    let agent = AgentId::new(agent).unwrap();
+    writer
+        .spawn(&Spawn::new(agent, "Explore", "looks"))
+        .unwrap()
+}
+
+#[test]
+fn a_whole_id_means_its_agent_and_a_beginning_may_mean_several() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    for agent in ["a1", "a12", "b1"] {
+        spawn(&fresh.writer, agent)
+            .append(Draft::user("Look!"))
+            .unwrap();
+    }
+    let files = fresh.files();
+    let open = |agent: &str| fresh.store.write_agent(&files, agent, QUICK);
+    for (asked, meant) in [("a1", "a1"), ("a12", "a12"), ("b", "b1")] {
+        let writer = open(asked).unwrap();
+        assert_eq!(writer.agent().unwrap().as_str(), meant);
+        assert!(
+            writer
+                .path()
+                .to_string_lossy()
+                .contains(&format!("agent-{meant}."))
+        );
+    }
+    let Err(Error::Ambiguous { candidates, .. }) = open("a") else {
+        panic!("two begin so");
+    };
+    assert_eq!(candidates, ["a1", "a12"]);
+    for none in ["", "c", "a123"] {
+        assert!(matches!(open(none), Err(Error::NotFound { .. })), "{none}");
+    }
+    assert_eq!(fresh.writer.agent(), None);
+}
+
+#[test]
+fn a_sub_agent_begets_none_of_its_own() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let agent = spawn(&fresh.writer, "a1");
+    agent.append(Draft::user("Look!")).unwrap();
+    let other = Spawn::new(AgentId::new("a2").unwrap(), "Explore", "looks");
+    let refused = agent.spawn(&other).unwrap_err().to_string();
+    assert!(refused.contains("needs a session in a root"), "{refused}");
+    // Nor does a log outside of any root.
+    let lone = fresh.dir.path().join("lone.jsonl");
+    fs::copy(fresh.writer.path(), &lone).unwrap();
+    let inventory = fresh.store.inventory();
+    let found = fresh.store.find(&inventory, lone.to_str().unwrap());
+    let files = found.unwrap().files;
+    let writer = fresh.store.write(&files, QUICK).unwrap();
+    let refused = writer.spawn(&other).unwrap_err().to_string();
+    assert!(refused.contains("needs a session in a root"), "{refused}");
+}
+
+/// What the first line of a sub-agent says does not depend on what its session has said before.
+#[test]
+fn a_sub_agent_begins_anew() {
+    let begun = |said: &dyn Fn(&SessionWriter)| {
+        let fresh = fresh();
+        said(&fresh.writer);
+        let agent = spawn(&fresh.writer, "a1");
+        agent.append(Draft::user("Look!")).unwrap();
+        let log = fs::read_to_string(agent.path()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+        let line = line.as_object().unwrap().clone();
+        assert!(line["parentUuid"].is_null());
+        assert_eq!(line["cwd"], "/home/dev/w");
+        let time: Timestamp = line["timestamp"].as_str().unwrap().parse().unwrap();
+        assert!(time <= Timestamp::now());
+        line.keys().cloned().collect::<Vec<String>>()
+    };
+    let bare = begun(&|_| {});
+    let after = begun(&|writer| {
+        writer.append(Draft::user("Go!")).unwrap();
+        let mut late = Draft::assistant([Block::Text("Later.".into())]);
+        late.time = Some("2199-01-01T00:00:00Z".parse().unwrap());
+        writer.append(late).unwrap();
+    });
+    assert_eq!(after, bare);
+}
+
+#[test]
+fn a_session_begins_in_the_directory_that_a_link_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let root = Root::new("claude-code", dir.path().join("root")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new(ID).unwrap(), link.to_str().unwrap());
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    let entry = writer.append(Draft::user("Why?")).unwrap();
+    let real = real.canonicalize().unwrap();
+    assert_eq!(entry.place.cwd.as_deref(), real.to_str());
+    let folder = writer
+        .path()
+        .parent()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    assert!(folder.ends_with("-real"), "{folder}");
+}

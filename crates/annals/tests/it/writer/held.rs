@@ -1,0 +1,100 @@
+//! What another program holds open for writing stays where it is.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// A shell that has a file open for writing until its input ends.
+struct Holder(Child);
+
+impl Holder {
+    fn of(file: &Path) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", "exec 3>>\"$1\"; echo ready; read _", "sh"])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.as_mut().unwrap();
+        BufReader::new(out).read_line(&mut String::new()).unwrap();
+        // A look at all processes counts for a moment.
+        thread::sleep(std::time::Duration::from_millis(300));
+        Holder(child)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+        thread::sleep(std::time::Duration::from_millis(300));
+    }
+}
+
+#[track_caller]
+fn held<T: std::fmt::Debug>(outcome: annals::Result<T>, file: &Path) {
+    assert!(
+        matches!(&outcome, Err(Error::Held { path, .. }) if path == file),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn what_another_program_holds_is_neither_archived_nor_called_free() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let files = store.inventory().sessions.remove(0);
+    for path in files.files().map(|file| &file.path) {
+        let file = OpenOptions::new().append(true).open(path).unwrap();
+        file.set_times(fs::FileTimes::new().set_modified(long_ago))
+            .unwrap();
+    }
+    let files = store.inventory().sessions.remove(0);
+    let log = files.main_path().to_owned();
+    let index = log.with_file_name("conversations.json");
+    let now = Timestamp::now();
+    store.is_free(&files).unwrap();
+    for file in [&log, &index] {
+        let holder = Holder::of(file);
+        held(store.is_free(&files), file);
+        held(store.archive_away(&[&files], false, now), file);
+        assert!(log.exists() && index.exists());
+        holder.end();
+    }
+    // Whoever asks for it all the same gets it.
+    let holder = Holder::of(&index);
+    store.archive_away(&[&files], true, now).unwrap();
+    assert!(!log.exists());
+    // And what is in the archive is held by none.
+    let archived = store.inventory().sessions;
+    let archived = archived.iter().find(|it| it.id == files.id).unwrap();
+    store.is_free(archived).unwrap();
+    holder.end();
+}
+
+#[test]
+fn an_index_that_another_program_holds_is_not_made_anew() {
+    let copy = case("chorus-index-behind").copy();
+    let store = copy.store();
+    let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
+    assert!(!stale.is_damaged());
+    let old = fs::read(&stale.path).unwrap();
+    let holder = Holder::of(&stale.path);
+    held(stale.refuse_held(), &stale.path);
+    held(
+        store.repair_register(&stale, false, Timestamp::now()),
+        &stale.path,
+    );
+    assert_eq!(fs::read(&stale.path).unwrap(), old);
+    assert!(store.repairs().unwrap().0.is_empty());
+    let kept = store
+        .repair_register(&stale, true, Timestamp::now())
+        .unwrap();
+    assert!(kept.is_some());
+    holder.end();
+    stale.refuse_held().unwrap();
+    fs::write(&stale.path, "{").unwrap();
+    let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
+    assert!(stale.is_damaged());
+}
