@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::archive::{self, Archive, Index, Pack, Roster};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, LogFile};
-use crate::model::{About, AgentId, ArtifactKind, Body, SessionId};
+use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, SessionId};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, document_of};
@@ -181,8 +181,9 @@ fn lacking(
 struct Moved<'a> {
     /// Logs of sessions, by which one that lies in another folder now is known.
     logs: HashSet<(&'a SessionId, u64, u64)>,
-    /// Sub-agents, by their folder and id: programs of other versions keep them elsewhere in it.
-    agents: HashSet<(Option<&'a str>, &'a AgentId)>,
+    /// Sub-agents, by their folder and id, with the sessions that their paths name: programs of other
+    /// versions keep them elsewhere in it.
+    agents: HashMap<(Option<&'a str>, &'a AgentId), Vec<Option<&'a SessionId>>>,
 }
 
 impl<'a> Moved<'a> {
@@ -193,25 +194,36 @@ impl<'a> Moved<'a> {
             }
             _ => None,
         });
-        let agents = files.iter().filter_map(|file| match file.artifact.kind {
-            ArtifactKind::AgentLog => {
-                let agent = file.artifact.agent.as_ref()?;
-                Some((file.artifact.folder.as_deref(), agent))
+        let mut agents: HashMap<_, Vec<_>> = HashMap::new();
+        let is_agent = |file: &&FoundFile| file.artifact.kind == ArtifactKind::AgentLog;
+        for Artifact {
+            folder,
+            session,
+            agent,
+            ..
+        } in files.iter().filter(is_agent).map(|file| &file.artifact)
+        {
+            if let Some(agent) = agent {
+                let sessions = agents.entry((folder.as_deref(), agent)).or_default();
+                sessions.push(session.as_ref());
             }
-            _ => None,
-        });
+        }
         Moved {
             logs: logs.collect(),
-            agents: agents.collect(),
+            agents,
         }
     }
 
-    /// A sub-agent's log is there, in another place of its folder.
+    /// A sub-agent's log is there, in another place of its folder. A session that was copied has
+    /// sub-agents of the same ids, which are others; only a place that names no session tells nothing.
     fn is_there(&self, file: &FoundFile) -> bool {
         let is_log = file.artifact.kind == ArtifactKind::AgentLog;
         let agent = file.artifact.agent.as_ref().filter(|_| is_log);
         let folder = file.artifact.folder.as_deref();
-        agent.is_some_and(|agent| self.agents.contains(&(folder, agent)))
+        let there = agent.and_then(|agent| self.agents.get(&(folder, agent)));
+        let of = file.artifact.session.as_ref();
+        let same = |it: &Option<&SessionId>| of.is_none() || it.is_none() || *it == of;
+        there.is_some_and(|sessions| sessions.iter().any(same))
     }
 
     /// The session of a pack lies elsewhere in its root: its folder was renamed.

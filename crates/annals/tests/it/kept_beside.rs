@@ -222,6 +222,19 @@ fn a_sub_agent_that_lies_elsewhere_now_is_told_once() {
     assert_eq!(desk.session().agents.len(), 3);
 }
 
+/// A session that was copied has sub-agents of the same ids.
+#[test]
+fn a_sub_agent_of_another_session_is_another_one() {
+    let desk = Desk::new();
+    for id in ["one", "two"] {
+        let copy = agent(id).replace(SESSION, OTHER);
+        desk.put(copy, &line(OTHER, "g1", "", "zebra copied"));
+    }
+    desk.keep();
+    fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}/subagents"))).unwrap();
+    assert_eq!(desk.kept(), [agent("one"), agent("two")]);
+}
+
 #[test]
 fn what_is_changed_is_what_is_there() {
     let desk = Desk::new();
