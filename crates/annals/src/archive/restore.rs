@@ -223,11 +223,12 @@ impl Pack {
 
     /// Makes files, and of those that are marked what can be read of them.
     fn place(&self, root: &Root, members: &[(&Member, bool)]) -> Result<()> {
-        // The main log is the first of the list and gets its name last: until then there is no
-        // session that could be taken for whole.
+        // The main log gets its name last: until then there is no session that could be taken for whole.
+        let main = self.index.main().map(|main| main.path.as_path());
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
-        for (at, &(member, partly)) in members.iter().enumerate().rev() {
-            if let Err(error) = self.stage(&stage, member, partly, at == 0) {
+        for &(member, partly) in members.iter().rev() {
+            let last = Some(member.path.as_path()) == main;
+            if let Err(error) = self.stage(&stage, member, partly, last) {
                 stage.abandon();
                 return Err(error);
             }
