@@ -64,7 +64,10 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     let to = to.context("--to names no directory")?;
     let archive = context.store.archive()?;
     let (pack, damage) = match args.salvage {
-        false => (archive.find_in(&args.session, context.only_roots())?, None),
+        false => {
+            let pack = archive.find_living_in(&args.session, context.only_roots())?;
+            (pack, None)
+        }
         true => {
             let found = archive.salvage_in(&args.session, context.only_roots())?;
             (found.pack, found.wrong)

@@ -235,6 +235,48 @@ fn a_sub_agent_of_another_session_is_another_one() {
     assert_eq!(desk.kept(), [agent("one"), agent("two")]);
 }
 
+/// What a session lost after its folder was renamed is told from the pack of the old folder.
+#[test]
+fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    assert_eq!(desk.kept(), [""; 0]);
+    fs::remove_dir_all(desk.at(format!("projects/-new/{SESSION}"))).unwrap();
+    let mut wanted = vec![
+        agent("one").replace("-app", "-new"),
+        agent("two").replace("-app", "-new"),
+        format!("projects/-new/{SESSION}/tool-results/r.txt"),
+    ];
+    wanted.sort();
+    let archive = desk.store.archive().unwrap();
+    for keeps in [false, true] {
+        if keeps {
+            desk.keep();
+        }
+        let mut kept = desk.kept();
+        kept.sort();
+        assert_eq!(kept, wanted, "{keeps}");
+        let inventory = desk.store.inventory();
+        let found = desk.store.search(&inventory, &zebras()).unwrap();
+        assert_eq!((found.hits.len(), found.troubles.len()), (2, 0));
+    }
+    // There are two packs of it now, and it lives in the folder of one.
+    archive.find(SESSION).unwrap_err();
+    let pack = archive.find_living_in(SESSION, None).unwrap();
+    let main = pack.index.main().unwrap();
+    assert!(main.path.starts_with("projects/-new"));
+    pack.restoring(None).unwrap();
+    // Two that live may both be meant.
+    fs::create_dir_all(desk.at("projects/-app")).unwrap();
+    fs::copy(
+        desk.at(log(SESSION).replace("-app", "-new")),
+        desk.at(log(SESSION)),
+    )
+    .unwrap();
+    archive.find_living_in(SESSION, None).unwrap_err();
+}
+
 #[test]
 fn what_is_changed_is_what_is_there() {
     let desk = Desk::new();
