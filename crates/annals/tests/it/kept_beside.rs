@@ -277,6 +277,24 @@ fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
     archive.find_living_in(SESSION, None).unwrap_err();
 }
 
+/// Somebody who makes a pipe of it makes nobody wait.
+#[test]
+fn a_roster_that_is_no_file_is_none() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_file(desk.at(agent("two"))).unwrap();
+    fs::remove_file(desk.roster()).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(desk.roster())
+        .status();
+    assert!(made.unwrap().success());
+    assert_eq!(desk.kept(), [agent("two")]);
+    desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
+    desk.keep();
+    assert!(desk.roster().is_file());
+    assert_eq!(desk.kept(), [agent("two")]);
+}
+
 #[test]
 fn what_is_changed_is_what_is_there() {
     let desk = Desk::new();
