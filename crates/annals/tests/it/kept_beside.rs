@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::KeepOptions;
+use annals::archive::{Fate, KeepOptions};
 use annals::cost::Ledger;
 use annals::index::Catalogue;
 use annals::search::Query;
@@ -275,6 +275,38 @@ fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
     )
     .unwrap();
     archive.find_living_in(SESSION, None).unwrap_err();
+}
+
+/// What was changed since in a session that lives is in nobody's way.
+#[test]
+fn what_is_missing_is_put_back_beside_todos_that_went_on() {
+    let desk = Desk::new();
+    desk.keep();
+    let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
+    fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}"))).unwrap();
+    desk.put(&todos, "[ ]");
+    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
+    let plan = pack.restoring(None).unwrap();
+    let fates = plan.files.iter().map(|file| (&file.path, file.fate));
+    let left = fates.filter(|(_, fate)| *fate == Fate::Left);
+    let left: Vec<_> = left.map(|(path, _)| path.clone()).collect();
+    assert_eq!(left, [PathBuf::from(&todos)]);
+    pack.restore(None).unwrap();
+    assert!(desk.at(agent("one")).is_file());
+    assert_eq!(fs::read(desk.at(&todos)).unwrap(), b"[ ]");
+    // Without its log, or with another one, they would be taken for what belongs to it.
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    for log_there in [false, true] {
+        fs::remove_file(desk.at(log(SESSION))).unwrap();
+        if log_there {
+            desk.put(log(SESSION), "{}\n");
+        } else {
+            fs::write(desk.at(&todos), "[  ]").unwrap();
+        }
+        pack.restore(None).unwrap_err();
+        assert!(!desk.at(agent("one")).exists());
+        desk.put(log(SESSION), "");
+    }
 }
 
 /// Somebody who makes a pipe of it makes nobody wait.
