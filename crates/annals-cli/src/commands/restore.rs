@@ -18,7 +18,8 @@ use crate::render::table::{Cell, Column, Table};
 #[command(after_help = "\
 Every file comes back byte for byte with its mode and time, to where it was or, with --to, to another
 root. Nothing that is there is written over: if another file is in the place of any, nothing is
-changed. The archive keeps what it has. Without --apply nothing changes.
+changed; only documents of a session whose log is there, as todos are, may be others, and stay.
+The archive keeps what it has. Without --apply nothing changes.
 
 Examples:
   annals restore 8c549c46                      what would be put back
@@ -64,7 +65,10 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
     let to = to.context("--to names no directory")?;
     let archive = context.store.archive()?;
     let (pack, damage) = match args.salvage {
-        false => (archive.find_in(&args.session, context.only_roots())?, None),
+        false => {
+            let pack = archive.find_living_in(&args.session, context.only_roots())?;
+            (pack, None)
+        }
         true => {
             let found = archive.salvage_in(&args.session, context.only_roots())?;
             (found.pack, found.wrong)

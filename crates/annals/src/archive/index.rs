@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::jsonl::FileId;
 use crate::layout;
+use crate::model::ArtifactKind;
 
 /// The form of packs that this program writes.
 pub const VERSION: u32 = 1;
@@ -220,6 +221,21 @@ impl Index {
     /// All files, earlier versions too.
     pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().chain(&self.earlier)
+    }
+
+    /// The log of its session, or of the first of several; the first of its files if there is none. A pack
+    /// that was added to while its log was gone may have that behind other files.
+    pub fn main(&self) -> Option<&Member> {
+        let mut logs = self.members.iter();
+        let main = logs.find(|member| self.is_session_log(&member.path));
+        main.or(self.members.first())
+    }
+
+    /// Whether a file of it is the log of a session.
+    pub(super) fn is_session_log(&self, path: &Path) -> bool {
+        let layout = layout::by_name(&self.layout).filter(|_| !self.lone);
+        let artifact = layout.and_then(|layout| layout.classify(path));
+        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
     }
 
     /// It tells of what belongs to no session.

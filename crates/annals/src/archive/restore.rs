@@ -150,7 +150,12 @@ impl Pack {
                     .collect(),
             })
         };
-        let files = self.members().iter().map(fate).collect::<Result<_>>()?;
+        let mut files = self
+            .members()
+            .iter()
+            .map(fate)
+            .collect::<Result<Vec<_>>>()?;
+        self.leave(&root, &mut files);
         let sessions = self.index.sessions.iter();
         Ok(Restored {
             sessions: sessions.map(|session| session.id.clone()).collect(),
@@ -161,8 +166,27 @@ impl Pack {
         })
     }
 
+    /// Leaves documents of a session that lives as they are: they went on with it. One that is put back in
+    /// an earlier version is meant.
+    fn leave(&self, root: &Root, files: &mut [RestoredFile]) {
+        let main = self.index.main().map(|main| main.path.as_path());
+        let mut there = files
+            .iter()
+            .filter(|file| Some(file.path.as_path()) == main);
+        if !there.any(|file| matches!(file.fate, Fate::Same | Fate::Grown)) {
+            return;
+        }
+        for (member, file) in self.members().iter().zip(files) {
+            let is_left = member.until.is_none() && !self.is_log(root, member);
+            if file.fate == Fate::Different && is_left {
+                file.fate = Fate::Left;
+            }
+        }
+    }
+
     /// Puts its files back. Refuses if another file is in the place of any of them, or if any is
-    /// damaged; then nothing is changed. A run that was cut off can be run again.
+    /// damaged; then nothing is changed. Only documents of a session whose log is there may be others,
+    /// and stay. A run that was cut off can be run again.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
         self.carry_out(to, self.restoring(to)?)
     }
@@ -223,11 +247,12 @@ impl Pack {
 
     /// Makes files, and of those that are marked what can be read of them.
     fn place(&self, root: &Root, members: &[(&Member, bool)]) -> Result<()> {
-        // The main log is the first of the list and gets its name last: until then there is no
-        // session that could be taken for whole.
+        // The main log gets its name last: until then there is no session that could be taken for whole.
+        let main = self.index.main().map(|main| main.path.as_path());
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
-        for (at, &(member, partly)) in members.iter().enumerate().rev() {
-            if let Err(error) = self.stage(&stage, member, partly, at == 0) {
+        for &(member, partly) in members.iter().rev() {
+            let last = Some(member.path.as_path()) == main;
+            if let Err(error) = self.stage(&stage, member, partly, last) {
                 stage.abandon();
                 return Err(error);
             }

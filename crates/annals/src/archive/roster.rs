@@ -11,10 +11,13 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::index::Index;
 use super::pack::Pack;
@@ -63,7 +66,17 @@ pub(crate) struct Roster {
 impl Roster {
     /// That of a directory of packs; `None` if there is none that tells of all.
     pub(crate) fn read(dir: &Path) -> Option<Self> {
-        let text = fs::read_to_string(dir.join(NAME)).ok()?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(dir.join(NAME))
+            .ok()?;
+        // Whoever reads a pipe waits for somebody to write.
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let text = io::read_to_string(file).ok()?;
         let roster = Roster { text };
         let mut lines = roster.lines();
         let mut all = lines.next() == Some(Some(HEADER));
@@ -123,7 +136,7 @@ impl Roster {
 /// no roster. Says whether there is one.
 pub(super) fn tell(pack: &Path, old: Option<&Index>, new: &Index) -> Result<bool> {
     let path = pack.with_file_name(NAME);
-    if path.symlink_metadata().is_err() {
+    if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
         return Ok(false);
     }
     let Some(line) = line_of(pack, old, new) else {
@@ -150,7 +163,7 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
         return Ok(());
     }
     if roster.is_none() {
-        // One that is damaged, or was not finished. Nothing in it is lost: the packs tell.
+        // One that is damaged or no file, or was not finished. Nothing in it is lost: the packs tell.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::io("remove", &path, error));

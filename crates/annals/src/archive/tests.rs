@@ -302,6 +302,25 @@ fn what_is_gone_from_the_root_stays_in_the_pack() {
     assert_eq!(all(&stored.pack, member), b"[1]");
 }
 
+/// The first file of a pack is the log, also when that is gone; of packs from before, it is found.
+#[test]
+fn a_log_that_is_gone_stays_the_first() {
+    let desk = Desk::new();
+    desk.put(LOG, "{}\n");
+    desk.put(TODOS, "[]");
+    desk.store();
+    fs::remove_file(desk.root.join(LOG)).unwrap();
+    desk.put(TODOS, "[1]");
+    let mut contents = desk.contents();
+    contents.files.retain(|(path, _)| path != Path::new(LOG));
+    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    let paths: Vec<&Path> = pack.members().iter().map(|it| it.path.as_path()).collect();
+    assert_eq!(paths, [Path::new(LOG), Path::new(TODOS)]);
+    let mut index = Index::clone(&pack.index);
+    index.members.reverse();
+    assert_eq!(index.main().unwrap().path, Path::new(LOG));
+}
+
 #[test]
 fn many_who_store_at_once_make_one_pack() {
     let desk = Desk::new();

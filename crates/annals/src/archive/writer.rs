@@ -157,11 +157,15 @@ impl<'a> Writer<'a> {
             .enumerate()
             .map(|(at, (path, _))| (path.as_path(), at))
             .collect();
-        // Files that are gone from the root stay, behind the others.
+        // Files that are gone from the root stay, behind the others; but whatever is gone, the first is
+        // the log of a session.
         let place = |member: &Member| order.get(member.path.as_path()).copied();
-        self.index
-            .members
-            .sort_by_key(|member| place(member).unwrap_or(usize::MAX));
+        let mut members = std::mem::take(&mut self.index.members);
+        members.sort_by_cached_key(|member| {
+            let beside = !self.index.is_session_log(&member.path);
+            (beside, place(member).unwrap_or(usize::MAX))
+        });
+        self.index.members = members;
         Ok(missing)
     }
 

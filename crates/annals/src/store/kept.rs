@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::archive::{self, Archive, Index, Pack, Roster};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, LogFile};
-use crate::model::{About, AgentId, ArtifactKind, Body, SessionId};
+use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, SessionId};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, document_of};
@@ -100,14 +100,8 @@ pub(super) fn add(
     }
     let live = names(archive, root, files);
     let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
-    let mut packs = Vec::new();
-    for path in paths.iter().filter(|path| !is_live(path)) {
-        match Pack::open(path) {
-            // What is left open here would soon be too much.
-            Ok(pack) => packs.push(Known::of(&pack)),
-            Err(error) => troubles.push(error),
-        }
-    }
+    let gone = paths.iter().filter(|path| !is_live(path));
+    let mut packs = opened(gone.map(PathBuf::as_path), troubles);
     // A file that two packs hold is what the newer one says.
     packs.sort_by_key(|known| std::cmp::Reverse(known.index.archived));
     let here = paths.iter().filter(|path| is_live(path));
@@ -119,20 +113,23 @@ pub(super) fn add(
         let moved = Moved::of(files);
         let mut there: HashSet<PathBuf> = HashSet::new();
         there.extend(files.iter().map(|file| file.path.clone()));
+        let beside = |kind| archive::is_beside(kind) && wanted(kind);
         for known in &lacking {
-            let gone = known.missing(root, &mut there, &|kind| {
-                archive::is_beside(kind) && wanted(kind)
-            });
+            let gone = known.missing(root, &Folders::new(), &mut there, &beside);
             found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
         }
         for known in &packs {
+            let folders = moved.folders(root, &known.index);
             if known.index.is_of_root() {
-                found.extend(known.missing(root, &mut there, &|kind| {
-                    archive::is_told(kind) && wanted(kind)
-                }));
-            } else if !moved.has(root, &known.index) {
-                found.extend(known.missing(root, &mut there, wanted));
+                let told = |kind| archive::is_told(kind) && wanted(kind);
+                found.extend(known.missing(root, &folders, &mut there, &told));
+            } else if folders.is_empty() {
+                found.extend(known.missing(root, &folders, &mut there, wanted));
                 rows.extend(told(&known.index, root));
+            } else {
+                // It lives, and what it lost is where it would be now.
+                let gone = known.missing(root, &folders, &mut there, &beside);
+                found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
             }
         }
     }
@@ -156,9 +153,7 @@ fn lacking(
         return Vec::new();
     };
     let Some(roster) = Roster::read(dir) else {
-        // One that is damaged is told by those who look for that.
-        let opened = packs.iter().filter_map(|pack| Pack::open(pack).ok());
-        return opened.map(|pack| Known::of(&pack)).collect();
+        return opened(packs.iter().copied(), troubles);
     };
     let beside = files.iter();
     let beside = beside.filter(|file| archive::is_beside(file.artifact.kind));
@@ -167,9 +162,16 @@ fn lacking(
     let logs = !wanted(ArtifactKind::ToolResult);
     let gone: HashSet<&OsStr> = roster.lacking(&there, logs).collect();
     let is_lacking = |pack: &Path| pack.file_name().is_some_and(|name| gone.contains(name));
+    let lacking = packs.iter().copied().filter(|pack| is_lacking(pack));
+    opened(lacking, troubles)
+}
+
+/// What packs hold; those that cannot be read are told.
+fn opened<'a>(packs: impl Iterator<Item = &'a Path>, troubles: &mut Vec<Error>) -> Vec<Known> {
     let mut found = Vec::new();
-    for pack in packs.iter().filter(|pack| is_lacking(pack)) {
+    for pack in packs {
         match Pack::open(pack) {
+            // What is left open here would soon be too much.
             Ok(pack) => found.push(Known::of(&pack)),
             Err(error) => troubles.push(error),
         }
@@ -179,51 +181,69 @@ fn lacking(
 
 /// What is there under another name than it had.
 struct Moved<'a> {
-    /// Logs of sessions, by which one that lies in another folder now is known.
-    logs: HashSet<(&'a SessionId, u64, u64)>,
-    /// Sub-agents, by their folder and id: programs of other versions keep them elsewhere in it.
-    agents: HashSet<(Option<&'a str>, &'a AgentId)>,
+    /// Logs of sessions, by which one that lies in another folder now is known, and their folders.
+    logs: HashMap<(&'a SessionId, u64, u64), Option<&'a str>>,
+    /// Sub-agents, by their folder and id, with the sessions that their paths name: programs of other
+    /// versions keep them elsewhere in it.
+    agents: HashMap<(Option<&'a str>, &'a AgentId), Vec<Option<&'a SessionId>>>,
 }
 
 impl<'a> Moved<'a> {
     fn of(files: &'a [FoundFile]) -> Self {
         let logs = files.iter().filter_map(|file| match file.artifact.kind {
             ArtifactKind::SessionLog => {
-                Some((file.artifact.session.as_ref()?, file.id.dev, file.id.ino))
+                let log = (file.artifact.session.as_ref()?, file.id.dev, file.id.ino);
+                Some((log, file.artifact.folder.as_deref()))
             }
             _ => None,
         });
-        let agents = files.iter().filter_map(|file| match file.artifact.kind {
-            ArtifactKind::AgentLog => {
-                let agent = file.artifact.agent.as_ref()?;
-                Some((file.artifact.folder.as_deref(), agent))
+        let mut agents: HashMap<_, Vec<_>> = HashMap::new();
+        let is_agent = |file: &&FoundFile| file.artifact.kind == ArtifactKind::AgentLog;
+        for Artifact {
+            folder,
+            session,
+            agent,
+            ..
+        } in files.iter().filter(is_agent).map(|file| &file.artifact)
+        {
+            if let Some(agent) = agent {
+                let sessions = agents.entry((folder.as_deref(), agent)).or_default();
+                sessions.push(session.as_ref());
             }
-            _ => None,
-        });
+        }
         Moved {
             logs: logs.collect(),
-            agents: agents.collect(),
+            agents,
         }
     }
 
-    /// A sub-agent's log is there, in another place of its folder.
+    /// A sub-agent's log is there, in another place of its folder. A session that was copied has
+    /// sub-agents of the same ids, which are others; only a place that names no session tells nothing.
     fn is_there(&self, file: &FoundFile) -> bool {
         let is_log = file.artifact.kind == ArtifactKind::AgentLog;
         let agent = file.artifact.agent.as_ref().filter(|_| is_log);
         let folder = file.artifact.folder.as_deref();
-        agent.is_some_and(|agent| self.agents.contains(&(folder, agent)))
+        let there = agent.and_then(|agent| self.agents.get(&(folder, agent)));
+        let of = file.artifact.session.as_ref();
+        let same = |it: &Option<&SessionId>| of.is_none() || it.is_none() || *it == of;
+        there.is_some_and(|sessions| sessions.iter().any(same))
     }
 
-    /// The session of a pack lies elsewhere in its root: its folder was renamed.
-    fn has(&self, root: &Root, index: &Index) -> bool {
-        index.members.iter().any(|member| {
-            let artifact = root.layout.classify(&member.path);
-            let artifact = artifact.filter(|one| one.kind == ArtifactKind::SessionLog);
-            let session = artifact.and_then(|artifact| artifact.session);
-            session.is_some_and(|session| self.logs.contains(&(&session, member.dev, member.ino)))
-        })
+    /// The folders of a pack that were renamed since: its sessions lie elsewhere in their root.
+    fn folders(&self, root: &Root, index: &Index) -> Folders<'a> {
+        let renamed = index.members.iter().filter_map(|member| {
+            let artifact = root.layout.classify(&member.path)?;
+            let is_log = artifact.kind == ArtifactKind::SessionLog;
+            let session = artifact.session.filter(|_| is_log)?;
+            let now = self.logs.get(&(&session, member.dev, member.ino))?;
+            Some((artifact.folder, *now))
+        });
+        renamed.collect()
     }
 }
+
+/// Folders, as they were called and as they are.
+type Folders<'a> = HashMap<Option<String>, Option<&'a str>>;
 
 /// What registers told of a pack's sessions when it was made.
 fn told(index: &Index, root: &Root) -> Rows {
@@ -284,20 +304,27 @@ impl Known {
         }
     }
 
-    /// Its files that are wanted and not there.
+    /// Its files that are wanted and not there; where folders were renamed, under their new names.
     fn missing(
         &self,
         root: &Root,
+        folders: &Folders<'_>,
         there: &mut HashSet<PathBuf>,
         wanted: &dyn Fn(ArtifactKind) -> bool,
     ) -> Vec<FoundFile> {
         let mut found = Vec::new();
         for (member, id) in self.index.members.iter().zip(&self.ids) {
             let meaning = root.layout.classify(&member.path);
-            let Some(artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
+            let Some(mut artifact) = meaning.filter(|artifact| wanted(artifact.kind)) else {
                 continue;
             };
-            let path = root.path.join(&member.path);
+            let path = match folders.get(&artifact.folder) {
+                Some(now) if artifact.folder.is_some() => {
+                    artifact.folder = now.map(str::to_owned);
+                    root.path.join(root.layout.place(&artifact))
+                }
+                _ => root.path.join(&member.path),
+            };
             if there.insert(path.clone()) {
                 let mut file = FoundFile::new(path, artifact, *id);
                 file.kept = Some(Box::new(Kept {

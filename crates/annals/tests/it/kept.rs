@@ -194,9 +194,10 @@ fn what_is_mirrored_and_still_there_is_told_once() {
     assert_eq!(read.last_messages(9).unwrap().len(), 1);
 }
 
-/// While its log is there, a session is what lies in its root: its pack is not even opened.
+/// While its log is there, what a session lost is told from its pack; and that its pack cannot be read,
+/// where nothing else tells whether anything is missing.
 #[test]
-fn what_a_session_that_is_there_has_let_go_stays_gone() {
+fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
@@ -213,13 +214,16 @@ fn what_a_session_that_is_there_has_let_go_stays_gone() {
         .collect();
     assert_eq!(todos.len(), 1);
     std::fs::remove_file(todos[0]).unwrap();
-    let there = |inventory: &Inventory| {
-        assert!(inventory.troubles.is_empty(), "{:?}", inventory.troubles);
-        inventory.sessions[0].files().count()
+    let told = |inventory: &Inventory| {
+        let files = inventory.sessions[0].files();
+        let kept = files.filter(|file| file.is_kept());
+        let kept: Vec<_> = kept.map(|file| file.path.clone()).collect();
+        assert!(!inventory.sessions[0].is_archived());
+        (kept, inventory.troubles.len())
     };
-    assert_eq!(there(&store.inventory()), 1);
+    assert_eq!(told(&store.inventory()), (vec![todos[0].clone()], 0));
     std::fs::write(pack, "damaged").unwrap();
-    assert_eq!(there(&store.inventory()), 1);
+    assert_eq!(told(&store.inventory()), (vec![], 1));
 }
 
 /// What is left of a session in its root is told from there, and once.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::KeepOptions;
+use annals::archive::{Fate, KeepOptions};
 use annals::cost::Ledger;
 use annals::index::Catalogue;
 use annals::search::Query;
@@ -220,6 +220,111 @@ fn a_sub_agent_that_lies_elsewhere_now_is_told_once() {
     .unwrap();
     assert_eq!(desk.kept(), [""; 0]);
     assert_eq!(desk.session().agents.len(), 3);
+}
+
+/// A session that was copied has sub-agents of the same ids.
+#[test]
+fn a_sub_agent_of_another_session_is_another_one() {
+    let desk = Desk::new();
+    for id in ["one", "two"] {
+        let copy = agent(id).replace(SESSION, OTHER);
+        desk.put(copy, &line(OTHER, "g1", "", "zebra copied"));
+    }
+    desk.keep();
+    fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}/subagents"))).unwrap();
+    assert_eq!(desk.kept(), [agent("one"), agent("two")]);
+}
+
+/// What a session lost after its folder was renamed is told from the pack of the old folder.
+#[test]
+fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    assert_eq!(desk.kept(), [""; 0]);
+    fs::remove_dir_all(desk.at(format!("projects/-new/{SESSION}"))).unwrap();
+    let mut wanted = vec![
+        agent("one").replace("-app", "-new"),
+        agent("two").replace("-app", "-new"),
+        format!("projects/-new/{SESSION}/tool-results/r.txt"),
+    ];
+    wanted.sort();
+    let archive = desk.store.archive().unwrap();
+    for keeps in [false, true] {
+        if keeps {
+            desk.keep();
+        }
+        let mut kept = desk.kept();
+        kept.sort();
+        assert_eq!(kept, wanted, "{keeps}");
+        let inventory = desk.store.inventory();
+        let found = desk.store.search(&inventory, &zebras()).unwrap();
+        assert_eq!((found.hits.len(), found.troubles.len()), (2, 0));
+    }
+    // There are two packs of it now, and it lives in the folder of one.
+    archive.find(SESSION).unwrap_err();
+    let pack = archive.find_living_in(SESSION, None).unwrap();
+    let main = pack.index.main().unwrap();
+    assert!(main.path.starts_with("projects/-new"));
+    pack.restoring(None).unwrap();
+    // Two that live may both be meant.
+    fs::create_dir_all(desk.at("projects/-app")).unwrap();
+    fs::copy(
+        desk.at(log(SESSION).replace("-app", "-new")),
+        desk.at(log(SESSION)),
+    )
+    .unwrap();
+    archive.find_living_in(SESSION, None).unwrap_err();
+}
+
+/// What was changed since in a session that lives is in nobody's way.
+#[test]
+fn what_is_missing_is_put_back_beside_todos_that_went_on() {
+    let desk = Desk::new();
+    desk.keep();
+    let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
+    fs::remove_dir_all(desk.at(format!("projects/-app/{SESSION}"))).unwrap();
+    desk.put(&todos, "[ ]");
+    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
+    let plan = pack.restoring(None).unwrap();
+    let fates = plan.files.iter().map(|file| (&file.path, file.fate));
+    let left = fates.filter(|(_, fate)| *fate == Fate::Left);
+    let left: Vec<_> = left.map(|(path, _)| path.clone()).collect();
+    assert_eq!(left, [PathBuf::from(&todos)]);
+    pack.restore(None).unwrap();
+    assert!(desk.at(agent("one")).is_file());
+    assert_eq!(fs::read(desk.at(&todos)).unwrap(), b"[ ]");
+    // Without its log, or with another one, they would be taken for what belongs to it.
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    for log_there in [false, true] {
+        fs::remove_file(desk.at(log(SESSION))).unwrap();
+        if log_there {
+            desk.put(log(SESSION), "{}\n");
+        } else {
+            fs::write(desk.at(&todos), "[  ]").unwrap();
+        }
+        pack.restore(None).unwrap_err();
+        assert!(!desk.at(agent("one")).exists());
+        desk.put(log(SESSION), "");
+    }
+}
+
+/// Somebody who makes a pipe of it makes nobody wait.
+#[test]
+fn a_roster_that_is_no_file_is_none() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::remove_file(desk.at(agent("two"))).unwrap();
+    fs::remove_file(desk.roster()).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(desk.roster())
+        .status();
+    assert!(made.unwrap().success());
+    assert_eq!(desk.kept(), [agent("two")]);
+    desk.put(agent("late"), &line(SESSION, "e1", "", "zebra late"));
+    desk.keep();
+    assert!(desk.roster().is_file());
+    assert_eq!(desk.kept(), [agent("two")]);
 }
 
 #[test]

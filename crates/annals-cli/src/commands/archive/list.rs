@@ -141,7 +141,7 @@ pub(super) fn called(sessions: &[&str]) -> String {
 
 fn row(pack: &Pack) -> Row<'_> {
     let index = &pack.index;
-    let main = index.members.first();
+    let main = index.main();
     Row {
         sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
         layout: &index.layout,
