@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use annals::archive::KeepOptions;
 use annals::cost::Ledger;
 use annals::index::Catalogue;
+use annals::layout::NewSession;
+use annals::model::{ArtifactKind, Draft, SessionId, Todo};
 use annals::search::Query;
-use annals::store::{Inventory, Root, Session, SessionFiles, Store};
+use annals::store::{Inventory, Root, Session, SessionFiles, Store, WriteOptions};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
@@ -273,4 +275,48 @@ fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
     fs::write(&pack, bytes).unwrap();
     let inventory = catalogue.inventory(&desk.store);
     assert_eq!(rows(&mut catalogue, &inventory), 1);
+}
+
+/// What is shown is what is changed, wherever it is kept.
+#[test]
+fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
+    for layout in annals::layout::LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
+        let id = layout.writer().unwrap().fitting("s1");
+        let new = NewSession::new(SessionId::new(&id).unwrap(), "/home/dev/new");
+        let writer = store.create(&root, &new, WriteOptions::default()).unwrap();
+        writer.append(Draft::user("hello")).unwrap();
+        let list = ["one", "two"].map(Todo::pending);
+        writer.set_todos(&list).unwrap();
+        drop(writer);
+        let inventory = store.inventory_in_place();
+        let options = KeepOptions::default();
+        let kept = store.keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        assert!(kept.unwrap().is_fine());
+        let beside = inventory.sessions[0].beside.iter();
+        let mut todos = beside.filter(|file| file.artifact.kind == ArtifactKind::Todos);
+        let todos = todos.next().unwrap().path.clone();
+        fs::remove_file(&todos).unwrap();
+
+        let contents = |list: &[Todo]| {
+            let contents = list.iter().map(|todo| todo.content.clone());
+            contents.collect::<Vec<_>>()
+        };
+        let add = |text: &str| {
+            let files = store.inventory().sessions.remove(0);
+            let writer = store.write(&files, WriteOptions::default()).unwrap();
+            let list = writer.edit_todos(|_, _, mut list| {
+                list.push(Todo::pending(text));
+                Ok::<_, annals::Error>(list)
+            });
+            contents(&list.unwrap())
+        };
+        assert_eq!(add("three"), ["one", "two", "three"], "{}", layout.name());
+        // Now it is there again, and what is kept counts no more.
+        assert!(todos.exists());
+        fs::write(&todos, "").unwrap();
+        assert_eq!(add("four"), ["four"], "{}", layout.name());
+    }
 }
