@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::KeepOptions;
+use annals::archive::{Archive, KeepOptions, ROOT};
+use annals::convert::{self, Selection};
 use annals::cost::Ledger;
 use annals::index::Catalogue;
 use annals::layout::NewSession;
@@ -319,4 +320,39 @@ fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
         fs::write(&todos, "").unwrap();
         assert_eq!(add("four"), ["four"], "{}", layout.name());
     }
+}
+
+/// A whole root is refused like one session, and told how much of it is gone.
+#[test]
+fn a_root_is_not_converted_without_what_the_archive_alone_has() {
+    let desk = Desk::new();
+    desk.put("plans/one.md", "# One");
+    desk.keep();
+    let archive = desk.store.archive().unwrap();
+    let plan = |archive: Option<&Archive>| {
+        let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
+        convert::plan(
+            Selection::Root(desk.store.roots()[0].clone()),
+            into,
+            archive,
+        )
+    };
+    assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
+    fs::remove_file(desk.at(log(OTHER))).unwrap();
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    fs::remove_file(desk.at("plans/one.md")).unwrap();
+    assert_eq!(plan(None).unwrap().sessions.len(), 1);
+    let refused = plan(Some(&archive)).unwrap_err().to_string();
+    assert!(refused.contains("1 session and 2 files"), "{refused}");
+    assert!(
+        refused.contains(&format!("annals restore {OTHER} --apply")),
+        "{refused}"
+    );
+    for id in [OTHER, SESSION] {
+        archive.find(id).unwrap().restore(None).unwrap();
+    }
+    let refused = plan(Some(&archive)).unwrap_err().to_string();
+    assert!(refused.contains("annals restore root --apply"), "{refused}");
+    archive.find(ROOT).unwrap().restore(None).unwrap();
+    assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
 }
