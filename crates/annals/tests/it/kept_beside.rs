@@ -8,7 +8,7 @@ use annals::convert::{self, Selection};
 use annals::cost::Ledger;
 use annals::index::Catalogue;
 use annals::layout::NewSession;
-use annals::model::{ArtifactKind, Draft, SessionId, Todo};
+use annals::model::{ArtifactKind, Draft, FlawKind, SessionId, Todo};
 use annals::search::Query;
 use annals::store::{Inventory, Root, Session, SessionFiles, Store, WriteOptions};
 use jiff::Timestamp;
@@ -356,3 +356,74 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     archive.find(ROOT).unwrap().restore(None).unwrap();
     assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
 }
+
+/// No one is sent to a backup for what the archive has.
+#[test]
+fn a_check_tells_what_is_lost_from_what_is_archived() {
+    let snapshot = |name: &str| {
+        format!(
+            r#"{{"type":"file-history-snapshot","messageId":"a1","snapshot":{{"messageId":"a1","trackedFileBackups":{{"{name}":{{"backupFileName":"{name}","version":1,"backupTime":"2026-03-01T12:00:00Z"}}}},"timestamp":"2026-03-01T12:00:00Z"}},"isSnapshotUpdate":false}}
+"#
+        )
+    };
+    let desk = Desk::new();
+    let (kept, lost) = ("0a1b0a1b0a1b0a1b@v1", "0c1d0c1d0c1d0c1d@v1");
+    let text = line(SESSION, "a1", "", "main") + &snapshot(kept) + &snapshot(lost);
+    desk.put(log(SESSION), &text);
+    desk.put(format!("file-history/{SESSION}/{kept}"), "saved");
+    desk.put(format!("todos/{OTHER}-agent-{OTHER}.json"), TODOS);
+    desk.keep();
+    fs::remove_file(desk.at(format!("file-history/{SESSION}/{kept}"))).unwrap();
+    fs::remove_file(desk.at(log(OTHER))).unwrap();
+    let archive = desk.store.archive().unwrap();
+    let told = |archive: Option<&Archive>| {
+        let inventory = desk.store.inventory_in_place();
+        let reports = annals::check::all(&inventory, archive, &|_, _| {});
+        let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
+        let mut flaws: Vec<_> = flaws.map(|flaw| (flaw.kind, flaw.detail)).collect();
+        flaws.retain(|(kind, _)| TOLD.contains(kind));
+        flaws.sort();
+        flaws
+    };
+    let kinds = |told: &[(FlawKind, String)]| told.iter().map(|it| it.0).collect::<Vec<_>>();
+    let without = told(None);
+    assert_eq!(
+        kinds(&without),
+        [FlawKind::Stray, FlawKind::MissingFile],
+        "{without:?}"
+    );
+    assert!(without[1].1.starts_with("2 saved files"), "{without:?}");
+    let with = told(Some(&archive));
+    let [
+        (FlawKind::MissingFile, missing),
+        (FlawKind::OnlyArchived, one),
+        (FlawKind::OnlyArchived, two),
+    ] = with.as_slice()
+    else {
+        panic!("{with:?}");
+    };
+    assert!(missing.contains(lost), "{missing}");
+    let mut ids = [one, two].map(|detail| {
+        [SESSION, OTHER].map(|id| detail.contains(&format!("`annals restore {id} --apply`")))
+    });
+    ids.sort();
+    assert_eq!(ids, [[false, true], [true, false]], "{with:?}");
+    // One session by itself is told the same.
+    let inventory = desk.store.inventory_in_place();
+    let files = inventory
+        .sessions
+        .iter()
+        .find(|files| files.id.as_str() == SESSION);
+    let reports = annals::check::session(&inventory, files.unwrap(), Some(&archive));
+    let mut flaws = reports
+        .iter()
+        .flat_map(|report| &report.as_ref().unwrap().flaws);
+    assert!(flaws.any(|flaw| flaw.kind == FlawKind::OnlyArchived));
+}
+
+const TOLD: [FlawKind; 3] = [
+    FlawKind::Stray,
+    FlawKind::MissingFile,
+    FlawKind::OnlyArchived,
+];
+const TODOS: &str = r#"[{"content":"a","status":"pending","activeForm":"a"}]"#;
