@@ -556,7 +556,7 @@ fn check(data: &[u8]) {
     let (store, path) = root(usize::from(layout), log);
     let inventory = store.inventory();
     for files in &inventory.sessions {
-        for report in annals::check::session(&inventory, files) {
+        for report in annals::check::session(&inventory, files, None) {
             let report = report.unwrap();
             assert!(report.valid <= report.lines);
             for flaw in report.flaws.iter().filter(|_| report.path == path) {

@@ -13,7 +13,7 @@ fn main() -> annals::Result<()> {
     let inventory = store.inventory();
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut bytes, mut lines) = (0, 0);
-    for report in check::all(&inventory, &|_, _| {}) {
+    for report in check::all(&inventory, None, &|_, _| {}) {
         let report = report?;
         bytes += report.bytes;
         lines += report.lines;

@@ -98,18 +98,22 @@ struct Lines {
 
 fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
     let inventory = context.inventory_in_place();
+    let archive = context.store.archive().ok();
+    let archive = archive.as_ref();
     let mut reports = Vec::new();
     let mut unreadable = Vec::new();
     let results = if args.ids.is_empty() {
         let progress = Progress::new("checking");
-        check::all(&inventory, &|done, total| progress.set(done, total))
+        check::all(&inventory, archive, &|done, total| {
+            progress.set(done, total)
+        })
     } else {
         let mut results = Vec::new();
         for id in &args.ids {
             let target = find(id, &inventory, context)?;
             match &target.log {
                 Some(log) => results.extend(each(check::file(&target.files.root, log))),
-                None => results.extend(check::session(&inventory, &target.files)),
+                None => results.extend(check::session(&inventory, &target.files, archive)),
             }
         }
         results

@@ -101,7 +101,9 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     });
     let root = Root::new(&args.to, std::path::absolute(&path)?)?;
     let target = root.path.clone();
-    let plan = convert::plan(selection, root).map_err(|error| about(error, &target))?;
+    let archive = context.store.archive().ok();
+    let plan =
+        convert::plan(selection, root, archive.as_ref()).map_err(|error| about(error, &target))?;
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }

@@ -15,7 +15,7 @@ use super::verify::verify_since;
 use super::write::{self, Contents};
 use crate::error::Result;
 use crate::jsonl::FileId;
-use crate::model::ArtifactKind;
+use crate::model::{Artifact, ArtifactKind};
 use crate::store::{FoundFile, Inventory, Root, Store};
 
 /// What it is called where a session is named by its id.
@@ -23,19 +23,23 @@ pub const ROOT: &str = "root";
 
 /// Whether a person would miss such a file. What is derived from logs comes back with them, and what a
 /// program printed or remembers for itself is no history.
-fn is_missed(kind: ArtifactKind) -> bool {
-    !matches!(
-        kind,
-        ArtifactKind::Index
-            | ArtifactKind::Register
-            | ArtifactKind::RunLog
-            | ArtifactKind::SessionState
-    )
+fn is_missed(artifact: &Artifact) -> bool {
+    match artifact.kind {
+        ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
+        // That of a folder lists its logs. That of the root tells what no log does: which directory a
+        // folder is of, what people call it, settings.
+        ArtifactKind::Register => artifact.folder.is_none(),
+        _ => true,
+    }
 }
 
-/// Whether such a file is told of like one that is there, when it is only in the archive.
+/// Whether such a file is told of like one that is there, when it is only in the archive. Without its
+/// register, archived sessions of a root would lose their projects.
 pub(crate) fn is_told(kind: ArtifactKind) -> bool {
-    matches!(kind, ArtifactKind::History | ArtifactKind::Plan)
+    matches!(
+        kind,
+        ArtifactKind::History | ArtifactKind::Plan | ArtifactKind::Register
+    )
 }
 
 impl Pack {
@@ -66,7 +70,7 @@ impl Store {
         let same =
             |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
         let others = inventory.others.iter().filter(|(other, _)| same(other));
-        let missed = others.filter(|(_, file)| is_missed(file.artifact.kind));
+        let missed = others.filter(|(_, file)| is_missed(&file.artifact));
         let missed: Vec<&FoundFile> = missed.map(|(_, file)| file).collect();
         (!missed.is_empty()).then(|| self.mirror_others(root, &missed, now, damaged))
     }

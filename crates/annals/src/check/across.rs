@@ -3,20 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use crate::archive::Archive;
 use crate::model::{ArtifactKind, Body, FlawKind, SessionId, Subject};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, document_of};
 
+use super::kept::{Kept, only_archived};
 use super::read::{Place, Traces, half};
 use super::{FileReport, count, whole_file};
 
 /// Every check across files.
-pub(super) fn check(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
-    let mut found = missing(inventory, traces);
+pub(super) fn check(
+    inventory: &Inventory,
+    traces: &[Traces<'_>],
+    archive: Option<&Archive>,
+) -> Vec<FileReport> {
+    let kept = Kept::new(inventory, archive);
+    let mut found = missing(inventory, traces, &kept);
     found.extend(lost_leaves(traces));
     found.extend(shared_folders(traces));
     found.extend(shared_ids(inventory));
-    found.extend(strays(inventory));
-    found.extend(lists(inventory));
+    found.extend(strays(inventory, &kept));
+    found.extend(lists(inventory, &kept));
     found
 }
 
@@ -24,7 +31,11 @@ pub(super) fn check(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileRep
 ///
 /// A record may have come from another session with its name unchanged, so a file that any session
 /// of the root has is there.
-pub(super) fn missing(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
+pub(super) fn missing(
+    inventory: &Inventory,
+    traces: &[Traces<'_>],
+    kept: &Kept<'_>,
+) -> Vec<FileReport> {
     if traces.iter().all(|traces| traces.named.is_empty()) {
         return Vec::new();
     }
@@ -43,20 +54,32 @@ pub(super) fn missing(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileR
         let root = traces.root.path.as_path();
         let gone = traces.named.iter();
         let gone = gone.filter(|((kind, name), _)| !there.contains(&(root, *kind, name.as_str())));
-        let mut by_kind: BTreeMap<ArtifactKind, Vec<(&str, Place)>> = BTreeMap::new();
+        // What is nowhere, and what the archive has of some session.
+        type Owned<'a> = (ArtifactKind, Option<&'a SessionId>);
+        let mut by_kind: BTreeMap<Owned<'_>, Vec<(&str, Place)>> = BTreeMap::new();
         for ((kind, name), place) in gone {
-            by_kind.entry(*kind).or_default().push((name, *place));
+            let owner = kept.owner(root, *kind, name);
+            let known = by_kind.entry((*kind, owner)).or_default();
+            known.push((name, *place));
         }
-        for (kind, gone) in by_kind {
+        for ((kind, owner), gone) in by_kind {
             let first = gone.iter();
             let first = first.min_by_key(|(_, place)| (place.volume, place.span.offset));
             let Some((name, place)) = first else { continue };
-            let detail = match gone.len() {
-                1 => format!("{} is not there: {name}", noun(kind)),
-                many => format!("{} are not there, such as {name}", count(many, noun(kind))),
+            let many = count(gone.len(), noun(kind));
+            let (flaw, detail) = match (owner, gone.len()) {
+                (Some(owner), _) => (FlawKind::OnlyArchived, only_archived(&many, owner)),
+                (None, 1) => {
+                    let detail = format!("{} is not there: {name}", noun(kind));
+                    (FlawKind::MissingFile, detail)
+                }
+                (None, _) => {
+                    let detail = format!("{many} are not there, such as {name}");
+                    (FlawKind::MissingFile, detail)
+                }
             };
             let path = &traces.file.volume(place.volume).path;
-            let flaw = place.flaw(FlawKind::MissingFile, detail);
+            let flaw = place.flaw(flaw, detail);
             found.push(FileReport::about(path, flaw));
         }
     }
@@ -154,7 +177,7 @@ fn shared_ids(inventory: &Inventory) -> Vec<FileReport> {
 }
 
 /// Files of sessions that have no log; told once for each session.
-fn strays(inventory: &Inventory) -> Vec<FileReport> {
+fn strays(inventory: &Inventory, kept: &Kept<'_>) -> Vec<FileReport> {
     let mut left: BTreeMap<(&Path, Option<&SessionId>), Vec<&FoundFile>> = BTreeMap::new();
     for (root, file) in inventory.others.iter().filter(|(_, file)| is_stray(file)) {
         let session = file.artifact.session.as_ref();
@@ -169,7 +192,7 @@ fn strays(inventory: &Inventory) -> Vec<FileReport> {
         let key = (files.root.path.as_path(), Some(&files.id));
         left.entry(key).or_default().extend(files.files());
     }
-    let report = |((_, session), files): ((&Path, Option<&SessionId>), Vec<&FoundFile>)| {
+    let report = |((root, session), files): ((&Path, Option<&SessionId>), Vec<&FoundFile>)| {
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for file in &files {
             *kinds.entry(noun(file.artifact.kind)).or_default() += 1;
@@ -179,12 +202,22 @@ fn strays(inventory: &Inventory) -> Vec<FileReport> {
             .map(|(noun, many)| count(*many, noun))
             .collect();
         let kinds = kinds.join(", ");
-        let detail = match session {
-            Some(session) => format!("{kinds} of session {session}, which has no log"),
-            None => format!("{kinds} of a session that nothing names"),
+        let (flaw, detail) = match session {
+            Some(session) if kept.has_log(root, session) => {
+                let what = format!("the log of session {session}, of which {kinds} lie here");
+                (FlawKind::OnlyArchived, only_archived(&what, session))
+            }
+            Some(session) => {
+                let detail = format!("{kinds} of session {session}, which has no log");
+                (FlawKind::Stray, detail)
+            }
+            None => {
+                let detail = format!("{kinds} of a session that nothing names");
+                (FlawKind::Stray, detail)
+            }
         };
         let path = &files.first()?.path;
-        Some(FileReport::about(path, whole_file(FlawKind::Stray, detail)))
+        Some(FileReport::about(path, whole_file(flaw, detail)))
     };
     left.into_iter().filter_map(report).collect()
 }
@@ -255,14 +288,18 @@ pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<LoneRow> {
 }
 
 /// Registers and indexes that list what is not there.
-fn lists(inventory: &Inventory) -> Vec<FileReport> {
+fn lists(inventory: &Inventory, kept: &Kept<'_>) -> Vec<FileReport> {
     let rows = rows_without_log(inventory).into_iter().map(|row| {
-        let detail = format!(
-            "lists {} with {}, and there is no log of it",
-            row.session,
-            count(row.messages as usize, "message")
-        );
-        FileReport::about(&row.path, whole_file(FlawKind::RowWithoutLog, detail))
+        let messages = count(row.messages as usize, "message");
+        let session = &row.session;
+        let flaw = if kept.has_log(&row.root.path, session) {
+            let what = format!("the log of {session}, listed with {messages}");
+            whole_file(FlawKind::OnlyArchived, only_archived(&what, session))
+        } else {
+            let detail = format!("lists {session} with {messages}, and there is no log of it");
+            whole_file(FlawKind::RowWithoutLog, detail)
+        };
+        FileReport::about(&row.path, flaw)
     });
     rows.chain(drifts(inventory)).collect()
 }

@@ -8,6 +8,7 @@
 //! small: eight bytes for each id, and the names of files and directories that it speaks of.
 
 mod across;
+mod kept;
 mod log;
 mod machine;
 mod read;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, StaleRegister};
@@ -106,16 +108,26 @@ pub fn file(root: &Root, file: &FoundFile) -> Result<Vec<FileReport>> {
     read::examine(root, file).map(|(reports, _)| reports)
 }
 
-/// Checks the files of one session, and whether those that its records name are there.
-pub fn session(inventory: &Inventory, files: &SessionFiles) -> Vec<Result<FileReport>> {
+/// Checks the files of one session, and whether those that its records name are there, or in the
+/// archive.
+pub fn session(
+    inventory: &Inventory,
+    files: &SessionFiles,
+    archive: Option<&Archive>,
+) -> Vec<Result<FileReport>> {
     let checked = files.files().filter(|file| has_schema(file.artifact.kind));
     let read: Vec<Read<'_>> = checked.map(|file| examine(&files.root, file)).collect();
-    gather(read, |traces| across::missing(inventory, traces))
+    let kept = kept::Kept::new(inventory, archive);
+    gather(read, |traces| across::missing(inventory, traces, &kept))
 }
 
 /// Checks every file that has a schema, and what files say of each other; `progress` hears of bytes
-/// done and bytes in all.
-pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<Result<FileReport>> {
+/// done and bytes in all. What the archive has is told as that, and not as lost.
+pub fn all(
+    inventory: &Inventory,
+    archive: Option<&Archive>,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Vec<Result<FileReport>> {
     let of_sessions = inventory
         .sessions
         .iter()
@@ -138,7 +150,7 @@ pub fn all(inventory: &Inventory, progress: &(dyn Fn(u64, u64) + Sync)) -> Vec<R
             read
         })
         .collect();
-    gather(read, |traces| across::check(inventory, traces))
+    gather(read, |traces| across::check(inventory, traces, archive))
 }
 
 /// A file that was read, or could not be.

@@ -23,6 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
+use crate::archive::{Archive, ROOT};
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{Row, Writer};
@@ -161,7 +162,10 @@ fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
 }
 
 /// Looks at what is to be converted and at where it is to go. Changes nothing.
-pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
+///
+/// What the archive alone has of a whole root is refused like what it has of one session: it would be
+/// left out, and no one would hear of it.
+pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Result<Plan> {
     let writer = into.layout.writer();
     if writer.is_none() {
         return Err(Error::refused(format!(
@@ -182,10 +186,12 @@ pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
     };
     match selection {
         Selection::Root(root) => {
-            let inventory = Inventory::of(std::slice::from_ref(&root));
-            if let Some(trouble) = inventory.troubles.into_iter().next() {
-                return Err(trouble);
+            let roots = std::slice::from_ref(&root);
+            let mut inventory = Inventory::and_kept(roots, archive);
+            if !inventory.troubles.is_empty() {
+                return Err(inventory.troubles.remove(0));
             }
+            refuse_kept(&root, &inventory)?;
             plan.sessions = inventory.sessions;
             plan.source = Some(root);
         }
@@ -201,6 +207,46 @@ pub fn plan(selection: Selection, into: Root) -> Result<Plan> {
     plan.check()?;
     plan.survey()?;
     Ok(plan)
+}
+
+/// Refuses a root of which something is in the archive alone.
+fn refuse_kept(root: &Root, inventory: &Inventory) -> Result<()> {
+    let mut names = Vec::new();
+    let (mut sessions, mut files) = (0, 0);
+    for session in &inventory.sessions {
+        let kept = session.files().flat_map(FoundFile::volumes);
+        let kept = kept.filter(|file| file.is_kept()).count();
+        match (session.is_archived(), kept) {
+            (true, _) => sessions += 1,
+            (false, kept) => files += kept,
+        }
+        if kept > 0 {
+            names.push(session.id.as_str());
+        }
+    }
+    let others = inventory.others.iter();
+    let others = others.filter(|(_, file)| file.is_kept()).count();
+    if others > 0 {
+        files += others;
+        names.push(ROOT);
+    }
+    let Some(first) = names.first() else {
+        return Ok(());
+    };
+    let told = [(sessions, "session"), (files, "file")];
+    let told = told.into_iter().filter(|(number, _)| *number > 0);
+    let told: Vec<String> = told.map(|(number, noun)| count_of(number, noun)).collect();
+    Err(Error::refused(format!(
+        "of {}, {} can be found only in the archive; `annals restore {first} --apply` puts back the first, `annals archive --list` names all",
+        root.path.display(),
+        told.join(" and "),
+    )))
+}
+
+/// `1 file`, `2 files`.
+fn count_of(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 impl Plan {

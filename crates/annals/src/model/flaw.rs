@@ -179,6 +179,9 @@ kinds! {
     /// A register lists a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";
+    /// Something of a session is in the archive, and no more where it was.
+    OnlyArchived "only-archived" Note kept
+        "nothing is lost: annals reads it from the archive; `annals restore` puts it back";
     /// A list that nobody relies on names other sessions than there are.
     IndexDrift "index-drift" Note kept
         "nothing: its program makes it anew, and annals never trusts it";

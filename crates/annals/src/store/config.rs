@@ -30,7 +30,7 @@ impl Store {
         let path = config_path(root)?;
         writer::make_parent(root, &path)?;
         super::document::swap(&path, |old| {
-            let old = Some(old).filter(|old| !old.is_empty());
+            let old = old.filter(|old| !old.is_empty());
             Config::edit(old, edit).map_err(|error| located(error, &path))
         })
     }

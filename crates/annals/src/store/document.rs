@@ -1,5 +1,6 @@
 //! Documents that are changed as long as no one else has changed them meanwhile.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use crate::layout::{Change, Edit};
 use crate::model::{Artifact, Body, Todo};
 
 use super::Root;
+use super::inventory::FoundFile;
 use super::tail::decode;
 use super::writer::{SessionWriter, make_parent, writer_of};
 
@@ -38,14 +40,24 @@ impl SessionWriter {
             .ok()
             .and_then(|path| self.root.layout.classify(path));
         let mut list = Vec::new();
-        swap(&path, |old| {
+        swap(&path, |there| {
+            let old = match there {
+                Some(bytes) => Cow::Borrowed(bytes),
+                None => Cow::Owned(self.kept_at(&path)?),
+            };
             let before = artifact
                 .as_ref()
-                .map(|artifact| todos_in(&self.root, artifact, old));
-            list = edit(&path, old, before.unwrap_or_default())?;
+                .map(|artifact| todos_in(&self.root, artifact, &old));
+            list = edit(&path, &old, before.unwrap_or_default())?;
             Ok::<_, E>(encoded(&list)?.1)
         })?;
         Ok(list)
+    }
+
+    /// What the archive keeps of a list that is gone. It is shown, so it is what is changed.
+    fn kept_at(&self, path: &Path) -> Result<Vec<u8>> {
+        let kept = self.kept.iter().find(|file| file.path == path);
+        kept.map_or(Ok(Vec::new()), FoundFile::read)
     }
 }
 
@@ -61,10 +73,11 @@ fn todos_in(root: &Root, artifact: &Artifact, bytes: &[u8]) -> Vec<Todo> {
     todos.flatten().collect()
 }
 
-/// Puts what `change` makes of a document in its place, as long as it is still what `change` saw.
+/// Puts what `change` makes of a document in its place, as long as it is still what `change` saw: its
+/// bytes, or that it is not there.
 pub(super) fn swap<E: From<Error>>(
     path: &Path,
-    mut change: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
+    mut change: impl FnMut(Option<&[u8]>) -> Result<Vec<u8>, E>,
 ) -> Result<(), E> {
     loop {
         let old = match std::fs::read(path) {
@@ -72,7 +85,7 @@ pub(super) fn swap<E: From<Error>>(
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("read", path, error).into()),
         };
-        let new = change(old.as_deref().unwrap_or_default())?;
+        let new = change(old.as_deref())?;
         let put = match &old {
             Some(old) => jsonl::replace(path, &new, Some(&jsonl::Digest::of(old))),
             None => jsonl::create_new(path, &new),

@@ -279,10 +279,15 @@ pub struct Inventory {
 impl Inventory {
     /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
-        Inventory::with(roots, None, &mut Memory::none())
+        Inventory::and_kept(roots, None)
     }
 
     /// The same, and what an archive keeps of them that is no more there.
+    pub(crate) fn and_kept(roots: &[Root], archive: Option<&Archive>) -> Self {
+        Inventory::with(roots, archive, &mut Memory::none())
+    }
+
+    /// The same, with what is known from before.
     pub(super) fn with(roots: &[Root], archive: Option<&Archive>, memory: &mut Memory<'_>) -> Self {
         let mut inventory = Inventory::default();
         for root in roots {

@@ -55,6 +55,8 @@ pub struct SessionWriter {
     tally: Mutex<Tally>,
     /// The log lies outside of any tree: its directory stands for a root.
     lone: bool,
+    /// Lists of todos that are in the archive alone.
+    pub(super) kept: Vec<FoundFile>,
     /// What the register that lists it must hear.
     pub(super) listing: Option<Listing>,
 }
@@ -92,6 +94,7 @@ impl Store {
             tally: Mutex::default(),
             tail: Mutex::new(Tail::new(head, file, options.live)),
             lone: false,
+            kept: Vec::new(),
             listing,
         };
         session.change(&Change::Begin)?;
@@ -242,7 +245,7 @@ impl Store {
         // A log in which nothing stands still wants what stands first in it.
         let begun =
             |file: &&FoundFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
-        // What is only in the archive is made anew where it is changed.
+        // What is only in the archive is made anew where it is changed; of todos, from what is kept.
         let begun = |file: &&FoundFile| begun(file) && !file.is_kept();
         let beside = files.beside.iter().filter(begun);
         let head = Head {
@@ -261,6 +264,8 @@ impl Store {
             )));
         }
         let listing = Listing::of(writer, files, &tail.head);
+        let kept = files.beside.iter();
+        let kept = kept.filter(|it| it.is_kept() && it.artifact.kind == ArtifactKind::Todos);
         let session = SessionWriter {
             root: Root::clone(&files.root),
             options,
@@ -269,6 +274,7 @@ impl Store {
             tail: Mutex::new(tail),
             tally: Mutex::default(),
             lone: files.is_lone(),
+            kept: kept.cloned().collect(),
             listing,
         };
         session.heal()?;
@@ -420,6 +426,7 @@ impl SessionWriter {
             log: Mutex::new(log),
             tail: Mutex::new(tail),
             lone: false,
+            kept: Vec::new(),
         })
     }
 
@@ -616,7 +623,7 @@ impl SessionWriter {
                     .map(|(name, value)| (name.as_str(), value.as_str()))
                     .collect();
                 swap(&path, |old| {
-                    let set = json::set_members(old, &members);
+                    let set = json::set_members(old.unwrap_or_default(), &members);
                     let set = set.or_else(|| json::set_members(b"{}", &members));
                     Ok::<_, Error>(set.unwrap_or_default())
                 })

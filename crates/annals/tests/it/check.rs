@@ -18,7 +18,7 @@ use crate::support::{cases, fixtures};
 fn reports(root: &Root) -> Vec<FileReport> {
     let store = Store::new(vec![root.clone()]);
     let inventory = store.inventory();
-    let mut reports: Vec<FileReport> = check::all(&inventory, &|_, _| {})
+    let mut reports: Vec<FileReport> = check::all(&inventory, None, &|_, _| {})
         .into_iter()
         .map(Result::unwrap)
         .collect();
@@ -135,7 +135,7 @@ fn a_session_by_itself_is_told_what_it_lacks() {
         let case = crate::support::case(fixture);
         let inventory = case.inventory();
         let files = &inventory.sessions[0];
-        let reports = check::session(&inventory, files);
+        let reports = check::session(&inventory, files, None);
         let flaws = reports
             .iter()
             .flat_map(|report| &report.as_ref().unwrap().flaws);

@@ -3,11 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, KeepOptions};
+use annals::archive::{Archive, Fate, KeepOptions, ROOT};
+use annals::convert::{self, Selection};
 use annals::cost::Ledger;
 use annals::index::Catalogue;
+use annals::layout::NewSession;
+use annals::model::{ArtifactKind, Draft, FlawKind, SessionId, Todo};
 use annals::search::Query;
-use annals::store::{Inventory, Root, Session, SessionFiles, Store};
+use annals::store::{Inventory, Root, Session, SessionFiles, Store, WriteOptions};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
@@ -379,3 +382,153 @@ fn damage_to_a_pack_is_told_though_the_catalogue_knows_what_it_held() {
     let inventory = catalogue.inventory(&desk.store);
     assert_eq!(rows(&mut catalogue, &inventory), 1);
 }
+
+/// What is shown is what is changed, wherever it is kept.
+#[test]
+fn a_list_that_is_gone_goes_on_from_what_is_kept_of_it() {
+    for layout in annals::layout::LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
+        let id = layout.writer().unwrap().fitting("s1");
+        let new = NewSession::new(SessionId::new(&id).unwrap(), "/home/dev/new");
+        let writer = store.create(&root, &new, WriteOptions::default()).unwrap();
+        writer.append(Draft::user("hello")).unwrap();
+        let list = ["one", "two"].map(Todo::pending);
+        writer.set_todos(&list).unwrap();
+        drop(writer);
+        let inventory = store.inventory_in_place();
+        let options = KeepOptions::default();
+        let kept = store.keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        assert!(kept.unwrap().is_fine());
+        let beside = inventory.sessions[0].beside.iter();
+        let mut todos = beside.filter(|file| file.artifact.kind == ArtifactKind::Todos);
+        let todos = todos.next().unwrap().path.clone();
+        fs::remove_file(&todos).unwrap();
+
+        let contents = |list: &[Todo]| {
+            let contents = list.iter().map(|todo| todo.content.clone());
+            contents.collect::<Vec<_>>()
+        };
+        let add = |text: &str| {
+            let files = store.inventory().sessions.remove(0);
+            let writer = store.write(&files, WriteOptions::default()).unwrap();
+            let list = writer.edit_todos(|_, _, mut list| {
+                list.push(Todo::pending(text));
+                Ok::<_, annals::Error>(list)
+            });
+            contents(&list.unwrap())
+        };
+        assert_eq!(add("three"), ["one", "two", "three"], "{}", layout.name());
+        // Now it is there again, and what is kept counts no more.
+        assert!(todos.exists());
+        fs::write(&todos, "").unwrap();
+        assert_eq!(add("four"), ["four"], "{}", layout.name());
+    }
+}
+
+/// A whole root is refused like one session, and told how much of it is gone.
+#[test]
+fn a_root_is_not_converted_without_what_the_archive_alone_has() {
+    let desk = Desk::new();
+    desk.put("plans/one.md", "# One");
+    desk.keep();
+    let archive = desk.store.archive().unwrap();
+    let plan = |archive: Option<&Archive>| {
+        let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
+        convert::plan(
+            Selection::Root(desk.store.roots()[0].clone()),
+            into,
+            archive,
+        )
+    };
+    assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
+    fs::remove_file(desk.at(log(OTHER))).unwrap();
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    fs::remove_file(desk.at("plans/one.md")).unwrap();
+    assert_eq!(plan(None).unwrap().sessions.len(), 1);
+    let refused = plan(Some(&archive)).unwrap_err().to_string();
+    assert!(refused.contains("1 session and 2 files"), "{refused}");
+    assert!(
+        refused.contains(&format!("annals restore {OTHER} --apply")),
+        "{refused}"
+    );
+    for id in [OTHER, SESSION] {
+        archive.find(id).unwrap().restore(None).unwrap();
+    }
+    let refused = plan(Some(&archive)).unwrap_err().to_string();
+    assert!(refused.contains("annals restore root --apply"), "{refused}");
+    archive.find(ROOT).unwrap().restore(None).unwrap();
+    assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
+}
+
+/// No one is sent to a backup for what the archive has.
+#[test]
+fn a_check_tells_what_is_lost_from_what_is_archived() {
+    let snapshot = |name: &str| {
+        format!(
+            r#"{{"type":"file-history-snapshot","messageId":"a1","snapshot":{{"messageId":"a1","trackedFileBackups":{{"{name}":{{"backupFileName":"{name}","version":1,"backupTime":"2026-03-01T12:00:00Z"}}}},"timestamp":"2026-03-01T12:00:00Z"}},"isSnapshotUpdate":false}}
+"#
+        )
+    };
+    let desk = Desk::new();
+    let (kept, lost) = ("0a1b0a1b0a1b0a1b@v1", "0c1d0c1d0c1d0c1d@v1");
+    let text = line(SESSION, "a1", "", "main") + &snapshot(kept) + &snapshot(lost);
+    desk.put(log(SESSION), &text);
+    desk.put(format!("file-history/{SESSION}/{kept}"), "saved");
+    desk.put(format!("todos/{OTHER}-agent-{OTHER}.json"), TODOS);
+    desk.keep();
+    fs::remove_file(desk.at(format!("file-history/{SESSION}/{kept}"))).unwrap();
+    fs::remove_file(desk.at(log(OTHER))).unwrap();
+    let archive = desk.store.archive().unwrap();
+    let told = |archive: Option<&Archive>| {
+        let inventory = desk.store.inventory_in_place();
+        let reports = annals::check::all(&inventory, archive, &|_, _| {});
+        let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
+        let mut flaws: Vec<_> = flaws.map(|flaw| (flaw.kind, flaw.detail)).collect();
+        flaws.retain(|(kind, _)| TOLD.contains(kind));
+        flaws.sort();
+        flaws
+    };
+    let kinds = |told: &[(FlawKind, String)]| told.iter().map(|it| it.0).collect::<Vec<_>>();
+    let without = told(None);
+    assert_eq!(
+        kinds(&without),
+        [FlawKind::Stray, FlawKind::MissingFile],
+        "{without:?}"
+    );
+    assert!(without[1].1.starts_with("2 saved files"), "{without:?}");
+    let with = told(Some(&archive));
+    let [
+        (FlawKind::MissingFile, missing),
+        (FlawKind::OnlyArchived, one),
+        (FlawKind::OnlyArchived, two),
+    ] = with.as_slice()
+    else {
+        panic!("{with:?}");
+    };
+    assert!(missing.contains(lost), "{missing}");
+    let mut ids = [one, two].map(|detail| {
+        [SESSION, OTHER].map(|id| detail.contains(&format!("`annals restore {id} --apply`")))
+    });
+    ids.sort();
+    assert_eq!(ids, [[false, true], [true, false]], "{with:?}");
+    // One session by itself is told the same.
+    let inventory = desk.store.inventory_in_place();
+    let files = inventory
+        .sessions
+        .iter()
+        .find(|files| files.id.as_str() == SESSION);
+    let reports = annals::check::session(&inventory, files.unwrap(), Some(&archive));
+    let mut flaws = reports
+        .iter()
+        .flat_map(|report| &report.as_ref().unwrap().flaws);
+    assert!(flaws.any(|flaw| flaw.kind == FlawKind::OnlyArchived));
+}
+
+const TOLD: [FlawKind; 3] = [
+    FlawKind::Stray,
+    FlawKind::MissingFile,
+    FlawKind::OnlyArchived,
+];
+const TODOS: &str = r#"[{"content":"a","status":"pending","activeForm":"a"}]"#;

@@ -9,6 +9,8 @@ use annals::store::{Root, Store};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
+use crate::support::case;
+
 struct Desk {
     dir: TempDir,
     store: Store,
@@ -134,4 +136,42 @@ fn what_belongs_to_no_session_is_no_session() {
     let inventory = desk.store.inventory();
     assert!(inventory.sessions.is_empty());
     assert_eq!(desk.told().len(), 3);
+}
+
+/// Which directory a folder of Chorus is of stands in its configuration alone.
+#[test]
+fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let projects = || {
+        let inventory = store.inventory();
+        let rows = store.sessions(&inventory, &|_, _| ());
+        let rows = rows.into_iter().map(Result::unwrap);
+        let rows = rows.map(|row| (row.id.to_string(), row.project));
+        rows.collect::<Vec<_>>()
+    };
+    let before = projects();
+    assert_eq!(before.len(), 3);
+    let config = fs::read(copy.root.path.join("config.json")).unwrap();
+    let options = KeepOptions::default();
+    let found = store.inventory_in_place();
+    let kept = store.keep(&found, options, Timestamp::now(), &|_, _| {});
+    assert!(kept.unwrap().is_fine());
+
+    fs::remove_dir_all(&copy.root.path).unwrap();
+    assert_eq!(projects(), before);
+    let archive = store.archive().unwrap();
+    for (id, _) in &before {
+        archive.find(id).unwrap().restore(None).unwrap();
+    }
+    assert_eq!(projects(), before);
+    let restored = archive.find(ROOT).unwrap().restore(None).unwrap();
+    let paths = restored.files.iter().map(|file| file.path.as_path());
+    // Those of folders came back with their logs.
+    assert_eq!(paths.collect::<Vec<_>>(), [Path::new("config.json")]);
+    assert_eq!(
+        fs::read(copy.root.path.join("config.json")).unwrap(),
+        config
+    );
+    assert_eq!(projects(), before);
 }

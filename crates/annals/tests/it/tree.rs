@@ -39,7 +39,7 @@ fn dump(case: &Case) -> String {
         let path = file.path.strip_prefix(&case.path).unwrap();
         writeln!(out, "other {:?} {}", file.artifact.kind, path.display()).unwrap();
     }
-    for report in annals::check::all(&inventory, &|_, _| {}) {
+    for report in annals::check::all(&inventory, None, &|_, _| {}) {
         let report = report.unwrap();
         let path = report.path.strip_prefix(&case.path).unwrap();
         for flaw in report.flaws {

@@ -195,6 +195,7 @@ const MADE: &[F] = &[
     F::DuplicateId,
     F::Unreadable,
     F::RowWithoutLog,
+    F::OnlyArchived,
     F::OpenMode,
     F::Network,
     F::Expiring,

@@ -4,7 +4,7 @@ use super::*;
 use annals::convert::{self, Options, Selection};
 
 fn convert(from: &Root, to: Root) -> convert::Report {
-    let plan = convert::plan(Selection::Root(from.clone()), to).unwrap();
+    let plan = convert::plan(Selection::Root(from.clone()), to, None).unwrap();
     let mut options = Options::default();
     options.zone = jiff::tz::TimeZone::UTC;
     let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
@@ -194,7 +194,8 @@ fn a_conversion_that_was_cut_off_is_completed() {
                     continue;
                 }
                 cut += 1;
-                let plan = convert::plan(Selection::Root(case.root()), again.clone()).unwrap();
+                let plan =
+                    convert::plan(Selection::Root(case.root()), again.clone(), None).unwrap();
                 let mut options = Options::default();
                 options.zone = jiff::tz::TimeZone::UTC;
                 let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
@@ -310,7 +311,7 @@ fn a_source_that_changed_since_is_told() {
         let writer = copy.writer("");
         writer.append(Draft::user("later")).unwrap();
         drop(writer);
-        let plan = convert::plan(Selection::Root(copy.root.clone()), into.clone()).unwrap();
+        let plan = convert::plan(Selection::Root(copy.root.clone()), into.clone(), None).unwrap();
         let report = convert::run(&plan, &Options::default(), &|_, _| ()).unwrap();
         assert_eq!(report.differ.len(), 1, "{}", layout.name());
         assert_eq!(report.already + report.sessions, 0, "{}", layout.name());

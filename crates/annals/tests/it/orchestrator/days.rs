@@ -354,7 +354,7 @@ fn tokens_of_a_converted_session_add_up() {
             .map(|usage| usage.total())
             .sum();
         let stage = Stage::in_zone("UTC");
-        let plan = convert::plan(Selection::Root(case.root()), stage.root()).unwrap();
+        let plan = convert::plan(Selection::Root(case.root()), stage.root(), None).unwrap();
         let mut options = Options::default();
         options.origin = false;
         convert::run(&plan, &options, &|_, _| ()).unwrap();
