@@ -194,17 +194,24 @@ fn what_is_mirrored_and_still_there_is_told_once() {
     assert_eq!(read.last_messages(9).unwrap().len(), 1);
 }
 
-/// While its log is there, what a session lost is told from its pack; and that its pack cannot be read,
-/// where nothing else tells whether anything is missing.
-#[test]
-fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
+/// A store with one session, in which a question was asked.
+fn asked(todos: &[Todo]) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let root = annals::store::Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     let session = store.begin("/home/me/app").unwrap();
     session.append(Draft::user("Why?")).unwrap();
-    session.set_todos(&[Todo::pending("Answer")]).unwrap();
-    drop(session);
+    if !todos.is_empty() {
+        session.set_todos(todos).unwrap();
+    }
+    (dir, store)
+}
+
+/// While its log is there, what a session lost is told from its pack; and that its pack cannot be read,
+/// where nothing else tells whether anything is missing.
+#[test]
+fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
+    let (_dir, store) = asked(&[Todo::pending("Answer")]);
     let inventory = store.inventory_in_place();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     let pack = store.mirror(&group, Timestamp::now()).unwrap().pack;
@@ -229,13 +236,7 @@ fn what_a_session_that_is_there_has_lost_is_told_or_that_it_cannot_be() {
 /// What is left of a session in its root is told from there, and once.
 #[test]
 fn what_is_left_of_a_session_is_not_told_twice() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = annals::store::Root::claude_code(dir.path().join("root"));
-    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
-    let session = store.begin("/home/me/app").unwrap();
-    session.append(Draft::user("Why?")).unwrap();
-    session.set_todos(&[Todo::pending("Answer")]).unwrap();
-    drop(session);
+    let (_dir, store) = asked(&[Todo::pending("Answer")]);
     let inventory = store.inventory_in_place();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     store.mirror(&group, Timestamp::now()).unwrap();
@@ -253,12 +254,7 @@ fn what_is_left_of_a_session_is_not_told_twice() {
 /// A folder that was renamed holds the session that was mirrored before, and not another one.
 #[test]
 fn a_session_whose_folder_was_renamed_is_told_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = annals::store::Root::claude_code(dir.path().join("root"));
-    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
-    let session = store.begin("/home/me/app").unwrap();
-    session.append(Draft::user("Why?")).unwrap();
-    drop(session);
+    let (_dir, store) = asked(&[]);
     let inventory = store.inventory_in_place();
     let group: Vec<&SessionFiles> = inventory.sessions.iter().collect();
     store.mirror(&group, Timestamp::now()).unwrap();
