@@ -6,7 +6,9 @@
 //! in place, more than 4 KiB before its old end, is not noticed. No agent does that.)
 
 mod catalogue;
+mod covered;
 mod database;
+mod learn;
 mod ledger;
 mod listing;
 mod memory;
