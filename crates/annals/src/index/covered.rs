@@ -100,10 +100,7 @@ impl Covered {
         if let Some((stamp, pending)) = words::coverage(database, root)?
             && stamp == texts.stamp().to_bytes()
         {
-            self.whole.insert(root, texts.root.clone());
-            for text in pending {
-                self.name(database, text)?;
-            }
+            self.add_whole(database, texts.root, root, &pending)?;
             return Ok(true);
         }
         let marks = words::marks(database, root)?;
@@ -120,18 +117,33 @@ impl Covered {
         Ok(false)
     }
 
-    /// Finds out how far a file of a root that is as it was is known.
+    /// Takes in a root that is as it was when all its words were known but those of some last lines;
+    /// tells the paths of the files of those.
+    pub(super) fn add_whole(
+        &mut self,
+        database: &rusqlite::Connection,
+        root: &Root,
+        number: i64,
+        pending: &[i64],
+    ) -> rusqlite::Result<Vec<Vec<u8>>> {
+        self.whole.insert(number, root.clone());
+        let names = pending.iter().map(|text| self.name(database, *text));
+        names.map(|name| name.map(|(_, path)| path)).collect()
+    }
+
+    /// Finds out how far a file of a root that is as it was is known, and tells the number of its root
+    /// and its path there.
     pub(super) fn name(
         &mut self,
         database: &rusqlite::Connection,
         text: i64,
-    ) -> rusqlite::Result<()> {
-        let (root, path, mark) = words::mark(database, text)?.ok_or_else(words::damaged)?;
-        if let Some(root) = self.whole.get(&root) {
+    ) -> rusqlite::Result<(i64, Vec<u8>)> {
+        let (number, path, mark) = words::mark(database, text)?.ok_or_else(words::damaged)?;
+        if let Some(root) = self.whole.get(&number) {
             let path = root.path.join(OsStr::from_bytes(&path));
             self.files.insert(mark.id.ino, path.into(), (text, mark));
         }
-        Ok(())
+        Ok((number, path))
     }
 
     /// What is known of a file, or was of one that is not what it was.

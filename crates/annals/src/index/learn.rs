@@ -110,7 +110,10 @@ impl Catalogue {
         if stale.is_empty() || stop() || !troubles.is_empty() {
             return Ok(());
         }
-        self.keep_coverage(&stale)
+        self.keep_coverage(&stale)?;
+        let roots: Vec<Root> = stale.iter().map(|texts| texts.root.clone()).collect();
+        self.remember_still(&roots, inventory);
+        Ok(())
     }
 
     /// Forgets the words of files that are gone.

@@ -23,6 +23,7 @@ mod segment;
 mod spelling;
 mod spending;
 mod status;
+mod still;
 mod tab;
 mod words;
 
@@ -30,3 +31,4 @@ pub use catalogue::{Catalogue, Notice};
 pub use ledger::Recent;
 pub use place::{CatalogueFile, CatalogueFileKind};
 pub use status::{Part, RootStatus, Status};
+pub use still::Searched;

@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use rusqlite::Connection;
+
 use crate::error::Result;
 use crate::model::Span;
 use crate::search::word::{Lookup, lookups};
-use crate::search::{Found, Hunt, Plan, Query, Term, TermKind};
+use crate::search::{Found, Hunt, Matcher, Plan, Query, Term, TermKind};
 use crate::store::Inventory;
 
 use super::Catalogue;
@@ -14,6 +16,9 @@ use super::covered::{Covered, Texts};
 use super::database::with_little_room;
 use super::segment::Documents;
 use super::words;
+
+/// Records that may be what is wanted, by the numbers of their texts.
+pub(super) type Worth = HashMap<i64, Vec<Span>>;
 
 impl Catalogue {
     /// Looks for something in all sessions of an inventory.
@@ -42,12 +47,7 @@ impl Catalogue {
         hunt: &Hunt<'_>,
         inventory: &Inventory,
     ) -> rusqlite::Result<Option<Vec<Plan>>> {
-        let narrows = hunt.matcher.narrow(
-            &mut |term| wanted(term).map(|_| ()),
-            &mut |(), ()| (),
-            &mut |(), ()| (),
-        );
-        if narrows.is_none() {
+        if !narrows(&hunt.matcher) {
             return Ok(None);
         }
         let behind = &mut self.behind;
@@ -57,10 +57,20 @@ impl Catalogue {
     }
 }
 
+/// Whether an index can tell anything about what is wanted.
+pub(super) fn narrows(matcher: &Matcher) -> bool {
+    let narrowed = matcher.narrow(
+        &mut |term| wanted(term).map(|_| ()),
+        &mut |(), ()| (),
+        &mut |(), ()| (),
+    );
+    narrowed.is_some()
+}
+
 /// Where looking is worthwhile, by what stands in the catalogue; `behind` tells whether there is more to
 /// learn.
 fn plan(
-    database: &mut rusqlite::Connection,
+    database: &mut Connection,
     hunt: &Hunt<'_>,
     inventory: &Inventory,
     behind: &mut bool,
@@ -73,8 +83,19 @@ fn plan(
         known &= covered.add(&database, &texts)?;
     }
     *behind = !known;
-    let mut worth: HashMap<i64, Vec<Span>> = HashMap::new();
-    for segment in words::segments(&database)? {
+    let Some(worth) = worth(&database, &hunt.matcher)? else {
+        return Ok(None);
+    };
+    for text in worth.keys() {
+        covered.name(&database, *text)?;
+    }
+    Ok(Some(plans(hunt, &covered, &worth)))
+}
+
+/// The records that may be what is wanted, by the numbers of their texts; `None` if that cannot be told.
+pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Result<Option<Worth>> {
+    let mut worth = Worth::new();
+    for segment in words::segments(database)? {
         let mut failure = None;
         let mut look_up = |term: &Term| -> Option<Documents> {
             let mut all: Option<Documents> = None;
@@ -82,7 +103,7 @@ fn plan(
                 if all.as_ref().is_some_and(Documents::is_empty) {
                     break;
                 }
-                match words::look_up(&database, segment, lookup) {
+                match words::look_up(database, segment, lookup) {
                     Err(error) => failure = Some(error),
                     Ok(found) => {
                         all = Some(match all {
@@ -94,7 +115,7 @@ fn plan(
             }
             all
         };
-        let found = hunt.matcher.narrow(
+        let found = matcher.narrow(
             &mut look_up,
             &mut |a: Documents, b| a.both(&b),
             &mut |a: Documents, b| a.either(&b),
@@ -105,13 +126,15 @@ fn plan(
         let Some(found) = found else {
             return Ok(None);
         };
-        for (text, mut spans) in words::places(&database, segment.0, &found)? {
+        for (text, mut spans) in words::places(database, segment.0, &found)? {
             worth.entry(text).or_default().append(&mut spans);
         }
     }
-    for text in worth.keys() {
-        covered.name(&database, *text)?;
-    }
+    Ok(Some(worth))
+}
+
+/// What must be looked at in each source.
+pub(super) fn plans(hunt: &Hunt<'_>, covered: &Covered, worth: &Worth) -> Vec<Plan> {
     let plans = hunt.sources.iter().map(|source| {
         let (text, from) = covered.get(&source.files.root, source.file);
         let spans = text.and_then(|text| worth.get(&text));
@@ -128,7 +151,7 @@ fn plan(
             false => Plan { spans, from },
         }
     });
-    Ok(Some(plans.collect()))
+    plans.collect()
 }
 
 /// What an index must have of a text in which a term stands; `None` if it can tell nothing.
