@@ -3,18 +3,27 @@
 //! It does what an expression of all scripts would do, which takes longer to make than a few hundred
 //! records to be looked through. Where only such an expression could tell, it says that it is not sure.
 
-use memchr::memchr2;
+use memchr::memmem;
 
 /// Words to look for.
 #[derive(Debug)]
 pub(super) struct Plain {
     words: Vec<Vec<u8>>,
     case: bool,
-    /// The place of a byte in the first word that is rare in most texts, and how it is spelled.
-    rare: usize,
-    spelled: (u8, u8),
+    /// Two bytes of the first word that are rare in most texts.
+    rare: [Rare; 2],
     /// A character that is not ASCII is another case of one of theirs.
     folds: bool,
+}
+
+/// A byte of a word.
+#[derive(Clone, Copy, Debug)]
+struct Rare {
+    /// Where it stands in the word.
+    at: usize,
+    byte: u8,
+    /// The bit that makes letters small, if their case does not count.
+    small: u8,
 }
 
 /// What is known of a place in a text.
@@ -25,6 +34,9 @@ pub(super) enum Look {
     Nothing,
     Unsure,
 }
+
+/// So many places are looked at in one step.
+const BLOCK: usize = 32;
 
 /// From those that are rarest in English to those that are most common.
 const LETTERS: &[u8] = b"zqxjvbpygfwmukcldrhsnioate";
@@ -42,23 +54,28 @@ impl Plain {
         if !text.is_ascii() || !words.iter().all(begins) {
             return None;
         }
-        let commonness = |byte: &u8| {
+        let commonness = |byte: u8| {
             let lower = byte.to_ascii_lowercase();
-            LETTERS
-                .iter()
-                .position(|letter| *letter == lower)
-                .unwrap_or(8)
+            let known = LETTERS.iter().position(|letter| *letter == lower);
+            known.unwrap_or(LETTERS.len() / 3)
         };
         let first = words.first()?.iter().enumerate();
-        let (rare, byte) = first.min_by_key(|(_, byte)| commonness(byte))?;
-        let spelled = match case {
-            true => (*byte, *byte),
-            false => (*byte, byte.to_ascii_uppercase()),
-        };
+        let mut bytes: Vec<Rare> = first
+            .map(|(at, &byte)| Rare {
+                at,
+                byte,
+                small: if !case && byte.is_ascii_alphabetic() {
+                    0x20
+                } else {
+                    0
+                },
+            })
+            .collect();
+        bytes.sort_by_key(|rare| commonness(rare.byte));
+        let rarest = *bytes.first()?;
         let mut letters = words.iter().flatten();
         Some(Plain {
-            rare,
-            spelled,
+            rare: [rarest, bytes.get(1).copied().unwrap_or(rarest)],
             case,
             folds: !case && letters.any(|letter| matches!(letter, b'k' | b's')),
             words,
@@ -68,24 +85,46 @@ impl Plain {
     /// Whether a text says nothing that this cannot understand, between words aside.
     pub(super) fn understands(&self, text: &str) -> bool {
         // The Kelvin sign and the long s.
-        text.is_ascii() || !self.folds || !text.contains(['\u{212a}', '\u{17f}'])
+        let others = ["\u{212a}", "\u{17f}"];
+        let has = |other: &&str| memmem::find(text.as_bytes(), other.as_bytes()).is_some();
+        text.is_ascii() || !self.folds || !others.iter().any(has)
     }
 
     /// The first place at or after `from` where the words stand.
     pub(super) fn find_at(&self, text: &str, from: usize) -> Look {
-        let (lower, upper) = self.spelled;
-        let mut next = from + self.rare;
-        loop {
-            let rest = text.as_bytes().get(next..).unwrap_or_default();
-            let Some(at) = memchr2(lower, upper, rest) else {
-                return Look::Nothing;
-            };
-            let start = next + at - self.rare;
-            match self.stand_at(text, start) {
-                Look::Nothing => next += at + 1,
-                look => return look,
+        let bytes = text.as_bytes();
+        let mut at = from;
+        while at < bytes.len() {
+            let [one, other] = self.rare.map(|rare| bytes.get(at + rare.at..));
+            let blocks = [one, other].map(|rest| rest.and_then(<[u8]>::first_chunk));
+            let end = at + BLOCK;
+            if let [Some(one), Some(other)] = blocks
+                && !self.may_begin_in(one, other)
+            {
+                at = end;
+                continue;
             }
+            for start in at..end.min(bytes.len()) {
+                match self.stand_at(text, start) {
+                    Look::Nothing => {}
+                    look => return look,
+                }
+            }
+            at = end;
         }
+        Look::Nothing
+    }
+
+    /// Whether the rare bytes stand as in the first word, somewhere in the bytes at their places.
+    fn may_begin_in(&self, one: &[u8; BLOCK], other: &[u8; BLOCK]) -> bool {
+        // Written so that compilers make vector instructions of it.
+        let [first, second] = self.rare;
+        let mut found = false;
+        for (one, other) in one.iter().zip(other) {
+            let is = (one | first.small == first.byte) & (other | second.small == second.byte);
+            found |= is;
+        }
+        found
     }
 
     fn stand_at(&self, text: &str, start: usize) -> Look {
