@@ -1,10 +1,11 @@
 //! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
 //! contents tell, what directories held, and what all of a root was.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use crate::jsonl::FileId;
 use crate::model::SessionId;
@@ -76,9 +77,12 @@ impl Recall for Connection {
 
 pub(super) fn told(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
     let number = number_of(database, root).ok()??;
-    let select = format!("SELECT told FROM {table} WHERE root = ?1");
-    let told = database.query_row(&select, [number], |row| row.get::<_, Vec<u8>>(0));
-    let mut told = told.optional().ok()??;
+    // Some are large; so they are in memory once.
+    let mut blob = database
+        .blob_open(rusqlite::MAIN_DB, table, "told", number, true)
+        .ok()?;
+    let mut told = vec![0; blob.len()];
+    blob.read_exact(&mut told).ok()?;
     let whole = unseal(Stamp::of_block(number), &told)?.len();
     told.truncate(whole);
     Some(told)

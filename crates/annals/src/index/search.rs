@@ -17,6 +17,15 @@ use super::database::with_little_room;
 use super::segment::Documents;
 use super::words;
 
+/// A word of so many bytes is in most records.
+const SHORT: usize = 3;
+
+/// So many records are looked at sooner than a common word is looked up.
+const FEW: u32 = 512;
+
+/// So many pieces of a file are read one by one.
+const PIECES: usize = 16;
+
 /// Records that may be what is wanted, by the numbers of their texts.
 pub(super) type Worth = HashMap<i64, Vec<Span>>;
 
@@ -100,7 +109,14 @@ pub(super) fn worth(database: &Connection, matcher: &Matcher) -> rusqlite::Resul
         let mut look_up = |term: &Term| -> Option<Documents> {
             let mut all: Option<Documents> = None;
             for lookup in wanted(term)? {
-                if all.as_ref().is_some_and(Documents::is_empty) {
+                // Where little is left, short words, which are in most records, would take more
+                // than they save: what is found is looked at anyway.
+                let enough = if lookup.token().len() <= SHORT {
+                    FEW
+                } else {
+                    0
+                };
+                if all.as_ref().is_some_and(|all| all.count() <= enough) {
                     break;
                 }
                 match words::look_up(database, segment, lookup) {
@@ -144,9 +160,9 @@ pub(super) fn plans(hunt: &Hunt<'_>, covered: &Covered, worth: &Worth) -> Vec<Pl
         let mut spans: Vec<Span> = spans.copied().collect();
         spans.sort_unstable();
         spans.dedup();
-        // To read most of a file record by record costs more than to read it.
+        // To read most of a file in many pieces costs more than to read it.
         let bytes: u64 = spans.iter().map(|span| span.len).sum();
-        match bytes > from / 2 {
+        match spans.len() > PIECES && bytes > from / 2 {
             true => Plan::ALL,
             false => Plan { spans, from },
         }

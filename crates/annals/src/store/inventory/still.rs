@@ -102,7 +102,7 @@ impl<'a> Still<'a> {
                 false => None,
             };
             for _ in 0..folder.files {
-                let file = file(&mut left)?;
+                let file = file(&mut left, folder.id.dev)?;
                 let found = match &opened {
                     Some(dir) => statat(dir, file.name, AtFlags::SYMLINK_NOFOLLOW),
                     None => {
@@ -179,7 +179,7 @@ impl<'a> Still<'a> {
             let folder = dir(&mut left)?;
             let wanted = wanted(&folder);
             for _ in 0..folder.files {
-                let file = file(&mut left)?;
+                let file = file(&mut left, folder.id.dev)?;
                 if wanted {
                     visit(&folder, &file);
                 }
@@ -241,9 +241,7 @@ pub(crate) fn spell(root: &Root, inventory: &Inventory, folders: &[u8]) -> Optio
                 (true, _) => !root.layout.enters(Path::new(&within)) || paths.contains(&*within),
                 (false, None) => root.layout.classify(Path::new(&within)).is_none(),
                 (false, Some((session, id))) => {
-                    put(&mut told, u64::from(session));
-                    put_id(&mut told, id);
-                    put_text(&mut told, name.as_bytes());
+                    put_file(&mut told, session, id, name)?;
                     id.dev == folder.dev
                 }
             };
@@ -301,11 +299,24 @@ fn put(told: &mut Vec<u8>, number: u64) {
 }
 
 fn put_id(told: &mut Vec<u8>, id: &FileId) {
+    put(told, id.dev);
+    put_state(told, id);
+}
+
+/// What a file is, but for its device, which is that of its directory.
+fn put_state(told: &mut Vec<u8>, id: &FileId) {
     let times = [id.mtime_ns as u64, id.ctime_ns as u64];
-    [id.dev, id.ino, id.len]
-        .into_iter()
-        .chain(times)
-        .for_each(|number| put(told, number));
+    let numbers = [id.ino, id.len].into_iter().chain(times);
+    numbers.for_each(|number| put(told, number));
+}
+
+/// There are many of these, and all of them are read: each in few bytes.
+fn put_file(told: &mut Vec<u8>, session: u32, id: &FileId, name: &str) -> Option<()> {
+    told.extend_from_slice(&session.to_le_bytes());
+    told.extend_from_slice(&u16::try_from(name.len()).ok()?.to_le_bytes());
+    put_state(told, id);
+    told.extend_from_slice(name.as_bytes());
+    Some(())
 }
 
 fn put_text(told: &mut Vec<u8>, text: &[u8]) {
@@ -313,22 +324,35 @@ fn put_text(told: &mut Vec<u8>, text: &[u8]) {
     told.extend_from_slice(text);
 }
 
-fn number(told: &mut &[u8]) -> Option<u64> {
-    let (number, rest) = told.split_first_chunk()?;
+fn take<const N: usize>(told: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = told.split_first_chunk()?;
     *told = rest;
-    Some(u64::from_le_bytes(*number))
+    Some(*taken)
+}
+
+fn split<'a>(told: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = told.split_at_checked(len)?;
+    *told = rest;
+    Some(taken)
+}
+
+fn number(told: &mut &[u8]) -> Option<u64> {
+    take(told).map(u64::from_le_bytes)
 }
 
 fn text<'a>(told: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(number(told)?).ok()?;
-    let (text, rest) = told.split_at_checked(len)?;
-    *told = rest;
-    Some(text)
+    split(told, len)
 }
 
 fn id(told: &mut &[u8]) -> Option<FileId> {
+    let dev = number(told)?;
+    state(told, dev)
+}
+
+fn state(told: &mut &[u8], dev: u64) -> Option<FileId> {
     Some(FileId {
-        dev: number(told)?,
+        dev,
         ino: number(told)?,
         len: number(told)?,
         mtime_ns: number(told)? as i64,
@@ -344,11 +368,13 @@ fn dir<'a>(told: &mut &'a [u8]) -> Option<Dir<'a>> {
     })
 }
 
-fn file<'a>(told: &mut &'a [u8]) -> Option<File<'a>> {
+fn file<'a>(told: &mut &'a [u8], dev: u64) -> Option<File<'a>> {
+    let session = take(told).map(u32::from_le_bytes)? as usize;
+    let len = take(told).map(u16::from_le_bytes)?;
     Some(File {
-        session: usize::try_from(number(told)?).ok()?,
-        id: id(told)?,
-        name: text(told)?,
+        session,
+        id: state(told, dev)?,
+        name: split(told, len.into())?,
     })
 }
 
