@@ -127,6 +127,11 @@ impl Pack {
         })
     }
 
+    /// Where its index begins.
+    pub(super) fn index_at(&self) -> u64 {
+        self.at
+    }
+
     /// Its files, the main log first.
     pub fn members(&self) -> &[Member] {
         &self.index.members

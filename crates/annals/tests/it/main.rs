@@ -13,6 +13,7 @@ mod gate_histories;
 mod gate_room;
 mod gates;
 mod histories;
+mod import_again;
 mod jsonl_append;
 mod jsonl_crash;
 mod jsonl_documents;
