@@ -34,3 +34,22 @@ fn notes_have_one_header_whoever_opens_them_and_an_empty_file_gets_one() {
     note("fourth");
     assert_eq!(headers(), (1, 2));
 }
+
+#[test]
+fn a_note_is_where_its_entry_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("clog", dir.path()).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::new(SessionId::new("thread").unwrap(), "/w");
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    writer.append(Draft::user("hi")).unwrap();
+    let notes = writer.path().parent().unwrap().join("notes.jsonl");
+    for text in ["first", "second"] {
+        let entry = writer.append(Draft::note(text)).unwrap();
+        let bytes = std::fs::read(&notes).unwrap();
+        let span = entry.span.offset as usize..entry.span.end() as usize;
+        let line = std::str::from_utf8(&bytes[span]).unwrap();
+        assert!(line.starts_with('{') && line.ends_with("}\n"), "{line}");
+        assert!(line.contains(text));
+    }
+}

@@ -111,3 +111,36 @@ fn a_session_begins_in_the_directory_that_a_link_leads_to() {
         .into_owned();
     assert!(folder.ends_with("-real"), "{folder}");
 }
+
+/// What only an index tells: where the session is at work, and on which branch.
+#[test]
+fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let mut sessions = store.inventory().sessions;
+    sessions.retain(|files| files.id.as_str().starts_with("fd7a4cec"));
+    let writer = store.write(&sessions[0], QUICK).unwrap();
+    let agent = spawn(&writer, "a1");
+    agent.append(Draft::user("Look!")).unwrap();
+    let log = fs::read_to_string(agent.path()).unwrap();
+    assert!(log.contains(r#""cwd":"/home/dev/app""#), "{log}");
+    assert!(log.contains(r#""branch":"topic""#), "{log}");
+}
+
+#[test]
+fn what_a_sub_agent_is_called_is_not_what_its_session_is() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let title = fresh
+        .writer
+        .path()
+        .with_extension("")
+        .join("custom-title.json");
+    fs::create_dir_all(title.parent().unwrap()).unwrap();
+    let text = r#"{"customTitle":"mine"}"#;
+    fs::write(&title, text).unwrap();
+    let agent = spawn(&fresh.second(), "a1");
+    agent.append(Draft::user("Look!")).unwrap();
+    agent.retitle("its").unwrap();
+    assert_eq!(fs::read_to_string(&title).unwrap(), text);
+}
