@@ -408,7 +408,8 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
-    programs = tree.tests("single")
+    # From one to the next little changes.
+    programs = tree.tests("single", CARGO_INCREMENTAL="1")
     if programs is None:
         report.tell(mutant, "unviable")
     else:
@@ -416,7 +417,6 @@ def single(tree, runner, report, mutant, built, tests, patience):
         near = [test for test in tests if numbers & test.reached]
         runner.programs = programs
         report.tell(mutant, *runner.judge(mutant, near, patience, numbers))
-    tree.plant(built)
 
 
 if __name__ == "__main__":
