@@ -5,6 +5,7 @@ mod damage;
 mod forget;
 mod harm;
 mod lies;
+mod roster;
 mod salvage;
 mod turned;
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use annals::archive::Archive;
 use annals::jsonl::{FileId, Log, Options, ensure_dir, refuse_held};
 use annals::layout::NewSession;
-use annals::model::{Draft, SessionId};
+use annals::model::{Draft, SessionId, Todo};
 use annals::repair::{Patient, Plan};
 use annals::store::{Root, Store};
 use jiff::Timestamp;
@@ -47,6 +47,10 @@ fn role() {
             let kept = store.repairs().unwrap().0.remove(0);
             store.forget_repair(&kept)
         }
+        "mirror" => {
+            let files = store(&dir).inventory().sessions.remove(0);
+            store(&dir).mirror(&[&files], Timestamp::now()).map(drop)
+        }
         "undelete" => store(&dir).undelete(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
@@ -54,13 +58,14 @@ fn role() {
     eprintln!("\ntold {told}");
 }
 
-/// Gives a part to a child process of which calls fail; says what that told.
-fn told(part: &str, dir: &Path, inject: &str) -> Option<String> {
+/// Gives a part to a child process of which calls fail, or only those on a file; says what that told.
+fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
     let calls = inject.split(':').next().unwrap();
     let played = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null"])
         .args(["-e", &format!("trace={calls}")])
         .args(["-e", &format!("inject={inject}")])
+        .args(only.map(|path| format!("--trace-path={}", path.display())))
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "failing::role", "--include-ignored"])
         .arg("--nocapture")
@@ -80,7 +85,7 @@ fn told(part: &str, dir: &Path, inject: &str) -> Option<String> {
 
 #[track_caller]
 fn tells(part: &str, dir: &Path, inject: &str, wanted: &str) {
-    if let Some(told) = told(part, dir, inject) {
+    if let Some(told) = told(part, dir, inject, None) {
         assert!(told.contains(wanted), "{inject}: {told}");
     }
 }
@@ -98,6 +103,7 @@ fn sessions(dir: &Path) -> Store {
         let root = store.roots()[0].clone();
         let writer = store.create(&root, &new, QUICK).unwrap();
         writer.append(Draft::user("hi")).unwrap();
+        writer.set_todos(&[Todo::pending("go")]).unwrap();
     }
     store
 }
@@ -169,4 +175,24 @@ fn a_deleted_log_that_cannot_be_moved_back_is_not_called_one_that_exists() {
     tells("undelete", dir.path(), calls, "cannot move");
     store.undelete(IDS[0]).unwrap();
     assert!(files.main_path().exists());
+}
+
+/// Whoever forgets the last pack takes the roster away, perhaps just now.
+#[test]
+fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let second = store.inventory().sessions.remove(1);
+    let pack = store.mirror(&[&second], Timestamp::now()).unwrap().pack;
+    store.note_members().unwrap();
+    let roster = pack.with_file_name("members");
+    assert!(roster.is_file());
+    let mirrored = |error: &str| {
+        let inject = format!("openat:error={error}");
+        told("mirror", dir.path(), &inject, Some(&roster))
+    };
+    if let Some(told) = mirrored("EIO") {
+        assert!(told.contains("cannot open"), "{told}");
+        assert_eq!(mirrored("ENOENT").unwrap(), "fine");
+    }
 }
