@@ -51,6 +51,10 @@ fn role() {
             let files = store(&dir).inventory().sessions.remove(0);
             store(&dir).mirror(&[&files], Timestamp::now()).map(drop)
         }
+        "restore" => {
+            let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
+            pack.restore(None).map(drop)
+        }
         "undelete" => store(&dir).undelete(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
@@ -194,5 +198,22 @@ fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
     if let Some(told) = mirrored("EIO") {
         assert!(told.contains("cannot open"), "{told}");
         assert_eq!(mirrored("ENOENT").unwrap(), "fine");
+    }
+}
+
+/// Until its log is there, no session could be taken for whole.
+#[test]
+fn of_a_session_that_is_put_back_the_log_is_named_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let files = store.inventory().sessions.remove(0);
+    let group = [&files];
+    store.archive_away(&group, true, Timestamp::now()).unwrap();
+    let (log, todos) = (files.main_path(), &files.beside[0].path);
+    assert!(!log.exists() && !todos.exists());
+    let calls = "renameat2:error=EIO:when=2";
+    if let Some(told) = told("restore", dir.path(), calls, None) {
+        assert!(told.contains("cannot create"), "{told}");
+        assert!(!log.exists() && todos.exists());
     }
 }

@@ -85,6 +85,11 @@ fn a_pack_is_told_of_where_it_holds_what_is_not_there() {
     desk.add(LOG, "{}\n");
     store_agent(&desk);
     assert_eq!(text(&dir), told);
+    // So is a new pack.
+    store(&desk.pack.with_file_name("t.pack"), &desk.contents(), now()).unwrap();
+    assert_eq!(text(&dir).lines().count(), 5);
+    assert_eq!(lacking(&dir, &[AGENT], false), ["s.pack", "t.pack"]);
+    let told = text(&dir);
     for all in [false, true] {
         roster::update(&dir, all).unwrap();
         assert_eq!(text(&dir), told, "{all}");
@@ -137,6 +142,12 @@ fn a_roster_that_is_damaged_or_not_finished_is_none_and_made_anew() {
 fn what_is_in_the_place_of_a_roster_is_told_or_cleared_away() {
     let (desk, dir) = desk();
     let path = dir.join("members");
+    std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+    roster::update(&dir, false).unwrap();
+    let whole = text(&dir);
+    // What is behind a link is not ours, whatever it says.
+    fs::write(dir.join("elsewhere"), whole).unwrap();
+    fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
     assert!(Roster::read(&dir).is_none());
     store_agent(&desk);

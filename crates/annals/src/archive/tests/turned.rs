@@ -282,17 +282,37 @@ fn no_pack_lists_more_files_than_it_may() {
     assert!(told.contains("more than 1048576 files"), "{told}");
 }
 
+/// How many bytes the pack of a desk lacks, and whether it is as it should be.
+fn is_unchanged(desk: &Desk) -> (u64, bool) {
+    let pack = Pack::open(&desk.pack).unwrap();
+    let files = desk.contents().files;
+    let id =
+        |(path, _): &(PathBuf, bool)| FileId::from(&fs::metadata(desk.root.join(path)).unwrap());
+    let ids: Vec<FileId> = files.iter().map(id).collect();
+    changes(&files, &ids, Some(&pack))
+}
+
+#[test]
+fn of_a_log_that_grew_the_growth_is_lacking_and_of_all_else_the_whole() {
+    let desk = small();
+    let whole = fs::metadata(desk.root.join(LOG)).unwrap().len();
+    desk.add(LOG, "{}\n");
+    assert_eq!(is_unchanged(&desk), (3, false));
+    desk.add(TODOS, "  ");
+    assert_eq!(is_unchanged(&desk), (3 + 5, false));
+    // Cut, or another file.
+    let log = desk.root.join(LOG);
+    let file = fs::File::options().write(true).open(&log).unwrap();
+    file.set_len(whole - 1).unwrap();
+    assert_eq!(is_unchanged(&desk), (whole - 1 + 5, false));
+    let copy = log.with_extension("copy");
+    fs::write(&copy, vec![b' '; whole as usize + 10]).unwrap();
+    fs::rename(copy, log).unwrap();
+    assert_eq!(is_unchanged(&desk), (whole + 10 + 5, false));
+}
+
 #[test]
 fn a_pack_that_is_torn_or_has_one_sound_index_is_not_as_it_should_be() {
-    let is_unchanged = |desk: &Desk| {
-        let pack = Pack::open(&desk.pack).unwrap();
-        let files = desk.contents().files;
-        let id = |(path, _): &(PathBuf, bool)| {
-            FileId::from(&fs::metadata(desk.root.join(path)).unwrap())
-        };
-        let ids: Vec<FileId> = files.iter().map(id).collect();
-        changes(&files, &ids, Some(&pack))
-    };
     let desk = small();
     assert_eq!(is_unchanged(&desk), (0, true));
     harm(&desk, |bytes| bytes.push(b'x'));
