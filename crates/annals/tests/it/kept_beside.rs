@@ -476,6 +476,30 @@ fn a_session_is_not_converted_without_what_the_archive_alone_has() {
     assert!(refused.contains("is only in the archive"), "{refused}");
 }
 
+/// Only what programs delete by themselves is told from the archive where a session lives.
+#[test]
+fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
+    let desk = Desk::new();
+    let title = format!("projects/-app/{SESSION}/custom-title.json");
+    desk.put(&title, r#"{"customTitle":"mine"}"#);
+    desk.put("plans/one.md", "# One");
+    desk.put("settings.json", "{}");
+    desk.keep();
+    for path in [
+        title.as_str(),
+        &agent("one"),
+        "plans/one.md",
+        "settings.json",
+    ] {
+        fs::remove_file(desk.at(path)).unwrap();
+    }
+    assert_eq!(desk.kept(), [agent("one")]);
+    let inventory = desk.store.inventory();
+    let others = inventory.others.iter().filter(|(_, file)| file.is_kept());
+    let others: Vec<ArtifactKind> = others.map(|(_, file)| file.artifact.kind).collect();
+    assert_eq!(others, [ArtifactKind::Plan]);
+}
+
 #[test]
 fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
     let desk = Desk::new();

@@ -117,14 +117,18 @@ fn a_session_begins_in_the_directory_that_a_link_leads_to() {
 fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
-    let mut sessions = store.inventory().sessions;
-    sessions.retain(|files| files.id.as_str().starts_with("fd7a4cec"));
-    let writer = store.write(&sessions[0], QUICK).unwrap();
-    let agent = spawn(&writer, "a1");
-    agent.append(Draft::user("Look!")).unwrap();
-    let log = fs::read_to_string(agent.path()).unwrap();
-    assert!(log.contains(r#""cwd":"/home/dev/app""#), "{log}");
-    assert!(log.contains(r#""branch":"topic""#), "{log}");
+    let mut sessions = store.inventory().sessions.into_iter();
+    for (id, told) in [
+        ("2a489c69", r#""cwd":"/home/dev/app""#),
+        ("fd7a4cec", r#""branch":"topic""#),
+    ] {
+        let files = sessions.find(|files| files.id.as_str().starts_with(id));
+        let writer = store.write(&files.unwrap(), QUICK).unwrap();
+        let agent = spawn(&writer, id);
+        agent.append(Draft::user("Look!")).unwrap();
+        let log = fs::read_to_string(agent.path()).unwrap();
+        assert!(log.contains(told), "{log}");
+    }
 }
 
 #[test]
