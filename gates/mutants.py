@@ -222,12 +222,14 @@ class Memory:
         self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
 
     def near(self, mutant, tests):
-        """The tests that come by a mutant; by its function or its file if that is not known."""
+        """The tests that come by a mutant; by its function or its file if that is not known, or else all."""
         if mutant.key in self.asked:
             return [test for test in tests if mutant.number in test.reached]
         same = [other for other in self.mutants if other.file == mutant.file and other.key in self.asked]
+        if not same:
+            return tests
         function = {other.number for other in same if other.function == mutant.function}
-        numbers = function or {other.number for other in same}
+        numbers = {mutant.number} | (function or {other.number for other in same})
         return [test for test in tests if numbers & test.reached]
 
     def seconds(self, test):
