@@ -148,3 +148,17 @@ fn what_a_sub_agent_is_called_is_not_what_its_session_is() {
     agent.retitle("its").unwrap();
     assert_eq!(fs::read_to_string(&title).unwrap(), text);
 }
+
+#[test]
+fn a_sub_agent_is_of_the_version_that_its_session_is() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let log = fresh.writer.path();
+    let text = fs::read_to_string(&log).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let own = line["version"].as_str().unwrap();
+    fs::write(&log, text.replace(&format!("\"{own}\""), "\"9.8.7\"")).unwrap();
+    let agent = spawn(&fresh.second(), "a1");
+    let entry = agent.append(Draft::user("Look!")).unwrap();
+    assert_eq!(entry.place.version.as_deref(), Some("9.8.7"));
+}
