@@ -410,8 +410,8 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
-    # From one to the next little changes.
-    programs = tree.tests("single", CARGO_INCREMENTAL="1")
+    # From one to the next little changes, and each is run once.
+    programs = tree.tests("single", CARGO_INCREMENTAL="1", CARGO_PROFILE_DEV_OPT_LEVEL="0")
     if programs is None:
         report.tell(mutant, "unviable")
     else:
