@@ -556,7 +556,7 @@ fn index_before(
         return Ok(None);
     };
     let fits = at >= HEADER as u64 && at.checked_add(packed) == Some(start);
-    if !fits || packed > MOST_INDEX || len > MOST_INDEX {
+    if !fits || packed.max(len) > MOST_INDEX {
         return Ok(None);
     }
     match left.checked_sub(packed) {

@@ -453,6 +453,58 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
 }
 
+#[test]
+fn a_session_is_not_converted_without_what_the_archive_alone_has() {
+    let desk = Desk::new();
+    desk.keep();
+    let plan = || {
+        let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
+        convert::plan(Selection::Sessions(vec![desk.session()]), into, None)
+    };
+    assert_eq!(plan().unwrap().sessions.len(), 1);
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    let refused = plan().unwrap_err().to_string();
+    assert!(refused.contains("is only in the archive"), "{refused}");
+}
+
+/// Only what programs delete by themselves is told from the archive where a session lives.
+#[test]
+fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
+    let desk = Desk::new();
+    let title = format!("projects/-app/{SESSION}/custom-title.json");
+    desk.put(&title, r#"{"customTitle":"mine"}"#);
+    desk.put("plans/one.md", "# One");
+    desk.put("settings.json", "{}");
+    desk.keep();
+    for path in [
+        title.as_str(),
+        &agent("one"),
+        "plans/one.md",
+        "settings.json",
+    ] {
+        fs::remove_file(desk.at(path)).unwrap();
+    }
+    assert_eq!(desk.kept(), [agent("one")]);
+    let inventory = desk.store.inventory();
+    let others = inventory.others.iter().filter(|(_, file)| file.is_kept());
+    let others: Vec<ArtifactKind> = others.map(|(_, file)| file.artifact.kind).collect();
+    assert_eq!(others, [ArtifactKind::Plan]);
+}
+
+#[test]
+fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
+    let desk = Desk::new();
+    let writer = desk.store.write(&desk.session(), WriteOptions::default());
+    let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
+    fs::remove_file(desk.at(todos)).unwrap();
+    let list = writer.unwrap().edit_todos(|_, old, mut list| {
+        assert_eq!((old.len(), list.len()), (0, 0));
+        list.push(Todo::pending("one"));
+        Ok::<_, annals::Error>(list)
+    });
+    assert_eq!(list.unwrap().len(), 1);
+}
+
 /// No one is sent to a backup for what the archive has.
 #[test]
 fn a_check_tells_what_is_lost_from_what_is_archived() {

@@ -7,6 +7,7 @@ mod clog;
 mod cost;
 mod decode;
 mod export;
+mod failing;
 mod find;
 mod gate_fuzz;
 mod gate_histories;
