@@ -247,68 +247,6 @@ fn a_whole_id_means_its_session_and_a_beginning_may_mean_several() {
     assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
 }
 
-/// The packs of a session that was renamed, and others that look like it.
-#[test]
-fn of_several_packs_the_one_that_lives_is_meant_only_if_they_are_of_one_session() {
-    let desk = small();
-    let archive = Archive::open(&desk.dir.path().join("state"));
-    let id = desk.contents().sessions[0].id.clone();
-    let second = desk.pack.with_file_name("t.pack");
-    let candidates = |change: &dyn Fn(&mut Contents)| {
-        let _ = fs::remove_file(&second);
-        let mut other = desk.contents();
-        change(&mut other);
-        for (path, _) in &other.files {
-            let path = other.root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "{}\n").unwrap();
-        }
-        store(&second, &other, now()).unwrap();
-        for (path, _) in &other.files {
-            fs::remove_file(other.root.join(path)).unwrap();
-        }
-        match archive.find_living_in(&id[..8], None) {
-            Ok(pack) => vec![pack.path],
-            Err(Error::Ambiguous { candidates, .. }) => {
-                candidates.into_iter().map(PathBuf::from).collect()
-            }
-            Err(other) => panic!("{other}"),
-        }
-    };
-    let both = [desk.pack.clone(), second.clone()];
-    let renamed = |contents: &mut Contents| {
-        contents.sessions[0].folder = Some("-old".into());
-        contents.files = vec![(LOG.replace("-app", "-old").into(), true)];
-    };
-    let lives = [desk.pack.clone()];
-    assert_eq!(candidates(&renamed), lives);
-    // Another session, another root, another layout.
-    assert_eq!(
-        candidates(&|it| {
-            renamed(it);
-            it.sessions[0].id = format!("{}-16ca-47dd-b731-f4c264becc54", &id[..8]);
-        }),
-        both
-    );
-    assert_eq!(
-        candidates(&|it| {
-            renamed(it);
-            it.root = desk.dir.path().join("elsewhere");
-        }),
-        both
-    );
-    assert_eq!(
-        candidates(&|it| {
-            it.layout = "chorus".into();
-            it.files = vec![(format!("sessions/w/a/{id}-messages.jsonl").into(), true)];
-        }),
-        both
-    );
-    // Where none lives, neither is meant.
-    fs::remove_file(desk.root.join(LOG)).unwrap();
-    assert_eq!(candidates(&renamed), both);
-}
-
 #[test]
 fn a_pack_of_something_else_is_not_added_to() {
     let desk = small();

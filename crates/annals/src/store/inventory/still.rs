@@ -392,6 +392,9 @@ mod tests {
         "1bbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb",
     ];
 
+    /// Something that is done to a root.
+    type Change<'a> = (&'a str, &'a dyn Fn(&Path));
+
     fn put(dir: &Path, path: &str) {
         let path = dir.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -442,7 +445,7 @@ mod tests {
     fn whatever_is_done_to_a_root_is_noticed() {
         let log = format!("projects/-w/{}.jsonl", IDS[1]);
         let agent = format!("projects/-w/{}/subagents/agent-3.jsonl", IDS[0]);
-        let changes: [(&str, &dyn Fn(&Path)); 12] = [
+        let changes: [Change<'_>; 12] = [
             ("a log grows", &|dir| {
                 fs::write(dir.join(&log), "{}\n{}\n").unwrap()
             }),
@@ -519,7 +522,7 @@ mod tests {
             let name = OsStr::from_bytes(b"\xff.txt");
             fs::write(dir.join("projects/-w").join(name), "").unwrap();
         };
-        let odd: [(&str, &dyn Fn(&Path)); 2] = [("a link", &link), ("an odd name", &named)];
+        let odd: [Change<'_>; 2] = [("a link", &link), ("an odd name", &named)];
         for (what, add) in odd {
             let dir = tree();
             add(dir.path());
