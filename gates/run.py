@@ -39,7 +39,7 @@ FUZZ_OPTIONS = ("-rss_limit_mb=2048", "-timeout=30", "-print_final_stats=1")
 # read several times over or a damaged line is gone over once for each of its beginnings.
 FUZZ_LONGEST = dict.fromkeys(("check", "mend", "prices", "search", "session"), 1024)
 # A pack that was cut off is none, and its seeds are longer.
-FUZZ_LONGEST["pack"] = 8192
+FUZZ_LONGEST.update(pack=8192, sealed=8192)
 
 
 def tests(gate, names, what, environment=None, where="disk"):
