@@ -222,12 +222,14 @@ class Memory:
         self.known, self.asked = told.get("tests", {}), set(told.get("mutants", self.numbers))
 
     def near(self, mutant, tests):
-        """The tests that come by a mutant; by its function or its file if that is not known."""
+        """The tests that come by a mutant; by its function or its file if that is not known, or else all."""
         if mutant.key in self.asked:
             return [test for test in tests if mutant.number in test.reached]
         same = [other for other in self.mutants if other.file == mutant.file and other.key in self.asked]
+        if not same:
+            return tests
         function = {other.number for other in same if other.function == mutant.function}
-        numbers = function or {other.number for other in same}
+        numbers = {mutant.number} | (function or {other.number for other in same})
         return [test for test in tests if numbers & test.reached]
 
     def seconds(self, test):
@@ -408,7 +410,8 @@ def run(arguments, tree, runner, report, mutants, built, singles):
 def single(tree, runner, report, mutant, built, tests, patience):
     """Builds one mutant by itself, and gives it to all tests that come by its file."""
     tree.single(mutant)
-    programs = tree.tests("single")
+    # From one to the next little changes, and each is run once.
+    programs = tree.tests("single", CARGO_INCREMENTAL="1", CARGO_PROFILE_DEV_OPT_LEVEL="0")
     if programs is None:
         report.tell(mutant, "unviable")
     else:
@@ -416,7 +419,6 @@ def single(tree, runner, report, mutant, built, tests, patience):
         near = [test for test in tests if numbers & test.reached]
         runner.programs = programs
         report.tell(mutant, *runner.judge(mutant, near, patience, numbers))
-    tree.plant(built)
 
 
 if __name__ == "__main__":

@@ -425,12 +425,8 @@ SCRIPTS = (
             ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl"),
             ("delete", "{id}", "--apply"),
         ),
-        # What is there is never touched, half an import neither: it goes, and comes in anew.
+        # What it only began goes to the trash and comes in anew; what is whole is never touched.
         again=(0, 2),
-        finish=(
-            ("delete", "{id}", "--apply"),
-            ("import", "{base}/work/exported.jsonl"),
-        ),
         # Entries without ids get fresh ones, so no two imports are alike.
         goal="readable",
         needs=("import", "--fresh-ids"),

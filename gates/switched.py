@@ -167,10 +167,11 @@ class Tree:
         answer = json.loads(run.stdout)
         return set(answer["apart"]), set(answer["refused"])
 
-    def cargo(self, *arguments):
+    def cargo(self, *arguments, **variables):
         command = ["cargo", *arguments, "--message-format=json"]
+        environment = {**self.environment, **variables}
         run = subprocess.run(
-            command, cwd=self.path, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False
+            command, cwd=self.path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False
         )
         messages = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
         return run, messages
@@ -222,6 +223,9 @@ class Tree:
         sums = {file: hashlib.sha256((REPOSITORY / file).read_bytes()).hexdigest() for file in {m.file for m in mutants}}
         faulty = {m.number for m in mutants if m.name in known.get(sums[m.file], [])}
         while True:
+            # One of which no mutant is left is not written by the mutator.
+            for file in sums:
+                shutil.copy2(REPOSITORY / file, self.path / file)
             apart, refused = self.plant([m for m in mutants if m.number not in faulty])
             found = self.faulty()
             if not found:
@@ -238,7 +242,8 @@ class Tree:
         return built, [m for m in mutants if m.number in apart], [m for m in mutants if m.number in unviable]
 
     def single(self, mutant):
-        """Puts one change into the copy as cargo-mutants would, its file otherwise as it is."""
+        """Puts one change into a plain copy, as cargo-mutants would."""
+        self.fresh()
         lines = (REPOSITORY / mutant.file).read_text().splitlines(keepends=True)
         starts = [0]
         for line in lines:
@@ -248,9 +253,9 @@ class Tree:
         end = starts[span["end"]["line"] - 1] + span["end"]["column"] - 1
         (self.path / mutant.file).write_text(text[:start] + mutant.told["replacement"] + text[end:])
 
-    def tests(self, folder):
+    def tests(self, folder, **variables):
         """Builds the tests; returns the programs in that folder, or None where they do not compile."""
-        run, messages = self.cargo("test", "-p", "annals", "--lib", "--test", "it", "--no-run")
+        run, messages = self.cargo("test", "-p", "annals", "--lib", "--test", "it", "--no-run", **variables)
         if run.returncode != 0:
             return None
         built = {m["target"]["name"]: m["executable"] for m in messages if m.get("executable") and m["profile"]["test"]}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annals::archive::Archive;
 use annals::cost::{Ledger, Prices, Pricing, Tally};
-use annals::index::{Catalogue, Notice, Recent};
+use annals::index::{Catalogue, Notice, Recent, Searched};
 use annals::layout::Env;
 use annals::retain::Pins;
 use annals::search::{Found, Query};
@@ -223,6 +223,28 @@ impl Context {
             self.warn(trouble);
         }
         Ok(found)
+    }
+
+    /// Looks for something in all sessions there are; what could not be looked at is told on the way.
+    pub(crate) fn search_all(&mut self, query: &Query) -> Result<Searched> {
+        let searched = match self.catalogue() {
+            Some(mut catalogue) => {
+                let searched = catalogue.search_all(&self.store, query)?;
+                self.behind = catalogue.is_behind() && !catalogue.is_read_only();
+                self.leave_open(catalogue);
+                searched
+            }
+            None => {
+                let inventory = self.store.inventory();
+                let found = self.store.search(&inventory, query)?;
+                Searched::new(inventory, found)
+            }
+        };
+        self.warn_of(&searched.inventory.troubles);
+        for trouble in &searched.found.troubles {
+            self.warn(trouble);
+        }
+        Ok(searched)
     }
 
     /// Learns the words of all sessions once everything is answered, if a search found any to learn.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::{Removal, only_root, remove, roots};
+use super::workspaces::{Removal, only_root, remove, roots, tell_archived};
 use crate::context::Context;
 use crate::render::size;
 use crate::render::style::{DIM, ID, PATH, TITLE, paint};
@@ -79,8 +79,12 @@ struct Row {
 
 pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     let Some(action) = &args.action else {
+        let mut archived = false;
+        for root in roots(context)? {
+            archived |= tell_archived(&root, context);
+        }
         let rows = rows(context)?;
-        return list(context, rows);
+        return list(context, rows, archived);
     };
     let root = only_root(context)?;
     let before = context.store.config(&root)?;
@@ -167,15 +171,18 @@ fn rows(context: &mut Context) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn list(context: &mut Context, rows: Vec<Row>) -> Result<Outcome> {
+fn list(context: &mut Context, rows: Vec<Row>, archived: bool) -> Result<Outcome> {
     if context.json {
         context.out.json(&Document { agents: rows })?;
         return Ok(Outcome::Fine);
     }
     if rows.is_empty() {
-        context
-            .out
-            .line("There are no agents; `annals agents add WORKSPACE NAME` adds one.")?;
+        // What there was is told with the way to have it back.
+        if !archived {
+            context
+                .out
+                .line("There are no agents; `annals agents add WORKSPACE NAME` adds one.")?;
+        }
         return Ok(Outcome::Nothing);
     }
     let mut table = Table::new([

@@ -48,6 +48,9 @@ pub(crate) struct ConvertArgs {
     /// Leave out what the layout cannot say
     #[arg(long)]
     no_origin: bool,
+    /// Leave out what only the archive has, instead of asking for it to be restored first
+    #[arg(long)]
+    without_archived: bool,
 }
 
 #[derive(Serialize)]
@@ -102,8 +105,11 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     let root = Root::new(&args.to, std::path::absolute(&path)?)?;
     let target = root.path.clone();
     let archive = context.store.archive().ok();
-    let plan =
-        convert::plan(selection, root, archive.as_ref()).map_err(|error| about(error, &target))?;
+    let planned = match args.without_archived {
+        true => convert::plan_without_archived(selection, root, archive.as_ref()),
+        false => convert::plan(selection, root, archive.as_ref()),
+    };
+    let plan = planned.map_err(|error| about(error, &target))?;
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }

@@ -198,6 +198,18 @@ fn paths<'a>(projects: impl Iterator<Item = &'a Project>) -> BTreeSet<&'a str> {
     projects.map(|project| project.path.as_str()).collect()
 }
 
+/// The same for those who wait for what begins later, as far as it can be waited for: by its path.
+pub(crate) fn tell_unknown_to_wait_for<'a>(
+    wanted: &str,
+    projects: impl Iterator<Item = &'a Project>,
+    context: &mut Context,
+) {
+    let near = nearest(wanted, &paths(projects)).unwrap_or_default();
+    context.remark(&format!(
+        "no session or project matches `{wanted}`{near} (`annals projects` lists them; one that is yet to begin is waited for by its path)"
+    ));
+}
+
 /// The projects that are called much like it, if there are any.
 fn nearest(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
     let near = near(wanted, projects.iter().copied(), 3);

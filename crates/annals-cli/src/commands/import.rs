@@ -20,7 +20,8 @@ use crate::render::style::{DIM, ID, paint};
 #[command(after_help = "\
 Takes what `annals export` wrote as JSON or JSON lines. Everything is read and checked before
 the first session is written, and a session that is there already is never touched. Ids, times
-and branches are kept; what the layout has no place for is left out and told.
+and branches are kept; what the layout has no place for is left out and told. An import that was cut
+off is run again: what is done stays done, and what it only began goes to the trash and comes anew.
 
 Examples:
   annals import all.jsonl
@@ -52,6 +53,12 @@ struct SessionRow<'a> {
     entries: u64,
     agents: u64,
     left_out: &'a BTreeMap<&'static str, u64>,
+    /// An earlier run that was cut off had written it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    already: bool,
+    /// What such a run had written of it went to the trash.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replaced: bool,
 }
 
 pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
@@ -76,6 +83,7 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
             Ok(())
         })
         .with_context(|| stopped(&imported, contents.sessions.len()))?;
+    importer.finish()?;
     report(&imported, context)?;
     Ok(if imported.is_empty() {
         Outcome::Nothing
@@ -109,7 +117,7 @@ fn into(text: &str) -> Result<Root> {
 
 fn stopped(imported: &[Imported], all: usize) -> String {
     format!(
-        "the import ended early: {} of {all} sessions are there, and the next one may be there in part",
+        "the import ended early: {} of {all} sessions are there, and the next one may be there in part; the same command goes on with it",
         imported.len()
     )
 }
@@ -128,6 +136,8 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
             entries: one.entries,
             agents: one.agents,
             left_out: &one.left_out,
+            already: one.already,
+            replaced: one.replaced,
         });
         return Ok(context.out.json(&Document {
             sessions: rows.collect(),
@@ -136,9 +146,15 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
         })?);
     }
     for one in imported {
-        let mut facts = vec![plural(one.entries, "entry")];
+        let mut facts = match one.already {
+            true => vec!["there from the run before".to_owned()],
+            false => vec![plural(one.entries, "entry")],
+        };
         if one.agents > 0 {
             facts.push(plural(one.agents, "sub-agent"));
+        }
+        if one.replaced {
+            facts.push("what the run before left of it is in the trash".to_owned());
         }
         context.out.line(format_args!(
             "{}  {}",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::archive::{Fate, Pack, Restored, RestoredFile};
+use annals::archive::{Fate, Pack, Restored, RestoredFile, Restoring};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -19,7 +19,8 @@ use crate::render::table::{Cell, Column, Table};
 Every file comes back byte for byte with its mode and time, to where it was or, with --to, to another
 root. Nothing that is there is written over: if another file is in the place of any, nothing is
 changed; only documents of a session whose log is there, as todos are, may be others, and stay.
-The archive keeps what it has. Without --apply nothing changes.
+The archive keeps what it has. What a session that lives lost comes back where it looks for it,
+also if its folder was renamed since. Without --apply nothing changes.
 
 Examples:
   annals restore 8c549c46                      what would be put back
@@ -30,8 +31,8 @@ Examples:
   annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive
   annals restore root --apply                  what belongs to no session, where it is missing")]
 pub(crate) struct RestoreArgs {
-    /// The archived session: a beginning of its id, or the path of its pack; `root` for what belongs to no
-    /// session
+    /// The archived session: a beginning of its id, the path of its log, or that of its pack; `root` for
+    /// what belongs to no session
     #[arg(value_name = "SESSION")]
     session: String,
     /// Put it into this root instead of its own
@@ -63,27 +64,23 @@ struct Document<'a> {
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
-    let archive = context.store.archive()?;
-    let (pack, damage) = match args.salvage {
-        false => {
-            let pack = archive.find_living_in(&args.session, context.only_roots())?;
-            (pack, None)
-        }
+    let roots = context.only_roots();
+    let (mut found, damage) = match args.salvage {
+        false => (context.store.to_restore(&args.session, roots)?, None),
         true => {
-            let found = archive.salvage_in(&args.session, context.only_roots())?;
-            (found.pack, found.wrong)
+            let found = context.store.archive()?.salvage_in(&args.session, roots)?;
+            (Restoring::from(found.pack), found.wrong)
         }
     };
-    let pack = match args.earlier {
-        None => pack,
-        Some(number) => earlier(&pack, number)?,
-    };
+    if let Some(number) = args.earlier {
+        found.pack = earlier(&found.pack, number)?;
+    }
     let to = to.as_deref();
     let restored = match (args.apply, args.salvage) {
-        (true, false) => pack.restore(to)?,
-        (false, false) => pack.restoring(to)?,
-        (true, true) => pack.restore_salvaged(to)?,
-        (false, true) => pack.salvaging(to)?,
+        (true, false) => found.restore(to)?,
+        (false, false) => found.restoring(to)?,
+        (true, true) => found.pack.restore_salvaged(to)?,
+        (false, true) => found.pack.salvaging(to)?,
     };
     if context.json {
         context.out.json(&Document {
@@ -94,7 +91,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         })?;
     } else {
         tell(args.apply, &restored, context)?;
-        tell_damage(&pack.path, damage.as_deref(), &restored, context)?;
+        tell_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
     }
     let sound = damage.is_none() && restored.damaged().next().is_none();
     Ok(match sound && restored.in_the_way().next().is_none() {
@@ -137,6 +134,18 @@ fn tell_damage(
         ))?;
     }
     for file in restored.damaged() {
+        if let Some(then) = file.earlier {
+            let path = file.path.display().to_string();
+            let then = context.clock.ago(then);
+            context.out.line(format_args!(
+                "{} {}: what was added or changed since {then}; what can be read is of then",
+                paint(ERROR, "lost"),
+                paint(PATH, &path)
+            ))?;
+        }
+        if file.lost.is_empty() {
+            continue;
+        }
         let stretches = file.lost.iter().map(|(at, len)| match len {
             len if *len == file.bytes => "all of it".to_owned(),
             len => format!("{} from byte {at} on", size::bytes(*len)),
@@ -174,6 +183,8 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
                 (Fate::Grown, _) => "there, and went on since",
                 (Fate::Different, _) => "another is there",
                 (Fate::Left, _) => "another is there, and stays",
+                (Fate::Earlier, true) => "put back as it was earlier",
+                (Fate::Earlier, false) => "to be put back as it was earlier",
                 (Fate::Partial, true) => "put back in part",
                 (Fate::Partial, false) => "to be put back in part",
                 (Fate::Lost, _) => "lost",
@@ -204,14 +215,15 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line("Nothing of it can be read any more, so nothing can be put back.")?);
     }
-    let put = |file: &&RestoredFile| matches!(file.fate, Fate::New | Fate::Partial);
+    let put = |file: &&RestoredFile| matches!(file.fate, Fate::New | Fate::Partial | Fate::Earlier);
     let sum = format!(
         "{}, {}",
         plural(restored.files.iter().filter(put).count() as u64, "file"),
         size::bytes(restored.bytes())
     );
     if applied {
-        let cut = |file: &RestoredFile| matches!(file.fate, Fate::Partial | Fate::Lost);
+        let cut =
+            |file: &RestoredFile| matches!(file.fate, Fate::Partial | Fate::Lost | Fate::Earlier);
         let mark = match restored.files.iter().any(cut) {
             true => paint(ERROR, "✗ not all of it was"),
             false => paint(SUCCESS, "✓"),

@@ -7,6 +7,7 @@ mod name;
 
 use std::collections::HashSet;
 
+use annals::index::Searched;
 use annals::search::{Dialect, Filter, Order, Query};
 use annals::store::{Inventory, SessionFiles};
 use anyhow::{Result, bail};
@@ -124,39 +125,44 @@ Examples:
 
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     let query = query(args, context)?;
-    let mut inventory = context.inventory();
-    let named = named(&inventory, &args.conditions.session, context)?;
-    let found = match named {
-        None => context.search(&inventory, &query)?,
-        Some(named) => {
-            let all = std::mem::replace(&mut inventory.sessions, named);
-            let found = context.search(&inventory, &query)?;
-            // Ids are short as far as all sessions allow.
-            inventory.sessions = all;
-            found
-        }
+    let searched = match args.conditions.session.as_slice() {
+        [] => context.search_all(&query)?,
+        wanted => search_named(wanted, &query, context)?,
     };
+    let found = &searched.found;
     if found.total == 0 && !args.conditions.project.is_empty() {
-        tell_unknown_projects(&args.conditions.project, &inventory, context);
+        tell_unknown_projects(&args.conditions.project, &searched.inventory, context);
     }
     if args.count {
-        document::count(&found, context)?;
+        document::count(found, context)?;
     } else if context.json {
-        document::json(&inventory, &found, args.context > 0, context)?;
+        document::json(&searched, args.context > 0, context)?;
     } else if found.total > 0 {
-        list::print(&inventory, &found, context)?;
+        list::print(&searched, context)?;
     } else {
         context.out.line("Nothing found.")?;
         for hint in hint::hints(&query) {
             list::aside(&format!("hint: {hint}"), context)?;
         }
     }
-    context.learn_later(inventory);
-    Ok(if found.total == 0 {
+    let nothing = found.total == 0;
+    context.learn_later(searched.inventory);
+    Ok(if nothing {
         Outcome::Nothing
     } else {
         Outcome::Fine
     })
+}
+
+/// Looks for something in sessions that were named.
+fn search_named(wanted: &[String], query: &Query, context: &mut Context) -> Result<Searched> {
+    let mut inventory = context.inventory();
+    let named = named(&inventory, wanted, context)?;
+    let all = std::mem::replace(&mut inventory.sessions, named);
+    let found = context.search(&inventory, query)?;
+    // Ids are short as far as all sessions allow.
+    inventory.sessions = all;
+    Ok(Searched::new(inventory, found))
 }
 
 /// Tells of projects that no session is of.
@@ -240,11 +246,7 @@ impl Conditions {
 }
 
 /// The sessions that were named: by the beginning of their ids, by their thread, by a path.
-fn named(
-    inventory: &Inventory,
-    wanted: &[String],
-    context: &Context,
-) -> Result<Option<Vec<SessionFiles>>> {
+fn named(inventory: &Inventory, wanted: &[String], context: &Context) -> Result<Vec<SessionFiles>> {
     let mut named = Vec::new();
     for wanted in wanted {
         let by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<SessionFiles> {
@@ -267,5 +269,5 @@ fn named(
     // One session may have been named twice.
     let mut seen = HashSet::new();
     named.retain(|files| seen.insert((files.main_path().to_owned(), files.id.clone())));
-    Ok((!wanted.is_empty()).then_some(named))
+    Ok(named)
 }

@@ -199,10 +199,14 @@ pub(crate) fn table(
             .first()
             .is_some_and(|first| first.project.path != session.project.path)
     });
-    let mut table = Table::new([
+    // What is the same in every row tells nothing.
+    let project = || Column::new("PROJECT").min(8).max(24).priority(60);
+    let columns = [
         Column::new("SESSION").style(ID).priority(250),
         Column::new("UPDATED").style(DIM).priority(80),
-        Column::new("PROJECT").min(8).max(24).priority(60),
+    ];
+    let columns = columns.into_iter().chain(several_projects.then(project));
+    let mut table = Table::new(columns.chain([
         Column::new("TITLE").min(12).priority(200),
         Column::new("MSGS").right().priority(70),
         Column::new("CONVS").right().priority(50),
@@ -211,7 +215,7 @@ pub(crate) fn table(
         Column::new("COST").right().priority(65),
         Column::new("SIZE").right().priority(55),
         Column::new("").style(WARNING).priority(150),
-    ]);
+    ]));
     for session in sessions {
         let number = |n: u64| {
             if n == 0 {
@@ -221,7 +225,7 @@ pub(crate) fn table(
             }
         };
         let marks = marks(session, context, pins.hold(session));
-        table.row([
+        let cells = [
             Cell::new(short.get(session.id.as_str())),
             Cell::new(
                 session
@@ -229,11 +233,9 @@ pub(crate) fn table(
                     .map(|time| context.clock.ago(time))
                     .unwrap_or_default(),
             ),
-            Cell::new(if several_projects {
-                session.project.name()
-            } else {
-                ""
-            }),
+        ];
+        let project = several_projects.then(|| Cell::new(session.project.name()));
+        table.row(cells.into_iter().chain(project).chain([
             match &session.title {
                 Some(title) => Cell::new(&title.text),
                 None => Cell::styled(untitled(session), DIM),
@@ -253,7 +255,7 @@ pub(crate) fn table(
             price::cell(&pricer.sum(&session.charges)),
             Cell::new(size::bytes(session.bytes)),
             marks,
-        ]);
+        ]));
     }
     table.render(context.out.width())
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::only_root;
+use super::workspaces::{only_root, tell_archived};
 use crate::context::Context;
 use crate::render::style::{DIM, paint};
 
@@ -37,6 +37,7 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome> {
     let root = only_root(context)?;
+    tell_archived(&root, context);
     if let (Some(key), Some(value)) = (&args.key, &args.value) {
         let edit = ConfigEdit::Set {
             key: key.clone(),

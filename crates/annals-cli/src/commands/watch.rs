@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 use self::page::{Screen, View};
 use self::totals::Totals;
 use super::Outcome;
-use super::filter::resolve_dir;
+use super::filter::{resolve_dir, tell_unknown_to_wait_for};
 use super::price::Pricer;
 use crate::context::Context;
 use crate::render::style::{DIM, WARNING, paint};
@@ -34,8 +34,8 @@ const MOST_HELD: u32 = 256;
 #[command(after_help = "\
 Follows what is named: projects by path, name or id; sessions with their sub-agents; conversations
 (SESSION@MESSAGE), which leave out what parts from them elsewhere; logs by their paths. Sessions and
-sub-agents that begin later are followed too. With nothing named, a terminal offers a choice and
-everything else follows all there is.
+sub-agents that begin later are followed too; a project without sessions is named by its path.
+With nothing named, a terminal offers a choice and everything else follows all there is.
 
 Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it. What a fork or
 a copy brings along from before is only counted; in JSON it is marked as earlier.
@@ -81,7 +81,9 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
             None => return Ok(Outcome::Fine),
         },
     };
-    let follower = follow(&what, args, context)?;
+    let Some(follower) = follow(&what, args, context)? else {
+        return Ok(Outcome::Nothing);
+    };
     // A pager would take the terminal, and show nothing of what comes next.
     context.out.stop_paging()?;
     let stopper = follower.stopper();
@@ -91,8 +93,8 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Begins to follow what was named.
-fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Follower> {
+/// Begins to follow what was named; `None` if there is no such thing, which is told.
+fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Option<Follower>> {
     let selection = select(what, context)?;
     let view = View::of(args);
     let json = context.json;
@@ -103,17 +105,17 @@ fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Fo
     let follower = Follower::new(&context.store_to_come(), selection, options)?;
     for project in follower.unknown_projects() {
         if !Path::new(project).is_absolute() {
-            return Err(annals::Error::NotFound {
-                what: "project",
-                id: project.to_owned(),
-            }
-            .into());
+            let inventory = context.inventory();
+            let sessions = context.sessions_in_any_order(&inventory);
+            let projects = sessions.iter().map(|session| &session.project);
+            tell_unknown_to_wait_for(project, projects, context);
+            return Ok(None);
         }
         context.fault(&format!(
             "{project} has no session yet; waiting for the first"
         ));
     }
-    Ok(follower)
+    Ok(Some(follower))
 }
 
 fn select(what: &[String], context: &mut Context) -> Result<Selection> {

@@ -147,8 +147,10 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
 fn list(context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
     let mut rows = Vec::new();
+    let mut archived = false;
     for root in roots(context)? {
         let config = context.store.config(&root)?;
+        archived |= tell_archived(&root, context);
         rows.extend(rows_of(context, &inventory, &root, config));
     }
     if context.json {
@@ -156,9 +158,12 @@ fn list(context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Fine);
     }
     if rows.is_empty() {
-        context
-            .out
-            .line("There are no workspaces; `annals workspaces add PATH` adds one.")?;
+        // What there was is told with the way to have it back.
+        if !archived {
+            context
+                .out
+                .line("There are no workspaces; `annals workspaces add PATH` adds one.")?;
+        }
         return Ok(Outcome::Nothing);
     }
     let mut table = Table::new([
@@ -183,6 +188,19 @@ fn list(context: &mut Context) -> Result<Outcome> {
     }
     context.out.text(table.render(context.out.width()))?;
     Ok(Outcome::Fine)
+}
+
+/// Tells if the configuration of a root is gone and in the archive: what is shown without it is not what
+/// there was.
+pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
+    let archived = context.store.is_config_archived(root);
+    if archived {
+        let path = root.path.display();
+        context.remark(&format!(
+            "the configuration of {path} is gone, and archived; `annals --root chorus:{path} restore root --apply` puts it back"
+        ));
+    }
+    archived
 }
 
 /// What the configuration knows, and what lies there without it.

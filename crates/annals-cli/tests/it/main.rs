@@ -17,6 +17,7 @@ mod files;
 mod harness;
 mod held;
 mod index;
+mod left;
 mod look;
 mod nearest;
 mod orchestrator;

@@ -297,11 +297,13 @@ fn projects_are_followed_by_name_path_and_place() {
     }
     let run = stage.annals(&["watch", "nobody", "--json"]);
     assert_snapshot!(run, @r"
-    exit code 2
+    exit code 1
     --- stderr
-    error: no project matches `nobody`
-    hint: `annals projects` lists them
+    note: no session or project matches `nobody` (`annals projects` lists them; one that is yet to begin is waited for by its path)
     ");
+    let run = stage.annals(&["watch", "appx"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.err.contains("the nearest: `/home/me/app`"), "{run}");
     append(&stage, OTHER, &prompt(OTHER, 2, "in the app, too"));
     let run = stage.annals(&["watch", "000000"]);
     assert_eq!(run.code, 2, "{run}");

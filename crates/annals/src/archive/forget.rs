@@ -47,7 +47,7 @@ pub struct Forgotten {
 impl Archive {
     /// What removing a session from the archive would remove: all of its pack, which may hold sessions
     /// whose logs are the same files, and the packs of it that were set aside. By a beginning of its id, or
-    /// one pack by its path.
+    /// one pack by its path. Not by the path of a log: that is not what goes.
     pub fn forgetting(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Forgotten>> {
         let mut aside = self.set_aside_in(roots)?;
         aside.retain(|path| is_aside_of(path, id));
@@ -93,13 +93,12 @@ impl Archive {
         })?;
         if let Some(dir) = path.parent() {
             roster::remove(dir);
+            // What is forgotten stays forgotten, whatever becomes of the power: the name goes before the
+            // directory does, and where that goes too, the one above tells.
+            sync(dir)?;
             // It fails when something is left, which is the condition.
-            let _ = fs::remove_dir(dir);
-            match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::io("sync", dir, error));
-                }
-                _ => {}
+            if fs::remove_dir(dir).is_ok() {
+                sync(&self.dir)?;
             }
         }
         Ok(())
@@ -127,6 +126,14 @@ impl Archive {
             }
         }
         Err(refused(path, "is no pack of this archive"))
+    }
+}
+
+/// Makes what was removed from a directory stay so. One that another process removed holds nothing.
+fn sync(dir: &Path) -> Result<()> {
+    match fs::File::open(dir).and_then(|dir| dir.sync_all()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("sync", dir, error)),
+        _ => Ok(()),
     }
 }
 

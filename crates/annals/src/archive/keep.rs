@@ -394,3 +394,6 @@ impl Note {
         jsonl::replace(path, &json, None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@
 mod forget;
 mod index;
 mod keep;
+mod living;
+mod meant;
 mod pack;
 mod restore;
 mod root;
@@ -24,7 +26,6 @@ mod verify;
 mod write;
 mod writer;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use sha2::{Digest as _, Sha256};
 pub use forget::Forgotten;
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
+pub use living::Restoring;
 pub use pack::{Pack, PackedFile};
 pub use restore::{Fate, Restored, RestoredFile};
 pub use root::ROOT;
@@ -133,75 +135,6 @@ impl Archive {
         Ok(roots)
     }
 
-    /// The pack of an archived session, by a beginning of its id or by its path; by the name [`ROOT`] that
-    /// of what belongs to no session.
-    pub fn find(&self, id: &str) -> Result<Pack> {
-        self.find_in(id, None)
-    }
-
-    /// The same, of these roots alone.
-    pub fn find_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Pack> {
-        only(id, self.fitting(id, roots)?)
-    }
-
-    /// The same, to put it back: where a session was archived from several folders of its root, as one is
-    /// that was renamed, the pack of the folder in which it lives.
-    pub fn find_living_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Pack> {
-        let mut found = self.fitting(id, roots)?;
-        let ids = |pack: &Pack| {
-            let sessions = pack.index.sessions.iter();
-            sessions.map(|it| it.id.clone()).collect::<BTreeSet<_>>()
-        };
-        let is_one = found.windows(2).all(|two| match two {
-            [one, other] => {
-                let (one, other) = ((ids(one), &one.index), (ids(other), &other.index));
-                one.0 == other.0 && one.1.layout == other.1.layout && one.1.root == other.1.root
-            }
-            _ => true,
-        });
-        let lives = |pack: &Pack| {
-            let log = pack
-                .index
-                .main()
-                .map(|main| pack.index.root.join(&main.path));
-            log.is_some_and(|log| log.symlink_metadata().is_ok())
-        };
-        if is_one && found.iter().any(lives) {
-            found.retain(lives);
-        }
-        only(id, found)
-    }
-
-    /// The packs that such a beginning of an id may mean; at least one.
-    fn fitting(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Pack>> {
-        if id.contains('/') {
-            return Ok(vec![Pack::open(Path::new(id))?]);
-        }
-        let missing = || Error::NotFound {
-            what: "archived session",
-            id: id.to_owned(),
-        };
-        if id.is_empty() {
-            return Err(missing());
-        }
-        let mut found = Vec::new();
-        let mut unreadable = None;
-        for path in self.paths_in(roots)? {
-            match Pack::open(&path) {
-                Ok(pack) => found.extend(pack.fits(id).then_some(pack)),
-                Err(error) if is_of(&path, id) => unreadable = Some(error),
-                Err(_) => {}
-            }
-        }
-        if found.iter().any(|pack| pack.holds(id)) {
-            found.retain(|pack| pack.holds(id));
-        }
-        match found.is_empty() {
-            true => Err(unreadable.unwrap_or_else(missing)),
-            false => Ok(found),
-        }
-    }
-
     /// Where the packs of a root lie.
     pub fn dir_of(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
@@ -222,22 +155,6 @@ impl Archive {
         let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
         // An id is a safe name, and short enough.
         self.dir_of(root).join(format!("{session}.{tag}.pack"))
-    }
-}
-
-/// The only one of the packs that an id may mean.
-fn only(id: &str, mut found: Vec<Pack>) -> Result<Pack> {
-    match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(only),
-        (last, _) => {
-            let all = found.iter().chain(&last);
-            let paths = all.map(|pack| pack.path.display().to_string());
-            Err(Error::Ambiguous {
-                what: "archived session",
-                id: id.to_owned(),
-                candidates: paths.collect(),
-            })
-        }
     }
 }
 

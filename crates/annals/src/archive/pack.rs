@@ -127,6 +127,11 @@ impl Pack {
         })
     }
 
+    /// Where its index begins.
+    pub(super) fn index_at(&self) -> u64 {
+        self.at
+    }
+
     /// Its files, the main log first.
     pub fn members(&self) -> &[Member] {
         &self.index.members
@@ -551,7 +556,7 @@ fn index_before(
         return Ok(None);
     };
     let fits = at >= HEADER as u64 && at.checked_add(packed) == Some(start);
-    if !fits || packed > MOST_INDEX || len > MOST_INDEX {
+    if !fits || packed.max(len) > MOST_INDEX {
         return Ok(None);
     }
     match left.checked_sub(packed) {

@@ -7,10 +7,12 @@ use std::cmp::Ordering;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::index::Member;
 use super::pack::{self, Pack};
+use super::salvage::State;
 use super::sum::Summing;
 use super::verify::unpack;
 use super::write::open_source;
@@ -50,6 +52,13 @@ pub struct RestoredFile {
     /// The stretches of it that cannot be read any more, each with where it began and how long it was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<(u64, u64)>,
+    /// The newest state of it cannot be read; this is the one that was archived then, or that was found to
+    /// be replaced then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Timestamp>,
+    /// The pack that it comes from, if that is another one than the rest does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack: Option<PathBuf>,
 }
 
 /// What becomes of an archived file.
@@ -68,6 +77,8 @@ pub enum Fate {
     Left,
     /// A log of which some cannot be read any more: what can is put back.
     Partial,
+    /// It cannot be read as it was last archived: an earlier state of it is put back.
+    Earlier,
     /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
     /// of no use.
     Lost,
@@ -92,7 +103,8 @@ impl Restored {
 
     /// The files that are not put back as they were, because some of them cannot be read any more.
     pub fn damaged(&self) -> impl Iterator<Item = &RestoredFile> {
-        self.files.iter().filter(|file| !file.lost.is_empty())
+        let damaged = |file: &&RestoredFile| !file.lost.is_empty() || file.earlier.is_some();
+        self.files.iter().filter(damaged)
     }
 }
 
@@ -100,7 +112,7 @@ impl RestoredFile {
     /// How many bytes of it are put back.
     fn put_back(&self) -> u64 {
         match self.fate {
-            Fate::New | Fate::Partial => self.bytes.saturating_sub(self.gone()),
+            Fate::New | Fate::Partial | Fate::Earlier => self.bytes.saturating_sub(self.gone()),
             Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Lost => 0,
         }
     }
@@ -114,56 +126,63 @@ impl RestoredFile {
 impl Pack {
     /// What putting its files back would do; `to` another root, if not to their own.
     pub fn restoring(&self, to: Option<&Path>) -> Result<Restored> {
-        self.plan(to, false)
+        Ok(self.plan(to, false)?.0)
     }
 
     /// What putting back what can be read of its files would do.
     pub fn salvaging(&self, to: Option<&Path>) -> Result<Restored> {
-        self.plan(to, true)
+        Ok(self.plan(to, true)?.0)
     }
 
-    fn plan(&self, to: Option<&Path>, salvage: bool) -> Result<Restored> {
+    /// What would be done, and where each of the files comes from.
+    pub(super) fn plan(&self, to: Option<&Path>, salvage: bool) -> Result<(Restored, Vec<State>)> {
         let root = self.target(to)?;
-        let fate = |member: &Member| -> Result<RestoredFile> {
+        let mut states = self.states(salvage, &|member| self.is_log(&root, member));
+        let fate = |state: &State| -> Result<RestoredFile> {
+            let member = &state.member;
             let path = root.path.join(&member.path);
             root.guard(&path)?;
-            let lost = match salvage {
-                true => self.lost(member),
-                false => Vec::new(),
-            };
-            let gone: u64 = lost.iter().map(|it| it.end - it.start).sum();
+            let gone: u64 = state.lost.iter().map(|it| it.end - it.start).sum();
             let left = member.len.saturating_sub(gone);
+            let is_log = self.is_log(&root, member);
             Ok(RestoredFile {
                 path: member.path.clone(),
                 bytes: member.len,
-                fate: match fate(&path, member, self.is_log(&root, member))? {
-                    Fate::New if lost.is_empty() => Fate::New,
+                fate: match (fate(&path, member, is_log)?, state.earlier) {
+                    (Fate::New, None) if state.lost.is_empty() => Fate::New,
+                    (Fate::New, Some(_)) if state.lost.is_empty() => Fate::Earlier,
                     // An empty log would be taken for one in which nothing was ever said.
-                    Fate::New if left > 0 && self.is_log(&root, member) => Fate::Partial,
-                    Fate::New => Fate::Lost,
-                    Fate::Different if self.is_of_root() => Fate::Left,
-                    there => there,
+                    (Fate::New, _) if left > 0 && is_log => Fate::Partial,
+                    (Fate::New, _) => Fate::Lost,
+                    (Fate::Different, _) if self.is_of_root() => Fate::Left,
+                    (there, _) => there,
                 },
-                lost: lost
+                lost: state
+                    .lost
                     .iter()
                     .map(|it| (it.start, it.end - it.start))
                     .collect(),
+                earlier: state.earlier,
+                pack: None,
             })
         };
-        let mut files = self
-            .members()
-            .iter()
-            .map(fate)
-            .collect::<Result<Vec<_>>>()?;
+        let mut files = states.iter().map(fate).collect::<Result<Vec<_>>>()?;
+        // Of one that is there, it is of no matter what else can be read.
+        for (state, file) in states.iter_mut().zip(&mut files) {
+            if matches!(file.fate, Fate::Same | Fate::Grown | Fate::Left) {
+                (file.earlier, state.earlier) = (None, None);
+            }
+        }
         self.leave(&root, &mut files);
         let sessions = self.index.sessions.iter();
-        Ok(Restored {
+        let restored = Restored {
             sessions: sessions.map(|session| session.id.clone()).collect(),
             layout: root.layout.name(),
             root: root.path,
             pack: self.path.clone(),
             files,
-        })
+        };
+        Ok((restored, states))
     }
 
     /// Leaves documents of a session that lives as they are: they went on with it. One that is put back in
@@ -188,17 +207,26 @@ impl Pack {
     /// damaged; then nothing is changed. Only documents of a session whose log is there may be others,
     /// and stay. A run that was cut off can be run again.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
-        self.carry_out(to, self.restoring(to)?)
+        let (plan, states) = self.plan(to, false)?;
+        self.carry_out(to, plan, &states)
     }
 
     /// Puts back what can be read of its files: whole ones as they were, logs with what is left of them,
-    /// documents of which some is lost not at all. Never over another file. Where a stretch of a log is
-    /// lost a line ends, so that what stood before and behind it does not become one.
+    /// documents of which some is lost not at all. Where more can be read of an earlier state, that. Never
+    /// over another file. Where a stretch of a log is lost a line ends, so that what stood before and
+    /// behind it does not become one.
     pub fn restore_salvaged(&self, to: Option<&Path>) -> Result<Restored> {
-        self.carry_out(to, self.salvaging(to)?)
+        let (plan, states) = self.plan(to, true)?;
+        self.carry_out(to, plan, &states)
     }
 
-    fn carry_out(&self, to: Option<&Path>, plan: Restored) -> Result<Restored> {
+    /// Puts back what a plan says, from where its files come.
+    pub(super) fn carry_out(
+        &self,
+        to: Option<&Path>,
+        plan: Restored,
+        states: &[State],
+    ) -> Result<Restored> {
         if let Some(other) = plan.in_the_way().next() {
             let path = plan.root.join(&other.path);
             return Err(Error::refused(format!(
@@ -213,10 +241,15 @@ impl Pack {
             ));
         }
         let root = self.target(to)?;
-        let each = self.members().iter().zip(&plan.files);
-        let fresh = each.filter(|(_, file)| matches!(file.fate, Fate::New | Fate::Partial));
-        let fresh: Vec<(&Member, bool)> = fresh
-            .map(|(member, file)| (member, file.fate == Fate::Partial))
+        let each = states.iter().zip(&plan.files);
+        let fresh =
+            each.filter(|(_, file)| matches!(file.fate, Fate::New | Fate::Partial | Fate::Earlier));
+        let fresh: Vec<Source<'_>> = fresh
+            .map(|(state, file)| Source {
+                pack: &state.pack,
+                member: &state.member,
+                partly: file.fate == Fate::Partial,
+            })
             .collect();
         // One that was killed when all had their names leaves an empty stage.
         let left = root.path.join(STAGE).symlink_metadata().is_ok();
@@ -238,21 +271,30 @@ impl Pack {
     /// Puts files back that were just removed.
     pub(super) fn put_back(&self, root: &Root, gone: &[&Path]) -> Result<()> {
         let members = self.members().iter();
-        let members: Vec<(&Member, bool)> = members
+        let members: Vec<Source<'_>> = members
             .filter(|member| gone.contains(&member.path.as_path()))
-            .map(|member| (member, false))
+            .map(|member| Source {
+                pack: self,
+                member,
+                partly: false,
+            })
             .collect();
         self.place(root, &members)
     }
 
     /// Makes files, and of those that are marked what can be read of them.
-    fn place(&self, root: &Root, members: &[(&Member, bool)]) -> Result<()> {
+    fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<()> {
         // The main log gets its name last: until then there is no session that could be taken for whole.
         let main = self.index.main().map(|main| main.path.as_path());
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
-        for &(member, partly) in members.iter().rev() {
+        for source in members.iter().rev() {
+            let Source {
+                pack,
+                member,
+                partly,
+            } = *source;
             let last = Some(member.path.as_path()) == main;
-            if let Err(error) = self.stage(&stage, member, partly, last) {
+            if let Err(error) = pack.stage(&stage, member, partly, last) {
                 stage.abandon();
                 return Err(error);
             }
@@ -311,6 +353,15 @@ impl Pack {
     fn target(&self, to: Option<&Path>) -> Result<Root> {
         Root::new(&self.index.layout, to.unwrap_or(&self.index.root))
     }
+}
+
+/// A file that is to be made.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    pack: &'a Pack,
+    member: &'a Member,
+    /// What can be read of it is all that is wanted.
+    partly: bool,
 }
 
 fn fate(path: &Path, member: &Member, is_log: bool) -> Result<Fate> {

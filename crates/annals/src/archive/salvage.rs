@@ -10,6 +10,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::Archive;
@@ -72,11 +73,118 @@ impl Pack {
     }
 }
 
+/// A file as it was archived once, and what of it cannot be read any more.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// The pack as it told of it.
+    pub(super) pack: Pack,
+    pub(super) member: Member,
+    pub(super) lost: Vec<Range<u64>>,
+    /// When it was archived, or found to be replaced, if it is not the newest.
+    pub(super) earlier: Option<Timestamp>,
+}
+
+/// How many indexes that were replaced are looked at for a file that cannot be read.
+const MOST_BEFORE: usize = 256;
+
+impl Pack {
+    /// Its files as they are to be put back: as they were last archived or, where what can be read is
+    /// wanted and more can be read of an earlier state, that.
+    pub(super) fn states(&self, salvage: bool, is_log: &dyn Fn(&Member) -> bool) -> Vec<State> {
+        let newest = |member: &Member| State {
+            pack: self.clone(),
+            member: member.clone(),
+            lost: match salvage {
+                true => self.lost(member),
+                false => Vec::new(),
+            },
+            earlier: None,
+        };
+        let mut states: Vec<State> = self.members().iter().map(newest).collect();
+        if states.iter().all(|state| state.lost.is_empty()) {
+            return states;
+        }
+        let before = self.before();
+        for state in states.iter_mut().filter(|state| !state.lost.is_empty()) {
+            let is_log = is_log(&state.member);
+            let path = state.member.path.clone();
+            let versions = self.earlier().iter().rev();
+            let versions = versions.filter(|it| it.path == path);
+            let versions = versions.map(|it| (self, it, it.until.unwrap_or(self.index.archived)));
+            let older = before.iter().filter_map(|pack| {
+                let member = pack.member(&path)?;
+                Some((pack, member, pack.index.archived))
+            });
+            for (pack, member, when) in versions.chain(older) {
+                let other = State {
+                    pack: pack.clone(),
+                    member: member.clone(),
+                    lost: pack.lost(member),
+                    earlier: Some(when),
+                };
+                // The newer one, where they are worth the same.
+                if other.worth(is_log) > state.worth(is_log) {
+                    *state = other;
+                }
+            }
+        }
+        states
+    }
+
+    /// What it said before, the newest first: an index that was replaced stands where it stood, and the
+    /// frames that it tells of do too.
+    fn before(&self) -> Vec<Pack> {
+        let mut found: Vec<Pack> = Vec::new();
+        let Ok(file) = pack::open(&self.path) else {
+            return found;
+        };
+        let mut header = [0; HEADER];
+        if file.read_exact_at(&mut header, 0).is_err() {
+            return found;
+        }
+        let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
+        let mut end = self.index_at();
+        for _ in 0..MOST_BEFORE {
+            let Ok(Some(index)) = pack::last_index(&file, end, &nonce) else {
+                break;
+            };
+            end = index.at;
+            let (place, read) = (
+                index.at..index.end,
+                pack::read_index(&self.path, &index.index),
+            );
+            let older = read.ok().zip(file.try_clone().ok());
+            let older = older.and_then(|(read, file)| {
+                Pack::with(&self.path, file, self.bytes, read, place).ok()
+            });
+            // It stands there twice.
+            let last = found.last().unwrap_or(self).index.generation;
+            found.extend(older.filter(|older| older.index.generation != last));
+        }
+        found
+    }
+}
+
+impl State {
+    /// How much of it is of use: of a log what can be read, of a document all or nothing.
+    fn worth(&self, is_log: bool) -> u64 {
+        let gone: u64 = self.lost.iter().map(|it| it.end - it.start).sum();
+        match (is_log, gone) {
+            (true, gone) => self.member.len.saturating_sub(gone),
+            (false, 0) => 1,
+            (false, _) => 0,
+        }
+    }
+}
+
 impl Archive {
     /// The same as [`Archive::find_in`], also a pack that is damaged: those are known by their names.
     pub fn salvage_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
         if id.contains('/') {
-            return Pack::salvage(Path::new(id));
+            return match self.of_log(Path::new(id))? {
+                Some(pack) => Ok(Salvaged { pack, wrong: None }),
+                None => Pack::salvage(Path::new(id)),
+            };
         }
         let mut damaged = self.paths_in(roots)?;
         damaged.retain(|path| super::is_of(path, id) && Pack::open(path).is_err());

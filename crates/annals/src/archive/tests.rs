@@ -5,7 +5,9 @@ mod damage;
 mod forget;
 mod harm;
 mod lies;
+mod roster;
 mod salvage;
+mod turned;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -17,8 +19,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::jsonl::Bytes as _;
 
-const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
-const TODOS: &str =
+pub(super) const LOG: &str = "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53.jsonl";
+pub(super) const TODOS: &str =
     "todos/8c549c46-16ca-47dd-b731-f4c264becc53-agent-8c549c46-16ca-47dd-b731-f4c264becc53.json";
 
 /// A root, and a pack of its session.
@@ -36,20 +38,20 @@ impl Desk {
         Desk { dir, root, pack }
     }
 
-    fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+    pub(super) fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
-    fn add(&self, path: &str, bytes: impl AsRef<[u8]>) {
+    pub(super) fn add(&self, path: &str, bytes: impl AsRef<[u8]>) {
         use std::io::Write as _;
         let path = self.root.join(path);
         let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
         file.write_all(bytes.as_ref()).unwrap();
     }
 
-    fn contents(&self) -> Contents {
+    pub(super) fn contents(&self) -> Contents {
         Contents {
             layout: "claude-code".into(),
             root: self.root.clone(),
@@ -65,13 +67,13 @@ impl Desk {
     }
 
     #[track_caller]
-    fn store(&self) -> Stored {
+    pub(super) fn store(&self) -> Stored {
         store(&self.pack, &self.contents(), now()).unwrap()
     }
 
     /// The pack holds exactly what the root does.
     #[track_caller]
-    fn same(&self) -> Pack {
+    pub(super) fn same(&self) -> Pack {
         let pack = Pack::open(&self.pack).unwrap();
         for path in [LOG, TODOS] {
             let wanted = fs::read(self.root.join(path)).unwrap();
@@ -83,7 +85,7 @@ impl Desk {
     }
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-11-15T12:00:00Z".parse().unwrap()
 }
 
@@ -96,7 +98,7 @@ fn all(pack: &Pack, member: &Member) -> Vec<u8> {
 }
 
 /// Where the second copy of the index begins in a whole pack.
-fn second_index(whole: &[u8]) -> usize {
+pub(super) fn second_index(whole: &[u8]) -> usize {
     let footer = whole.len() - pack::FOOTER;
     let packed = u64::from_le_bytes(whole[footer + 8..footer + 16].try_into().unwrap());
     footer - packed as usize
@@ -118,7 +120,7 @@ fn forge(desk: &Desk, lie: impl FnOnce(&mut Index)) {
 }
 
 /// Lines that do not shrink to nothing.
-fn lines(seed: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn lines(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
     let mut out = Vec::new();
     while out.len() < bytes {

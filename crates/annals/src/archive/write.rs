@@ -76,46 +76,35 @@ pub struct SetAside {
     pub error: String,
 }
 
+/// What came of one attempt to bring a pack up to date.
+#[derive(Debug)]
+enum Turn {
+    /// It is.
+    Done(Stored),
+    /// It could not be read, and was written anew with all that it held. What was wrong with it.
+    Mended(String),
+    /// It could not be read, and has another name now.
+    SetAside(SetAside),
+    /// Another process made it, gave it its name or set it aside meanwhile.
+    Again,
+}
+
 /// Brings a pack up to date with its files, or makes it.
 pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    jsonl::ensure_dir(dir)?;
     let (mut set_aside, mut mended) = (None, None);
     loop {
-        let log = match Log::open(path, Options::default()) {
-            Ok(log) => log,
+        // Whoever forgets the last pack of a root takes the directory away.
+        jsonl::ensure_dir(dir)?;
+        let turn = match Log::open(path, Options::default()) {
+            Ok(log) => add(path, &log, contents, now)?,
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                match make(path, contents, now)? {
-                    Some(stored) => {
-                        return Ok(Stored {
-                            set_aside,
-                            mended,
-                            ..stored
-                        });
-                    }
-                    // Another process made it meanwhile.
-                    None => continue,
-                }
+                make(path, contents, now)?
             }
             Err(error) => return Err(error),
         };
-        let stored = log.locked(|file| {
-            let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
-            match Pack::read(path, file_of_pack) {
-                Ok(old) => extend(path, file, &old, contents, now).map(Some),
-                Err(Unread::Lost(error)) => {
-                    match mend(path) {
-                        Some(wrong) => mended = Some(wrong),
-                        // Nothing can be added to it, and what the root has must be kept all the same.
-                        None => set_aside = Some(put_aside(path, &error, now)?),
-                    }
-                    Ok(None)
-                }
-                Err(Unread::Other(error)) => Err(error),
-            }
-        });
-        match stored {
-            Ok(Some(stored)) => {
+        match turn {
+            Turn::Done(stored) => {
                 return Ok(Stored {
                     unchanged: stored.unchanged && mended.is_none(),
                     set_aside,
@@ -123,13 +112,39 @@ pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored>
                     ..stored
                 });
             }
-            Ok(None) => {}
-            // Another process had the lock, and has set it aside.
-            Err(Error::Io {
-                path: gone, source, ..
-            }) if gone == path && source.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Turn::Mended(wrong) => mended = Some(wrong),
+            // What the root has must be kept all the same.
+            Turn::SetAside(aside) => set_aside = Some(aside),
+            Turn::Again => {}
         }
+    }
+}
+
+/// Adds to a pack that is there.
+fn add(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<Turn> {
+    let added = log.locked(|file| {
+        let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
+        match Pack::read(path, file_of_pack) {
+            Ok(old) => extend(path, file, &old, contents, now).map(Turn::Done),
+            Err(Unread::Lost(error)) => match mend(path) {
+                Some(wrong) => Ok(Turn::Mended(wrong)),
+                None => put_aside(path, &error, now).map(Turn::SetAside),
+            },
+            Err(Unread::Other(error)) => Err(error),
+        }
+    });
+    or_again(path, added)
+}
+
+/// Whoever had the lock before may have given the file another name; then there is another turn.
+fn or_again(opened: &Path, turn: Result<Turn>) -> Result<Turn> {
+    match turn {
+        Err(Error::Io { path, source, .. })
+            if path == opened && source.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(Turn::Again)
+        }
+        turn => turn,
     }
 }
 
@@ -166,13 +181,19 @@ fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
     }
 }
 
-/// Makes a pack under another name, and gives it its own when it is whole. `None` if there is one now.
-fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Stored>> {
+/// Makes a pack under another name, and gives it its own when it is whole.
+fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Turn> {
     let temp = temp_of(path);
-    let log = open_temp(&temp)?;
+    let made = open_temp(&temp).and_then(|log| fill(path, &log, contents, now));
+    or_again(&temp, made)
+}
+
+/// The same, in a file that was opened for it.
+fn fill(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<Turn> {
+    let temp = log.path();
     let make = |file: &File| {
         if path.symlink_metadata().is_ok() {
-            return Ok(None);
+            return Ok(Turn::Again);
         }
         let mut writer = Writer::begin(path, file, contents, now)?;
         let missing = writer.take_all(contents, now)?;
@@ -180,12 +201,12 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
         let told = roster::tell(path, None, &writer.index)?;
         writer.close()?;
         let cwd = rustix::fs::CWD;
-        match rustix::fs::renameat_with(cwd, &temp, cwd, path, RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(cwd, temp, cwd, path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
-            Err(Errno::EXIST) => return Ok(None),
+            Err(Errno::EXIST) => return Ok(Turn::Again),
             // Whoever would make it waits for the lock that we hold.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                fs::rename(&temp, path).map_err(|e| Error::io("create", path, e))?;
+                fs::rename(temp, path).map_err(|e| Error::io("create", path, e))?;
             }
             Err(error) => return Err(Error::io("create", path, error.into())),
         }
@@ -195,7 +216,7 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             // One may have been made meanwhile, by a process that did not see this pack.
             roster::tell(path, None, &pack.index)?;
         }
-        Ok(Some(Stored {
+        Ok(Turn::Done(Stored {
             pack,
             unchanged: false,
             added,
@@ -205,23 +226,14 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Option<Store
             mended: None,
         }))
     };
-    let made = log.locked(|file| {
+    log.locked(|file| {
         let made = make(file);
-        if !matches!(made, Ok(Some(_))) {
+        if !matches!(made, Ok(Turn::Done(_))) {
             // It takes room that may be what is lacking. If it cannot be removed, the next one takes it.
-            let _ = fs::remove_file(&temp);
+            let _ = fs::remove_file(temp);
         }
         made
-    });
-    match made {
-        // Another process had the lock, and has given the file its name.
-        Err(Error::Io { path, source, .. })
-            if path == temp && source.kind() == io::ErrorKind::NotFound =>
-        {
-            Ok(None)
-        }
-        made => made,
-    }
+    })
 }
 
 fn extend(
@@ -267,7 +279,7 @@ fn extend(
     };
     let mut since = end;
     // One that cannot be written anew, because there is no room or a frame is damaged, is good as it is.
-    if waste(&pack) > WASTE.max(pack.bytes / 2)
+    if is_mostly_waste(waste(&pack), pack.bytes)
         && let Ok(rewritten) = rewrite(path, &pack)
     {
         pack = rewritten;
@@ -308,6 +320,11 @@ fn waste(pack: &Pack) -> u64 {
     let frames = pack.index.frames.iter();
     let used: u64 = frames.map(|frame| u64::from(frame.bytes)).sum();
     pack.bytes.saturating_sub(used)
+}
+
+/// Whether so many bytes of a pack are of no use that it is worth writing it anew.
+fn is_mostly_waste(waste: u64, bytes: u64) -> bool {
+    waste > WASTE.max(bytes / 2)
 }
 
 /// Writes a pack anew with only what is of use. Its lock is held, so nobody adds to the old one.
@@ -352,17 +369,16 @@ fn temp_of(path: &Path) -> PathBuf {
 /// A temporary file for whoever gets its lock; one that is there was left by a killed process, or is
 /// being written to.
 fn open_temp(temp: &Path) -> Result<Log> {
-    let options = |create| Options {
-        create,
-        ..Options::default()
+    let open = |create| {
+        let options = Options {
+            create,
+            ..Options::default()
+        };
+        Log::open(temp, options)
     };
-    match Log::open(temp, options(Create::Never)) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-        opened => return opened,
-    }
-    match Log::open(temp, options(Create::New)) {
+    match open(Create::New) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-            Log::open(temp, options(Create::Never))
+            open(Create::Never)
         }
         opened => opened,
     }
@@ -412,3 +428,6 @@ pub(super) fn open_source(path: &Path) -> Result<Option<(File, fs::Metadata)>> {
         false => Err(pack::refused(path, "is not a regular file")),
     }
 }
+
+#[cfg(test)]
+mod tests;

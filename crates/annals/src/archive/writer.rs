@@ -233,7 +233,7 @@ impl<'a> Writer<'a> {
     /// Takes in what a file has more than before.
     pub(super) fn grow(&mut self, at: usize, member: &Member, fresh: &mut Fresh<'_>) -> Result<()> {
         let failed = |error| Error::io("read", fresh.path, error);
-        let growth = fresh.id.len - member.len;
+        let grew = fresh.id.len > member.len;
         let mut rest = vec![0; Summing::rest_of(member.len) as usize];
         let from = member.len - rest.len() as u64;
         fresh.file.read_exact_at(&mut rest, from).map_err(failed)?;
@@ -241,7 +241,7 @@ impl<'a> Writer<'a> {
         let mut parts = member.parts.clone();
         let last = parts.last().copied().filter(|last| {
             let frame = self.index.frames.get(last.frame as usize);
-            growth > 0 && frame.is_some_and(|frame| frame.len < SHORT)
+            grew && frame.is_some_and(|frame| frame.len < SHORT)
         });
         let mut again = Vec::new();
         if let (Some(last), Some(old)) = (last, self.old) {

@@ -166,6 +166,24 @@ fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
 /// What the archive alone has of a whole root is refused like what it has of one session: it would be
 /// left out, and no one would hear of it.
 pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Result<Plan> {
+    planned(selection, into, archive, false)
+}
+
+/// The same, but what the archive alone has is left out, and counted among what is left.
+pub fn plan_without_archived(
+    selection: Selection,
+    into: Root,
+    archive: Option<&Archive>,
+) -> Result<Plan> {
+    planned(selection, into, archive, true)
+}
+
+fn planned(
+    selection: Selection,
+    into: Root,
+    archive: Option<&Archive>,
+    without_archived: bool,
+) -> Result<Plan> {
     let writer = into.layout.writer();
     if writer.is_none() {
         return Err(Error::refused(format!(
@@ -191,7 +209,14 @@ pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Resu
             if !inventory.troubles.is_empty() {
                 return Err(inventory.troubles.remove(0));
             }
-            refuse_kept(&root, &inventory)?;
+            let kept = Kept::of(&inventory.sessions, &inventory);
+            match without_archived {
+                false => kept.refuse(&root)?,
+                true => {
+                    inventory = Inventory::of(roots);
+                    plan.left.extend(kept.told());
+                }
+            }
             plan.sessions = inventory.sessions;
             plan.source = Some(root);
         }
@@ -201,6 +226,11 @@ pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Resu
             plan.path = Some(path.into_iter().collect());
         }
     }
+    if without_archived && plan.source.is_none() {
+        plan.left
+            .extend(Kept::of(&plan.sessions, &Inventory::default()).told());
+        plan.sessions = in_place(&plan.sessions);
+    }
     plan.sessions
         .iter()
         .try_for_each(SessionFiles::refuse_kept)?;
@@ -209,38 +239,87 @@ pub fn plan(selection: Selection, into: Root, archive: Option<&Archive>) -> Resu
     Ok(plan)
 }
 
-/// Refuses a root of which something is in the archive alone.
-fn refuse_kept(root: &Root, inventory: &Inventory) -> Result<()> {
-    let mut names = Vec::new();
-    let (mut sessions, mut files) = (0, 0);
-    for session in &inventory.sessions {
-        let kept = session.files().flat_map(FoundFile::volumes);
-        let kept = kept.filter(|file| file.is_kept()).count();
-        match (session.is_archived(), kept) {
-            (true, _) => sessions += 1,
-            (false, kept) => files += kept,
+/// What is in the archive alone.
+struct Kept {
+    /// Whole sessions, and files of others.
+    sessions: usize,
+    files: usize,
+    /// What is named to have the first of it back.
+    first: Option<String>,
+}
+
+impl Kept {
+    fn of(sessions: &[SessionFiles], inventory: &Inventory) -> Self {
+        let mut found = Kept {
+            sessions: 0,
+            files: 0,
+            first: None,
+        };
+        for session in sessions {
+            let kept = session.files().flat_map(FoundFile::volumes);
+            let kept = kept.filter(|file| file.is_kept()).count();
+            match (session.is_archived(), kept) {
+                (true, _) => found.sessions += 1,
+                (false, kept) => found.files += kept,
+            }
+            if kept > 0 && found.first.is_none() {
+                found.first = Some(session.id.to_string());
+            }
         }
-        if kept > 0 {
-            names.push(session.id.as_str());
+        let others = inventory.others.iter();
+        let others = others.filter(|(_, file)| file.is_kept()).count();
+        if others > 0 {
+            found.files += others;
+            found.first.get_or_insert_with(|| ROOT.to_owned());
         }
+        found
     }
-    let others = inventory.others.iter();
-    let others = others.filter(|(_, file)| file.is_kept()).count();
-    if others > 0 {
-        files += others;
-        names.push(ROOT);
+
+    /// `1 session and 2 files`.
+    fn counted(&self) -> String {
+        let told = [(self.sessions, "session"), (self.files, "file")];
+        let told = told.into_iter().filter(|(number, _)| *number > 0);
+        let told: Vec<String> = told.map(|(number, noun)| count_of(number, noun)).collect();
+        told.join(" and ")
     }
-    let Some(first) = names.first() else {
-        return Ok(());
+
+    /// What is told if it is left out.
+    fn told(&self) -> Option<String> {
+        self.first.as_ref()?;
+        let counted = self.counted();
+        Some(format!("{counted} that can be found only in the archive"))
+    }
+
+    fn refuse(&self, root: &Root) -> Result<()> {
+        let Some(first) = &self.first else {
+            return Ok(());
+        };
+        Err(Error::refused(format!(
+            "of {}, {} can be found only in the archive; `annals restore {first} --apply` puts back the first, `annals archive --list` names all, and --without-archived goes on without",
+            root.path.display(),
+            self.counted(),
+        )))
+    }
+}
+
+/// The sessions as they are without what is in the archive alone.
+fn in_place(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
+    let roots = Root::distinct(sessions.iter().map(|it| Root::clone(&it.root)).collect());
+    let there = Inventory::of(&roots).sessions;
+    let is_kept = |files: &SessionFiles| {
+        let mut volumes = files.files().flat_map(FoundFile::volumes);
+        volumes.any(|file| file.is_kept())
     };
-    let told = [(sessions, "session"), (files, "file")];
-    let told = told.into_iter().filter(|(number, _)| *number > 0);
-    let told: Vec<String> = told.map(|(number, noun)| count_of(number, noun)).collect();
-    Err(Error::refused(format!(
-        "of {}, {} can be found only in the archive; `annals restore {first} --apply` puts back the first, `annals archive --list` names all",
-        root.path.display(),
-        told.join(" and "),
-    )))
+    let now = sessions.iter().filter_map(|files| match is_kept(files) {
+        false => Some(files.clone()),
+        true => {
+            let mut there = there.iter();
+            let same =
+                |it: &&SessionFiles| it.id == files.id && it.main_path() == files.main_path();
+            there.find(same).cloned()
+        }
+    });
+    now.collect()
 }
 
 /// `1 file`, `2 files`.

@@ -5,9 +5,10 @@
 //! long file no more memory than its longest session.
 
 mod archive;
+mod journal;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -17,7 +18,11 @@ use crate::layout::{NewSession, Spawn};
 use crate::model::{
     AgentId, Block, Body, Draft, Entry, EntryId, Message, SessionId, TitleSource, Todo,
 };
-use crate::store::{Root, SessionWriter, Store, WriteOptions};
+use crate::store::{
+    MessageFilter, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
+};
+
+use self::journal::{Got, Journal, Made};
 
 pub use archive::{Archive, Contents, Kept, KeptAgent, KeptLog};
 
@@ -50,6 +55,10 @@ pub struct Imported {
     /// What the layout has no place for, by kind: an entry's, or `agent`, `root` (an entry that began
     /// anew and now follows the one before it), `project` (no entry told it).
     pub left_out: BTreeMap<&'static str, u64>,
+    /// An earlier run of the same import had written it all, and nothing was done.
+    pub already: bool,
+    /// What an earlier run of the same import had written of it went to the trash.
+    pub replaced: bool,
 }
 
 /// Writes sessions of an archive into a root.
@@ -59,6 +68,21 @@ pub struct Importer<'a> {
     root: Root,
     options: ImportOptions,
     taken: HashMap<SessionId, PathBuf>,
+    /// What was begun and done; `None` where no state directory could keep it.
+    journal: Option<Journal>,
+    /// What an earlier run left, by the numbers of sessions in the archive.
+    left: HashMap<usize, Left>,
+    /// The number of the next session.
+    next: usize,
+}
+
+/// What an earlier run of the same import left of a session.
+#[derive(Debug)]
+enum Left {
+    /// All of it.
+    Whole(SessionId, PathBuf),
+    /// Some of it.
+    Part(Box<SessionFiles>),
 }
 
 impl<'a> Importer<'a> {
@@ -78,21 +102,39 @@ impl<'a> Importer<'a> {
             root,
             options,
             taken: taken.collect(),
+            journal: None,
+            left: HashMap::new(),
+            next: 0,
         })
     }
 
-    /// Refuses sessions that cannot all be imported, before the first one is.
-    pub fn check(&self, contents: &Contents) -> Result<()> {
+    /// Refuses sessions that cannot all be imported, before the first one is. Finds what an earlier run of
+    /// the same import left, if it was cut off: what is done stays done, and what it only began is made
+    /// anew. Who does not ask for this imports without remembering.
+    pub fn check(&mut self, contents: &Contents) -> Result<()> {
+        self.journal = match self.store.state_dir() {
+            None => None,
+            Some(state) => Some(Journal::open(
+                state,
+                &self.root,
+                &contents.sha256,
+                self.options.fresh_ids,
+            )?),
+        };
+        self.find_left(contents.sessions.len())?;
         let mut seen = HashSet::new();
         let sessions = contents.sessions.iter();
         let began = contents.began.iter().copied();
         // Whoever made the list may not know all times.
         let sessions = sessions.zip(began.chain(std::iter::repeat(None)));
-        for (id, began) in sessions.filter(|_| !self.options.fresh_ids) {
+        let sessions = sessions.enumerate();
+        for (number, (id, began)) in sessions.filter(|_| !self.options.fresh_ids) {
             let id = self.fitting(id)?;
             let new = NewSession::new(id.clone(), "/");
             let named = self.named(&new, self.now(began));
-            self.check_free(&[&id, &named])?;
+            if !self.left.contains_key(&number) {
+                self.check_free(&[&id, &named])?;
+            }
             if !seen.insert(named) {
                 return Err(Error::refused(format!(
                     "there are two sessions {id} in the archive"
@@ -100,6 +142,49 @@ impl<'a> Importer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Looks what there is of the sessions that an earlier run of the same import began. What is not its
+    /// own, or gone, is as if it had never been begun.
+    fn find_left(&mut self, sessions: usize) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        let got = (0..sessions).filter_map(|number| Some((number, journal.got(number)?)));
+        let got: Vec<(usize, Got)> = got.map(|(number, got)| (number, got.clone())).collect();
+        if got.is_empty() {
+            return Ok(());
+        }
+        let there = Store::new(vec![self.root.clone()]).inventory().sessions;
+        let find = |id: &str, path: Option<&Path>| {
+            let mut there = there.iter();
+            let is_it = |files: &SessionFiles| path.is_none_or(|path| files.main_path() == path);
+            there.find(|files| files.id.as_str() == id && is_it(files))
+        };
+        let own = |made: &Made| match made.is_there() {
+            true => find(&made.session, Some(&made.path)),
+            false => None,
+        };
+        for (number, got) in got {
+            let left = match &got {
+                Got::Done(made) => {
+                    own(made).map(|files| Left::Whole(files.id.clone(), made.path.clone()))
+                }
+                Got::Made(made) => own(made).map(|files| Left::Part(Box::new(files.clone()))),
+                // It was cut off before it could tell which log is its own: nothing was said in that.
+                Got::Begun(id) => match find(id, None) {
+                    Some(files) if is_silent(files)? => Some(Left::Part(Box::new(files.clone()))),
+                    _ => None,
+                },
+            };
+            self.left.extend(left.map(|left| (number, left)));
+        }
+        Ok(())
+    }
+
+    /// All sessions are imported: there is nothing left that a second run could go on with.
+    pub fn finish(&mut self) -> Result<()> {
+        self.journal.take().map_or(Ok(()), Journal::close)
     }
 
     /// Refuses a session that is there already, by the id that was asked for or the one it would get.
@@ -132,8 +217,24 @@ impl<'a> Importer<'a> {
         SessionId::new(fits.as_deref().unwrap_or(id))
     }
 
-    /// Writes one session.
+    /// Writes one session; they come in the order of the archive.
     pub fn session(&mut self, kept: Kept) -> Result<Imported> {
+        let number = self.next;
+        self.next += 1;
+        let replaced = match self.left.remove(&number) {
+            None => false,
+            Some(Left::Whole(session, path)) => {
+                let mut imported = Imported::new(&kept, session, path);
+                imported.already = true;
+                return Ok(imported);
+            }
+            Some(Left::Part(files)) => {
+                files.refuse_held()?;
+                self.store.delete(&files, Timestamp::now())?;
+                self.taken.remove(&files.id);
+                true
+            }
+        };
         let id = match self.options.fresh_ids {
             true => SessionId::new(&Uuid::new_v4().to_string())?,
             false => self.fitting(&kept.id)?,
@@ -151,22 +252,48 @@ impl<'a> Importer<'a> {
         };
         let named = self.named(&new, write.now);
         self.check_free(&[&id, &named])?;
+        if let Some(journal) = &mut self.journal {
+            journal.begin(number, named.as_str())?;
+        }
         let writer = self.store.create(&self.root, &new, write)?;
+        if let Some(journal) = &mut self.journal {
+            journal.made(number, writer.session().as_str(), &writer.path())?;
+        }
         self.taken.insert(writer.session(), writer.path());
-        let mut imported = Imported {
-            from: kept.id.clone(),
-            session: writer.session(),
-            path: writer.path(),
-            entries: 0,
-            agents: 0,
-            left_out: BTreeMap::new(),
-        };
+        let mut imported = Imported::new(&kept, writer.session(), writer.path());
+        imported.replaced = replaced;
         if cwd.is_none() {
             *imported.left_out.entry("project").or_default() += 1;
         }
         write_session(&writer, kept, &mut imported)?;
+        // What closing it tells a register is part of it.
+        drop(writer);
+        if let Some(journal) = &mut self.journal {
+            journal.done(number)?;
+        }
         Ok(imported)
     }
+}
+
+impl Imported {
+    fn new(kept: &Kept, session: SessionId, path: PathBuf) -> Self {
+        Imported {
+            from: kept.id.clone(),
+            session,
+            path,
+            entries: 0,
+            agents: 0,
+            left_out: BTreeMap::new(),
+            already: false,
+            replaced: false,
+        }
+    }
+}
+
+/// Whether nothing was ever said in a session.
+fn is_silent(files: &SessionFiles) -> Result<bool> {
+    let session = Session::read(files.clone())?;
+    Ok(session.messages(&MessageFilter::default())?.is_empty())
 }
 
 /// What a session is called.

@@ -1,10 +1,11 @@
 //! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
-//! contents tell, and what directories held.
+//! contents tell, what directories held, and what all of a root was.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use crate::jsonl::FileId;
 use crate::model::SessionId;
@@ -23,6 +24,10 @@ pub(super) const TABLES: &str = "
         told BLOB NOT NULL
     );
     CREATE TABLE folders (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+    CREATE TABLE still (
         root INTEGER PRIMARY KEY,
         told BLOB NOT NULL
     );
@@ -70,11 +75,14 @@ impl Recall for Connection {
     }
 }
 
-fn told(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
+pub(super) fn told(database: &Connection, table: &str, root: &Root) -> Option<Vec<u8>> {
     let number = number_of(database, root).ok()??;
-    let select = format!("SELECT told FROM {table} WHERE root = ?1");
-    let told = database.query_row(&select, [number], |row| row.get::<_, Vec<u8>>(0));
-    let mut told = told.optional().ok()??;
+    // Some are large; so they are in memory once.
+    let mut blob = database
+        .blob_open(rusqlite::MAIN_DB, table, "told", number, true)
+        .ok()?;
+    let mut told = vec![0; blob.len()];
+    blob.read_exact(&mut told).ok()?;
     let whole = unseal(Stamp::of_block(number), &told)?.len();
     told.truncate(whole);
     Some(told)
@@ -111,7 +119,12 @@ fn spell(owned: Vec<Owned>) -> Vec<u8> {
     postcard::to_stdvec(&spelled).unwrap_or_default()
 }
 
-fn keep(database: &Connection, table: &str, root: &Root, told: Vec<u8>) -> rusqlite::Result<()> {
+pub(super) fn keep(
+    database: &Connection,
+    table: &str,
+    root: &Root,
+    told: Vec<u8>,
+) -> rusqlite::Result<()> {
     let number = new_number(database, root)?;
     let told = seal(Stamp::of_block(number), told);
     let insert = format!("INSERT OR REPLACE INTO {table} (root, told) VALUES (?1, ?2)");

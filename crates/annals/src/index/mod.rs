@@ -6,7 +6,9 @@
 //! in place, more than 4 KiB before its old end, is not noticed. No agent does that.)
 
 mod catalogue;
+mod covered;
 mod database;
+mod learn;
 mod ledger;
 mod listing;
 mod memory;
@@ -21,6 +23,7 @@ mod segment;
 mod spelling;
 mod spending;
 mod status;
+mod still;
 mod tab;
 mod words;
 
@@ -28,3 +31,4 @@ pub use catalogue::{Catalogue, Notice};
 pub use ledger::Recent;
 pub use place::{CatalogueFile, CatalogueFileKind};
 pub use status::{Part, RootStatus, Status};
+pub use still::Searched;

@@ -236,8 +236,9 @@ impl Documents {
         self
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Those in it, in their order.

@@ -10,10 +10,10 @@ use crate::jsonl::FileId;
 use crate::store::{FoundFile, Inventory, Root, Store};
 
 use super::Catalogue;
+use super::covered::Texts;
 use super::database::{number_of, within};
 use super::place;
 use super::rows::{self, Met, Sorted, is_same};
-use super::search::Texts;
 use super::words;
 
 /// What a catalogue knows.

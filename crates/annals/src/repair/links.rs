@@ -76,6 +76,7 @@ pub(super) fn mend(reading: &mut Reading<'_>, read: Read<'_>) -> Result<()> {
     let mut homes: HashMap<Key, Option<usize>> = HashMap::new();
     for (at, kind) in wrong {
         let home = match kind {
+            _ if reading.mend.begins(&reading.look(at, read)?) => None,
             FlawKind::Cycle => nearest(reading, at, &mut forest, &chains, read)?,
             _ => home(
                 reading,
@@ -156,9 +157,6 @@ fn home(
     let Some(lost) = outline.link.key() else {
         return Ok(None);
     };
-    if reading.mend.begins(&reading.look(at, read)?) {
-        return Ok(None);
-    }
     if let Some(told) = told(remains, lost, forest, at) {
         return Ok(Some(told));
     }

@@ -252,3 +252,6 @@ fn named_by(root: &Root, files: &[FoundFile]) -> Result<HashSet<Key>> {
     }
     Ok(named)
 }
+
+#[cfg(test)]
+mod tests;

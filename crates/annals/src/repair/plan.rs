@@ -616,3 +616,6 @@ fn nul_runs(stretch: &[u8]) -> Vec<Range<usize>> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests;

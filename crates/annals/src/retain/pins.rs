@@ -202,3 +202,6 @@ fn is_absent(error: &io::Error) -> bool {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
 }
+
+#[cfg(test)]
+mod tests;

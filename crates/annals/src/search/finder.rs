@@ -5,15 +5,13 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
+use super::plain::{Look, Plain};
 use super::query::{Term, TermKind};
 use super::word::is_boundary;
 use crate::error::{Error, Result};
 
 /// What may stand between the words of a phrase. None of it has another letter case that is not among it.
 const BETWEEN: &str = r"(?-i:[\s\p{P}\p{S}])+";
-
-/// What of that is ASCII.
-const BETWEEN_ASCII: &str = r"[\t-\r -/:-@\[-`{-~]+";
 
 /// Finds one term.
 #[derive(Debug)]
@@ -22,9 +20,8 @@ pub(super) struct Finder {
     regex: OnceLock<Option<Regex>>,
     pattern: String,
     case: bool,
-    /// Finds it in texts that are ASCII, if it is ASCII itself: to make one that knows all scripts takes
-    /// longer than to look through a few hundred records.
-    ascii: Option<Regex>,
+    /// Finds it in most texts.
+    plain: Option<Plain>,
     bound_start: bool,
     bound_end: bool,
 }
@@ -39,24 +36,22 @@ impl Finder {
             TermKind::Literal {
                 open_start,
                 open_end,
-            } => (spelled(term, BETWEEN), !open_start, !open_end),
+            } => (spelled(term), !open_start, !open_end),
         };
         let mut finder = Finder {
             regex: OnceLock::new(),
             pattern,
             case: term.case,
-            ascii: None,
+            plain: None,
             bound_start,
             bound_end,
         };
         let literal = matches!(term.kind, TermKind::Literal { .. });
-        if literal && term.text.is_ascii() && term.text.len() <= SHORT {
-            let ascii = spelled(term, BETWEEN_ASCII);
-            let built = builder(&ascii, term.case).unicode(false).build();
-            finder.ascii = built.ok();
+        if literal && term.text.len() <= SHORT {
+            finder.plain = Plain::new(&term.text, term.case);
         }
         // Who asks is told what is wrong with it before anything is looked through.
-        if finder.ascii.is_none() {
+        if finder.plain.is_none() {
             let built = builder(&finder.pattern, finder.case).build();
             let regex = built.map_err(|error| Error::Query {
                 text: String::new(),
@@ -73,18 +68,24 @@ impl Finder {
         Ok(finder)
     }
 
-    fn regex(&self, text: &str) -> Option<&Regex> {
-        let ascii = self.ascii.as_ref().filter(|_| text.is_ascii());
-        ascii.or_else(|| {
-            let make = || builder(&self.pattern, self.case).build().ok();
-            self.regex.get_or_init(make).as_ref()
-        })
+    fn regex(&self) -> Option<&Regex> {
+        let make = || builder(&self.pattern, self.case).build().ok();
+        self.regex.get_or_init(make).as_ref()
+    }
+
+    /// The first place at or after `from` where it stands, be it within a word.
+    fn find_any(&self, plain: Option<&Plain>, text: &str, from: usize) -> Option<Range<usize>> {
+        match plain.map_or(Look::Unsure, |plain| plain.find_at(text, from)) {
+            Look::Found(start, end) => Some(start..end),
+            Look::Nothing => None,
+            Look::Unsure => Some(self.regex()?.find_at(text, from)?.range()),
+        }
     }
 
     /// The first place at or after `from` where it stands.
-    fn find_at(&self, regex: &Regex, text: &str, mut from: usize) -> Option<Range<usize>> {
+    fn find_at(&self, plain: Option<&Plain>, text: &str, mut from: usize) -> Option<Range<usize>> {
         while from <= text.len() {
-            let found = regex.find_at(text, from)?.range();
+            let found = self.find_any(plain, text, from)?;
             let starts = !self.bound_start || is_boundary(text, found.start);
             let ends = !self.bound_end || is_boundary(text, found.end);
             if starts && ends {
@@ -99,9 +100,10 @@ impl Finder {
     /// All places where it stands, none within another.
     pub(super) fn all<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
         let mut from = 0;
-        let regex = self.regex(text);
+        let plain = self.plain.as_ref();
+        let plain = plain.filter(|plain| plain.understands(text));
         std::iter::from_fn(move || {
-            let found = self.find_at(regex?, text, from)?;
+            let found = self.find_at(plain, text, from)?;
             // One that is empty must not be found for ever.
             from = match found.is_empty() {
                 false => found.end,
@@ -116,9 +118,9 @@ impl Finder {
 }
 
 /// The pattern of a literal: words one after the other, whatever stands between them.
-fn spelled(term: &Term, between: &str) -> String {
+fn spelled(term: &Term) -> String {
     let words: Vec<String> = term.text.split_whitespace().map(regex::escape).collect();
-    words.join(between)
+    words.join(BETWEEN)
 }
 
 fn builder(pattern: &str, case: bool) -> RegexBuilder {
@@ -173,25 +175,72 @@ mod tests {
         }
     }
 
-    /// Both ways to look for a term find the same, whatever ASCII stands between words.
+    /// All places where a term stands, with the short way and without.
+    fn both(query: &str, text: &str) -> [Vec<Range<usize>>; 2] {
+        [true, false].map(|short| {
+            let Wanted::Term(term) = Query::parse(query, &Dialect::default()).unwrap().wanted
+            else {
+                panic!("{query} is not one term");
+            };
+            let mut finder = Finder::new(&term).unwrap();
+            finder.plain = finder.plain.filter(|_| short);
+            finder.all(text).collect()
+        })
+    }
+
+    const TERMS: [&str; 8] = [
+        "\"skip kiss\"",
+        "kiss",
+        "\"a-b c_d\"",
+        "kis*",
+        "*iss",
+        "SKIP",
+        "\"a b a\"",
+        "\"7 a.\"",
+    ];
+
+    /// Both ways to look for a term find the same, whatever stands between words.
     #[test]
-    fn what_is_found_in_ascii_is_found_in_any_text() {
-        for query in [
-            "\"skip kiss\"",
-            "kiss",
-            "\"a-b c_d\"",
-            "kis*",
-            "*iss",
-            "SKIP",
-        ] {
-            for byte in 0..=0x7f_u8 {
-                let between = char::from(byte);
-                let text = format!("Skip{between}KISS a-b{between}{between}c_d {between}kiss ");
-                let plain = found(query, &text);
-                let accented = format!("{text}é");
-                assert_eq!(plain, found(query, &accented), "{query} in {text:?}");
+    fn what_is_found_in_the_short_way_is_found_in_the_long_way() {
+        let ascii = (0..=0x7f_u8).map(char::from);
+        let others = "é\u{a0}\u{2014}\u{2026}\u{301}\u{200d}日。🎉\u{17f}\u{212a}\u{e000}²".chars();
+        for between in ascii.chain(others) {
+            let text = format!(
+                "Skip{between}KISS a-b{between}{between}c_d {between}kiss 7{between}a. A{between}b;;a é"
+            );
+            for query in TERMS {
+                let [short, long] = both(query, &text);
+                assert_eq!(short, long, "{query} in {text:?}");
             }
         }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn both_ways_find_the_same_in_any_text(
+            text in "(skip|KISS|Kiss|\u{212a}iss|\u{17f}kip|a-b|c_d|a|b|7|[ \\-._é日。\u{301}\u{2014}\n]){0,40}"
+        ) {
+            for query in TERMS {
+                let [short, long] = both(query, &text);
+                proptest::prop_assert_eq!(short, long, "{} in {:?}", query, text);
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_way_is_taken_where_it_can_be() {
+        let taken = |query: &str| {
+            let Wanted::Term(term) = Query::parse(query, &Dialect::default()).unwrap().wanted
+            else {
+                panic!("{query} is not one term");
+            };
+            let finder = Finder::new(&term).unwrap();
+            let _ = finder.all("some text with a kiss — and more").count();
+            finder.regex.get().is_none()
+        };
+        assert!(taken("kiss") && taken("\"with a kiss\"") && taken("file.rs"));
+        // What stands between is not known to be a sign; or the word itself begins with one.
+        assert!(!taken("\"kiss and\"") && !taken("--flag") && !taken("é"));
     }
 
     /// A term that is looked for in the short way must be fit for the long way too.
@@ -199,7 +248,7 @@ mod tests {
     fn no_short_term_is_too_large() {
         let mut words = "k ".repeat(SHORT / 2);
         let term = Term::literal(words.trim_end());
-        assert!(Finder::new(&term).unwrap().regex("é").is_some());
+        assert!(Finder::new(&term).unwrap().regex().is_some());
         words.push_str("k k");
         assert!(Finder::new(&Term::literal(&words)).is_ok());
     }

@@ -92,6 +92,11 @@ pub(super) struct Finding {
 impl<'a> Hunt<'a> {
     pub(crate) fn new(inventory: &'a Inventory, query: &'a Query) -> Result<Self> {
         let matcher = Matcher::new(&query.wanted)?;
+        Ok(Hunt::with(inventory, query, matcher))
+    }
+
+    /// The same with what looks for what the query wants.
+    pub(crate) fn with(inventory: &'a Inventory, query: &'a Query, matcher: Matcher) -> Self {
         let mut sources = Vec::new();
         for (session, files) in inventory.sessions.iter().enumerate() {
             let logs = files.logs().flat_map(FoundFile::volumes);
@@ -110,14 +115,14 @@ impl<'a> Hunt<'a> {
                 }));
             }
         }
-        Ok(Hunt {
+        Hunt {
             query,
             matcher,
             prefilter: OnceLock::new(),
             facts: Facts::new(inventory, &query.wanted),
             ready: AtomicUsize::new(0),
             sources,
-        })
+        }
     }
 
     /// Looks at what the plans say, one for each source.

@@ -23,6 +23,7 @@ mod finder;
 mod hit;
 mod hunt;
 mod matcher;
+mod plain;
 mod prefilter;
 mod query;
 mod snippet;
@@ -34,6 +35,7 @@ use crate::store::{Inventory, Store};
 
 pub use hit::{Found, Hit};
 pub(crate) use hunt::{Hunt, Plan};
+pub(crate) use matcher::Matcher;
 pub use query::{Dialect, Filter, Order, Part, Query, Speaker, Term, TermKind, Wanted};
 pub(crate) use subject::{beside, pieces};
 

@@ -84,7 +84,7 @@ impl<'a> Books<'a> {
         let roots = store.roots.iter();
         Books {
             payers: roots
-                .map(|root| Payers::new(root, Registers::default()))
+                .map(|root| Payers::new(root, Registers::default(), 0))
                 .collect(),
             books: Vec::new(),
             directories: Vec::new(),
@@ -142,7 +142,7 @@ impl<'a> Books<'a> {
             let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
             let mut registers = Registers::read(root, files.iter().filter(is_register));
             registers.recall(rows.unwrap_or_default());
-            found.payers.push(Payers::new(root, registers));
+            found.payers.push(Payers::new(root, registers, files.len()));
             let logs = files.into_iter().filter(|file| !is_register(&file));
             found.books.extend(logs.map(|file| Book {
                 root: number,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use crate::archive::Pack;
 use crate::error::{Error, Result};
 use crate::layout::chorus::{Config, ConfigEdit};
 use crate::model::{Artifact, ArtifactKind};
@@ -23,6 +24,20 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
             Err(error) => Err(Error::io("read", path, error)),
         }
+    }
+
+    /// Whether the configuration of a root is gone, and in the archive.
+    pub fn is_config_archived(&self, root: &Root) -> bool {
+        let Ok(path) = config_path(root) else {
+            return false;
+        };
+        let Ok(within) = path.strip_prefix(&root.path) else {
+            return false;
+        };
+        let gone = path.symlink_metadata().is_err();
+        let archive = self.archive().ok().filter(|_| gone);
+        let pack = archive.and_then(|archive| Pack::open(&archive.root_path(root)).ok());
+        pack.is_some_and(|pack| pack.member(within).is_some())
     }
 
     /// Changes the configuration of a root, and nothing in it that the change is not about.

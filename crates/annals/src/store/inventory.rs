@@ -1,6 +1,7 @@
 //! What lies in the roots, and which session each file belongs to.
 
 mod folders;
+mod still;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +23,7 @@ use super::owners::Owners;
 use super::share::{self, Share};
 
 pub(crate) use folders::Folders;
+pub(crate) use still::{Still, spell as spell_still};
 pub(super) use walk::{walk, walk_knowing};
 
 /// A file of a root and what it means.
@@ -314,6 +316,13 @@ impl Inventory {
             }
             inventory.group(root, files, rows, &mut memory.owners);
         }
+        inventory
+    }
+
+    /// Some files of a root, grouped as they would be among all of it.
+    pub(crate) fn of_files(root: &Root, files: Vec<FoundFile>, memory: &mut Memory<'_>) -> Self {
+        let mut inventory = Inventory::default();
+        inventory.group(root, files, kept::Rows::new(), &mut memory.owners);
         inventory
     }
 

@@ -40,6 +40,14 @@ impl Kept {
     }
 }
 
+impl FoundFile {
+    /// The pack that it is in, if it is no more where it was, and the path that it has there.
+    pub(crate) fn kept_at(&self) -> Option<(&Path, &Path)> {
+        let kept = self.kept.as_ref()?;
+        Some((&kept.pack, &kept.within))
+    }
+}
+
 impl SessionFiles {
     /// Its log is in the archive, and no more where it was.
     pub fn is_archived(&self) -> bool {
@@ -60,7 +68,7 @@ impl SessionFiles {
         match files.find(|file| file.is_kept()) {
             None => Ok(()),
             Some(file) => Err(Error::refused(format!(
-                "{} is only in the archive; `annals restore {} --apply` puts it back",
+                "{} is only in the archive; `annals restore {} --apply` puts it back, and --without-archived goes on without it",
                 file.path.display(),
                 self.id
             ))),

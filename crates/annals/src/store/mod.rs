@@ -56,6 +56,7 @@ pub use file::{SavedFile, SavedVersion};
 pub use find::Target;
 pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
+pub(crate) use inventory::{Still, spell_still};
 pub use life::State;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, each_line_from, homes};

@@ -74,3 +74,45 @@ impl<'a> Owners<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, ArtifactKind};
+
+    #[test]
+    fn each_root_is_asked_for_what_it_knew_and_told_what_is_new() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee").unwrap();
+        let roots = ["one", "other"].map(|name| Root::claude_code(dir.path().join(name)));
+        let id = |ino: u64| FileId {
+            ino,
+            len: 7,
+            ..FileId::default()
+        };
+        let file = |ino: u64| {
+            let path = dir.path().join(format!("agent-{ino}.jsonl"));
+            FoundFile::new(path, Artifact::of(ArtifactKind::AgentLog), id(ino))
+        };
+        let mut asked = Vec::new();
+        let mut owners = Owners::new(|root| {
+            asked.push(root.path.clone());
+            vec![(id(1), Some(session.clone()))]
+        });
+        // All of the first root is known, and of the second one is not.
+        assert_eq!(owners.owner(&roots[0], &file(1)), Some(session.clone()));
+        owners.end(&roots[0]);
+        assert!(owners.learnt.is_empty());
+        assert_eq!(owners.owner(&roots[1], &file(1)), Some(session.clone()));
+        assert_eq!(owners.owner(&roots[1], &file(2)), None);
+        owners.end(&roots[1]);
+        let learnt: Vec<_> = owners
+            .learnt
+            .iter()
+            .map(|(root, all)| (root.path.clone(), all.len()))
+            .collect();
+        assert_eq!(learnt, [(roots[1].path.clone(), 2)]);
+        drop(owners);
+        assert_eq!(asked, roots.map(|root| root.path));
+    }
+}

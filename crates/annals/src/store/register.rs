@@ -684,3 +684,6 @@ fn stale(
         register,
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -410,3 +410,6 @@ pub(super) fn remove_empty(dir: Option<&Path>, root: &Path) {
         dir = path.parent();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -323,6 +323,17 @@ fn a_line_far_longer_than_a_block_is_read_backwards_in_linear_time() {
     assert!(counted.calls < 60, "{} reads", counted.calls);
 }
 
+#[test]
+fn content_and_ending_are_all_of_a_line() {
+    let mut scanner = Scanner::new(&b"one\ntwo\r\n\n\r\nlast"[..]);
+    let mut lens = Vec::new();
+    while let Some(line) = scanner.next().unwrap() {
+        assert_eq!(line.bytes.len() as u64 + line.ending.len(), line.len);
+        lens.push(line.ending.len());
+    }
+    assert_eq!(lens, [1, 2, 1, 2, 0]);
+}
+
 struct Counted<R> {
     inner: R,
     read: usize,

@@ -1,5 +1,7 @@
 //! What an agent's program deleted of a session that lives is told from the archive, once, and marked.
 
+mod moved;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -238,48 +240,6 @@ fn a_sub_agent_of_another_session_is_another_one() {
     assert_eq!(desk.kept(), [agent("one"), agent("two")]);
 }
 
-/// What a session lost after its folder was renamed is told from the pack of the old folder.
-#[test]
-fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
-    let desk = Desk::new();
-    desk.keep();
-    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
-    assert_eq!(desk.kept(), [""; 0]);
-    fs::remove_dir_all(desk.at(format!("projects/-new/{SESSION}"))).unwrap();
-    let mut wanted = vec![
-        agent("one").replace("-app", "-new"),
-        agent("two").replace("-app", "-new"),
-        format!("projects/-new/{SESSION}/tool-results/r.txt"),
-    ];
-    wanted.sort();
-    let archive = desk.store.archive().unwrap();
-    for keeps in [false, true] {
-        if keeps {
-            desk.keep();
-        }
-        let mut kept = desk.kept();
-        kept.sort();
-        assert_eq!(kept, wanted, "{keeps}");
-        let inventory = desk.store.inventory();
-        let found = desk.store.search(&inventory, &zebras()).unwrap();
-        assert_eq!((found.hits.len(), found.troubles.len()), (2, 0));
-    }
-    // There are two packs of it now, and it lives in the folder of one.
-    archive.find(SESSION).unwrap_err();
-    let pack = archive.find_living_in(SESSION, None).unwrap();
-    let main = pack.index.main().unwrap();
-    assert!(main.path.starts_with("projects/-new"));
-    pack.restoring(None).unwrap();
-    // Two that live may both be meant.
-    fs::create_dir_all(desk.at("projects/-app")).unwrap();
-    fs::copy(
-        desk.at(log(SESSION).replace("-app", "-new")),
-        desk.at(log(SESSION)),
-    )
-    .unwrap();
-    archive.find_living_in(SESSION, None).unwrap_err();
-}
-
 /// What was changed since in a session that lives is in nobody's way.
 #[test]
 fn what_is_missing_is_put_back_beside_todos_that_went_on() {
@@ -453,6 +413,37 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
         refused.contains(&format!("annals restore {OTHER} --apply")),
         "{refused}"
     );
+    // Who insists goes on without it, and is told.
+    let whole = convert::plan_without_archived(
+        Selection::Root(desk.store.roots()[0].clone()),
+        Root::new("chorus", desk.dir.path().join("into")).unwrap(),
+        Some(&archive),
+    );
+    let whole = whole.unwrap();
+    assert_eq!(whole.sessions.len(), 1);
+    let told = "1 session and 2 files that can be found only in the archive";
+    assert!(
+        whole.left.iter().any(|left| left == told),
+        "{:?}",
+        whole.left
+    );
+    assert!(whole.sessions[0].files().all(|file| !file.is_kept()));
+    let named = |without: bool| {
+        let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
+        let selection = Selection::Sessions(desk.store.inventory().sessions);
+        match without {
+            true => convert::plan_without_archived(selection, into, Some(&archive)),
+            false => convert::plan(selection, into, Some(&archive)),
+        }
+    };
+    named(false).unwrap_err();
+    let some = named(true).unwrap();
+    assert_eq!(some.sessions.len(), 1);
+    assert!(
+        some.left[0].starts_with("1 session and 1 file "),
+        "{:?}",
+        some.left
+    );
     for id in [OTHER, SESSION] {
         archive.find(id).unwrap().restore(None).unwrap();
     }
@@ -460,6 +451,58 @@ fn a_root_is_not_converted_without_what_the_archive_alone_has() {
     assert!(refused.contains("annals restore root --apply"), "{refused}");
     archive.find(ROOT).unwrap().restore(None).unwrap();
     assert_eq!(plan(Some(&archive)).unwrap().sessions.len(), 2);
+}
+
+#[test]
+fn a_session_is_not_converted_without_what_the_archive_alone_has() {
+    let desk = Desk::new();
+    desk.keep();
+    let plan = || {
+        let into = Root::new("chorus", desk.dir.path().join("into")).unwrap();
+        convert::plan(Selection::Sessions(vec![desk.session()]), into, None)
+    };
+    assert_eq!(plan().unwrap().sessions.len(), 1);
+    fs::remove_file(desk.at(agent("one"))).unwrap();
+    let refused = plan().unwrap_err().to_string();
+    assert!(refused.contains("is only in the archive"), "{refused}");
+}
+
+/// Only what programs delete by themselves is told from the archive where a session lives.
+#[test]
+fn what_a_person_removed_of_a_session_that_lives_stays_removed() {
+    let desk = Desk::new();
+    let title = format!("projects/-app/{SESSION}/custom-title.json");
+    desk.put(&title, r#"{"customTitle":"mine"}"#);
+    desk.put("plans/one.md", "# One");
+    desk.put("settings.json", "{}");
+    desk.keep();
+    for path in [
+        title.as_str(),
+        &agent("one"),
+        "plans/one.md",
+        "settings.json",
+    ] {
+        fs::remove_file(desk.at(path)).unwrap();
+    }
+    assert_eq!(desk.kept(), [agent("one")]);
+    let inventory = desk.store.inventory();
+    let others = inventory.others.iter().filter(|(_, file)| file.is_kept());
+    let others: Vec<ArtifactKind> = others.map(|(_, file)| file.artifact.kind).collect();
+    assert_eq!(others, [ArtifactKind::Plan]);
+}
+
+#[test]
+fn a_list_that_goes_while_its_session_is_open_is_begun_anew() {
+    let desk = Desk::new();
+    let writer = desk.store.write(&desk.session(), WriteOptions::default());
+    let todos = format!("todos/{SESSION}-agent-{SESSION}.json");
+    fs::remove_file(desk.at(todos)).unwrap();
+    let list = writer.unwrap().edit_todos(|_, old, mut list| {
+        assert_eq!((old.len(), list.len()), (0, 0));
+        list.push(Todo::pending("one"));
+        Ok::<_, annals::Error>(list)
+    });
+    assert_eq!(list.unwrap().len(), 1);
 }
 
 /// No one is sent to a backup for what the archive has.

@@ -175,3 +175,46 @@ fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
     );
     assert_eq!(projects(), before);
 }
+
+#[test]
+fn what_belongs_to_no_session_is_that_of_its_own_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = ["one", "other"].map(|name| Root::claude_code(dir.path().join(name)));
+    for (root, text) in roots.iter().zip(["# One\n", "# Another\n"]) {
+        fs::create_dir_all(root.path.join("plans")).unwrap();
+        fs::write(root.path.join("plans/plan.md"), text).unwrap();
+    }
+    let store = Store::new(roots.to_vec()).with_state(dir.path().join("state"));
+    let keep = || {
+        let inventory = store.inventory_in_place();
+        let options = KeepOptions::default();
+        let kept = store.keep(&inventory, options, Timestamp::now(), &|_, _| {});
+        let archived = kept.unwrap().archived.into_iter();
+        archived
+            .map(|it| (it.root, it.files, it.bytes))
+            .collect::<Vec<_>>()
+    };
+    let [one, other] = roots.each_ref().map(|root| root.path.clone());
+    assert_eq!(keep(), [(one, 1, 6), (other, 1, 10)]);
+    assert_eq!(keep(), []);
+}
+
+#[test]
+fn what_cannot_be_read_of_it_is_taken_from_the_root_again() {
+    let desk = Desk::new();
+    desk.keep();
+    let archive = desk.store.archive().unwrap();
+    let pack = archive.find(ROOT).unwrap();
+    let frame = pack.index.frames[0];
+    let mut bytes = fs::read(&pack.path).unwrap();
+    bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+    fs::write(&pack.path, bytes).unwrap();
+    let damaged = annals::archive::verify(&archive.find(ROOT).unwrap());
+    assert!(!damaged.is_empty());
+    let paths = [pack.path.clone()];
+    archive
+        .note_damaged(&paths, &damaged, Timestamp::now())
+        .unwrap();
+    desk.keep();
+    assert_eq!(annals::archive::verify(&archive.find(ROOT).unwrap()), []);
+}

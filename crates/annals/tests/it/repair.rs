@@ -1,11 +1,13 @@
 //! Repairs: what is planned, what is done, and the way back.
 
 mod deeds;
+mod held;
 mod laws;
 mod lines;
 mod links;
 mod names;
 mod orphans;
+mod places;
 mod strays;
 
 use std::collections::HashSet;

@@ -220,8 +220,105 @@ impl History {
             let without = told(&store.search(&inventory, &asked).unwrap());
             let with = told(&catalogue.search(&inventory, &asked).unwrap());
             assert_eq!(with, without, "{query}");
+            let all = catalogue.search_all(&store, &asked).unwrap();
+            assert_eq!(told(&all.found), without, "{query}, in all there is");
+            let ids: BTreeSet<&str> = all.ids().collect();
+            let sessions = inventory.sessions.iter();
+            assert_eq!(ids, sessions.map(|files| files.id.as_str()).collect());
         }
         assert!(catalogue.notices().is_empty());
+    }
+}
+
+/// How long a directory must lie still before the names in it are remembered.
+const SETTLED: std::time::Duration = std::time::Duration::from_millis(2_600);
+
+/// Roots that lie still are not gone into where nothing can be found; the answer is the same.
+#[test]
+fn roots_that_lie_still_give_the_same_answer() {
+    let copies: Vec<_> = cases()
+        .iter()
+        .map(|case| (case.name.clone(), case.copy()))
+        .collect();
+    std::thread::sleep(SETTLED);
+    let mut still = 0;
+    for (name, copy) in &copies {
+        let store = copy.store();
+        let inventory = store.inventory();
+        let mut catalogue = Catalogue::open(&copy.state()).unwrap();
+        learn(&mut catalogue, &catalogue_inventory(&copy.state(), &store));
+        let mut words: BTreeSet<String> = BTreeSet::from(["xyzzyplugh".to_owned()]);
+        for hit in store.search(&inventory, &parse("")).unwrap().hits {
+            let first = hit.snippet.split(|c: char| !c.is_alphanumeric());
+            words.extend(first.take(1).map(ToOwned::to_owned));
+        }
+        words.retain(|word| !word.is_empty() && !["OR", "AND", "NOT"].contains(&word.as_str()));
+        for word in words.iter().take(3) {
+            for query in [
+                word.clone(),
+                format!("\"{word}\" role:user"),
+                format!("{word} -tool:Bash"),
+            ] {
+                let query = parse(&query);
+                let without = told(&store.search(&inventory, &query).unwrap());
+                // Once to remember it, once to use that.
+                for _ in 0..2 {
+                    let all = catalogue.search_all(&store, &query).unwrap();
+                    assert_eq!(told(&all.found), without, "{name}: {word}");
+                }
+            }
+        }
+        let nothing = catalogue.search_all(&store, &parse("xyzzyplugh")).unwrap();
+        let skipped = nothing.inventory.sessions.is_empty() && !inventory.sessions.is_empty();
+        still += usize::from(skipped);
+    }
+    assert!(still > copies.len() / 3, "{still} of {}", copies.len());
+}
+
+/// All there is, and the names in directories remembered.
+fn catalogue_inventory(state: &std::path::Path, store: &Store) -> Inventory {
+    Catalogue::open(state).unwrap().inventory(store)
+}
+
+/// Logs that grow, tear, shrink and are replaced while their directories lie still.
+#[test]
+fn logs_that_change_in_directories_that_lie_still_hide_nothing() {
+    let mut history = History::new();
+    for file in 0..FILES.len() {
+        history.step(&Step::Say(file, vec![0, 5]));
+    }
+    std::thread::sleep(SETTLED);
+    let store = history.store();
+    let skips = |history: &History| {
+        let mut catalogue = history.catalogue();
+        let nothing = catalogue.search_all(&store, &parse("xyzzyplugh")).unwrap();
+        // Those with a torn last line are looked at.
+        nothing.inventory.sessions.len() < store.inventory().sessions.len()
+    };
+    for step in [
+        Step::Say(0, vec![1, 2, 3]),
+        Step::Say(3, vec![6]),
+        Step::Tear(1),
+        Step::Cut(2, 50),
+        Step::Say(2, vec![7, 8]),
+        Step::Tear(3),
+        Step::Say(3, vec![9, 10]),
+    ] {
+        history.step(&step);
+        assert!(!skips(&history), "{step:?}");
+        history.compare();
+        let inventory = history.catalogue().inventory(&store);
+        learn(&mut history.catalogue(), &inventory);
+        assert!(skips(&history), "{step:?}");
+        history.compare();
+    }
+    for step in [
+        Step::Replace(0, vec![11]),
+        Step::Remove(1),
+        Step::Rename(2, 1),
+    ] {
+        history.step(&step);
+        history.compare();
     }
 }
 
@@ -299,7 +396,7 @@ fn a_damaged_catalogue_hides_nothing() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("catalogue-7.db");
+    let path = history.state.path().join("catalogue-8.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();

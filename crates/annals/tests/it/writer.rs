@@ -2,7 +2,7 @@
 
 mod agents;
 mod end;
-mod held;
+pub(crate) mod held;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

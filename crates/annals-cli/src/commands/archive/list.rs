@@ -110,10 +110,16 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             Column::new("SOURCE"),
             Column::new("ROOT").min(8).middle().style(PATH),
         ]);
-        for row in &rows {
+        for (row, pack) in rows.iter().zip(&packs) {
             let names: Vec<&str> = row.sessions.iter().map(|id| short.get(id)).collect();
+            // One that was renamed or copied is in several packs; what follows its id picks one.
+            let again = |other: &&Row<'_>| other.root == row.root && other.sessions == row.sessions;
+            let tag = pack.tag().filter(|_| rows.iter().filter(again).count() > 1);
             table.row([
-                Cell::new(called(&names)),
+                Cell::new(match tag {
+                    None => called(&names),
+                    Some(tag) => format!("{}.{tag}", called(&names)),
+                }),
                 Cell::new(context.clock.ago(row.archived)),
                 Cell::new(size::count(row.files as u64)),
                 Cell::new(size::bytes(row.bytes)),

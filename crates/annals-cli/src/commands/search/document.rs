@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use annals::index::Searched;
 use annals::search::{Found, Hit};
-use annals::store::Inventory;
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -102,13 +102,9 @@ fn matches(hit: &Hit) -> Vec<[usize; 2]> {
 }
 
 /// Prints all hits, with the messages around them if those were asked for.
-pub(super) fn json(
-    inventory: &Inventory,
-    found: &Found,
-    around: bool,
-    context: &mut Context,
-) -> Result<()> {
-    let names = Names::of(inventory, &found.hits);
+pub(super) fn json(searched: &Searched, around: bool, context: &mut Context) -> Result<()> {
+    let found = &searched.found;
+    let names = Names::of(searched);
     context.out.json(&Document {
         hits: found
             .hits

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use annals::index::Searched;
 use annals::model::{Block, Body, Entry, Role};
-use annals::search::{Found, Hit, Part};
-use annals::store::Inventory;
+use annals::search::{Hit, Part};
 use anstyle::Style;
 use anyhow::Result;
 
@@ -20,8 +20,9 @@ use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, widt
 const LONG: usize = 160;
 
 /// Prints hits by their sessions. The session of the first hit comes first.
-pub(super) fn print(inventory: &Inventory, found: &Found, context: &mut Context) -> Result<()> {
-    let names = Names::of(inventory, &found.hits);
+pub(super) fn print(searched: &Searched, context: &mut Context) -> Result<()> {
+    let found = &searched.found;
+    let names = Names::of(searched);
     let short = names.short();
     let mut order: Vec<Vec<&Hit>> = Vec::new();
     let mut known: HashMap<(Option<usize>, &str), usize> = HashMap::new();

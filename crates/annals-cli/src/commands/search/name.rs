@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use annals::index::Searched;
 use annals::model::Key;
 use annals::search::Hit;
-use annals::store::{FoundFile, Inventory, SessionFiles};
+use annals::store::{FoundFile, SessionFiles};
 
 use crate::commands::row::Short;
 
 /// The sessions that hits are of, and what they are called.
 pub(super) struct Names<'a> {
-    inventory: &'a Inventory,
+    searched: &'a Searched,
     /// The sessions with the id of some hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
     /// What is short of the ids of each session's hits.
@@ -21,7 +22,8 @@ pub(super) struct Names<'a> {
 const LONGEST: usize = 64;
 
 impl<'a> Names<'a> {
-    pub(super) fn of(inventory: &'a Inventory, hits: &'a [Hit]) -> Self {
+    pub(super) fn of(searched: &'a Searched) -> Self {
+        let hits = &searched.found.hits;
         let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
         for hit in hits {
@@ -31,7 +33,7 @@ impl<'a> Names<'a> {
             let ids = entries.entry(session).or_default();
             ids.extend(id.filter(|id| is_random(id)));
         }
-        let all = inventory.sessions.iter().enumerate();
+        let all = searched.inventory.sessions.iter().enumerate();
         for (at, files) in all.take_while(|_| !hits.is_empty()) {
             if let Some(known) = sessions.get_mut(files.id.as_str()) {
                 known.push(at);
@@ -40,7 +42,7 @@ impl<'a> Names<'a> {
         let entries = entries.into_iter();
         let entries = entries.map(|(session, ids)| (session, Short::of(ids.into_iter())));
         Names {
-            inventory,
+            searched,
             sessions,
             entries: entries.collect(),
         }
@@ -48,14 +50,13 @@ impl<'a> Names<'a> {
 
     /// Ids that are short and still tell each session from all others.
     pub(super) fn short(&self) -> Short {
-        let sessions = self.inventory.sessions.iter();
-        Short::of(sessions.map(|files| files.id.as_str()))
+        Short::of(self.searched.ids())
     }
 
     /// What a hit is in is only in the archive.
     pub(super) fn is_archived(&self, hit: &Hit) -> bool {
         let files = self.session(hit);
-        let files = files.and_then(|at| self.inventory.sessions.get(at));
+        let files = files.and_then(|at| self.searched.inventory.sessions.get(at));
         let volumes = files.into_iter().flat_map(SessionFiles::files);
         let mut volumes = volumes.flat_map(FoundFile::volumes);
         volumes.any(|file| file.path == hit.file && file.is_kept())
@@ -65,7 +66,7 @@ impl<'a> Names<'a> {
     pub(super) fn session(&self, hit: &Hit) -> Option<usize> {
         let known = self.sessions.get(hit.session.as_str())?;
         let holds = |at: &&usize| {
-            let files = self.inventory.sessions.get(**at);
+            let files = self.searched.inventory.sessions.get(**at);
             files.is_some_and(|files| holds(files, hit))
         };
         known.iter().find(holds).copied()
@@ -93,7 +94,7 @@ impl<'a> Names<'a> {
                 let entry = short.map_or(entry, |short| short.get(entry));
                 return format!("{session}@{entry}");
             }
-            let files = self.inventory.sessions.get(*only);
+            let files = self.searched.inventory.sessions.get(*only);
             let log = files.and_then(|files| files.log.as_ref());
             if log.is_some_and(|log| log.path == hit.file) {
                 return format!("{session}@:{}", hit.line);

@@ -138,3 +138,45 @@ fn a_file_that_only_looks_unchanged_is_not_taken_for_archived() {
     let never = confirm(&pack, &desk.root, Path::new("todos/none.json")).unwrap_err();
     assert!(matches!(never, Error::Changed { .. }));
 }
+
+/// What another program than ours may have written is not taken for damage.
+#[test]
+fn a_version_that_no_flipped_bit_makes_or_that_the_index_says_too_is_a_newer_one() {
+    for (header, index) in [(3, 3), (7, 1), (7, 7)] {
+        let desk = desk();
+        forge(&desk, |it| it.version = index);
+        harm(&desk, |bytes| bytes[12] = header);
+        let told = Pack::open(&desk.pack).unwrap_err().to_string();
+        assert!(told.contains("update this one"), "{header} {index}: {told}");
+    }
+}
+
+#[test]
+fn beside_a_log_that_is_there_documents_may_be_others_and_logs_may_not() {
+    const AGENT: &str =
+        "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
+    let desk = Desk::new();
+    for path in [LOG, AGENT] {
+        desk.put(path, "{}\n");
+    }
+    desk.put(TODOS, "[1]");
+    let mut contents = desk.contents();
+    contents.files.push((AGENT.into(), true));
+    store(&desk.pack, &contents, now()).unwrap();
+    desk.put(TODOS, "[2]");
+    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    desk.put(TODOS, "[3]");
+    desk.put(AGENT, "[]\n");
+    let fates = |pack: &Pack| -> Vec<(PathBuf, Fate)> {
+        let files = pack.restoring(None).unwrap().files.into_iter();
+        files.map(|file| (file.path, file.fate)).collect()
+    };
+    let wanted = |todos: Fate| {
+        [(LOG, Fate::Same), (TODOS, todos), (AGENT, Fate::Different)]
+            .map(|(path, fate)| (PathBuf::from(path), fate))
+    };
+    assert_eq!(fates(&pack), wanted(Fate::Left));
+    // One that is put back in an earlier version is meant.
+    let earlier = pack.with_earlier(1).unwrap();
+    assert_eq!(fates(&earlier), wanted(Fate::Different));
+}

@@ -148,3 +148,71 @@ fn of_what_is_lost_nothing_is_put_back() {
     assert!(refused.to_string().contains(told), "{refused}");
     assert!(!there.join(LOG).exists() && !there.join(TODOS).exists());
 }
+
+/// The index that was replaced still tells of the frame that the newest one takes the place of.
+#[test]
+fn of_a_log_whose_newest_frame_is_lost_the_state_before_is_put_back_and_told() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 300_000));
+    desk.put(TODOS, "[1]");
+    let before = desk.store().pack;
+    desk.add(LOG, lines(2, 3_000));
+    desk.put(TODOS, "[1,2]");
+    let pack = desk.store().pack;
+    let old: Vec<u64> = before.index.frames.iter().map(|frame| frame.at).collect();
+    let fresh = pack.index.frames.iter().filter(|it| !old.contains(&it.at));
+    let fresh: Vec<Frame> = fresh.copied().collect();
+    assert!(!fresh.is_empty());
+    let opened = salvaged(&desk, |bytes| {
+        for frame in &fresh {
+            bytes[frame.at as usize..][..frame.bytes as usize].fill(7);
+        }
+    });
+    let there = desk.dir.path().join("there");
+    let done = opened.pack.restore_salvaged(Some(&there)).unwrap();
+    assert!(done.damaged().count() > 0 && !done.is_lost());
+    let log = &done.files[0];
+    let got = fs::read(there.join(LOG)).unwrap();
+    let whole = lines(1, 300_000);
+    // However frames are laid out, what was there before the last growth is.
+    assert!(got.starts_with(&whole) || got == whole, "{log:?}");
+    let todos = &done.files[1];
+    assert_eq!((todos.fate, todos.earlier.is_some()), (Fate::Earlier, true));
+    assert_eq!(fs::read(there.join(TODOS)).unwrap(), b"[1]");
+    // What is whole is put back as it is.
+    let sound = Desk::new();
+    sound.put(LOG, lines(1, 3_000));
+    sound.put(TODOS, "[1]");
+    sound.store();
+    let plan = sound.store().pack.salvaging(Some(&there.join("other")));
+    assert!(
+        plan.unwrap()
+            .files
+            .iter()
+            .all(|file| file.earlier.is_none())
+    );
+}
+
+/// A log that was cut is kept as it was before, and more can be read of that.
+#[test]
+fn of_a_log_that_was_replaced_the_version_before_is_put_back() {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 30_000));
+    desk.put(TODOS, "[1]");
+    let old = desk.store().pack.index.frames.clone();
+    desk.put(LOG, lines(9, 20_000));
+    let pack = desk.store().pack;
+    assert_eq!(pack.earlier().len(), 1);
+    let fresh = pack.index.frames.iter().filter(|it| !old.contains(it));
+    let fresh: Vec<Frame> = fresh.copied().collect();
+    let opened = salvaged(&desk, |bytes| {
+        for frame in &fresh {
+            bytes[frame.at as usize..][..frame.bytes as usize].fill(7);
+        }
+    });
+    let there = desk.dir.path().join("there");
+    let done = opened.pack.restore_salvaged(Some(&there)).unwrap();
+    assert_eq!(done.files[0].fate, Fate::Earlier);
+    assert_eq!(done.files[0].earlier, pack.earlier()[0].until);
+    assert!(fs::read(there.join(LOG)).unwrap() == lines(1, 30_000));
+}

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::export::entry::Row;
@@ -81,6 +82,8 @@ pub struct Contents {
     pub began: Vec<Option<Timestamp>>,
     /// Entries of all of them.
     pub entries: u64,
+    /// What tells this export from others: a SHA-256 of its bytes.
+    pub sha256: String,
 }
 
 /// Exported sessions, to be read as often as it takes.
@@ -160,7 +163,25 @@ impl Archive {
             contents.sessions.push(kept.id);
             Ok(())
         })?;
+        contents.sha256 = self.sha256()?;
         Ok(contents)
+    }
+
+    fn sha256(&self) -> Result<String> {
+        let mut sum = Sha256::new();
+        let mut reader = self.rewind()?;
+        let failed = |error| Error::io("read", &self.name, error);
+        loop {
+            let bytes = reader.fill_buf().map_err(failed)?;
+            if bytes.is_empty() {
+                break;
+            }
+            sum.update(bytes);
+            let read = bytes.len();
+            reader.consume(read);
+        }
+        let digits = sum.finalize();
+        Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Hands over its sessions, one by one.

@@ -66,11 +66,12 @@ struct Payer {
 }
 
 impl<'a> Payers<'a> {
-    pub(super) fn new(root: &'a Root, registers: Registers) -> Self {
+    /// For up to `most` logs.
+    pub(super) fn new(root: &'a Root, registers: Registers, most: usize) -> Self {
         Payers {
             root,
             registers,
-            known: HashMap::new(),
+            known: HashMap::with_capacity(most),
             sessions: Vec::new(),
             last: None,
             before: None,

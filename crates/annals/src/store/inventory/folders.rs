@@ -36,15 +36,46 @@ pub(crate) struct Folders<'a> {
 
 /// A directory as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Folder<'a> {
-    path: &'a str,
-    dev: u64,
+pub(super) struct Folder<'a> {
+    pub(super) path: &'a str,
+    pub(super) dev: u64,
     ino: u64,
     mtime: i64,
     ctime: i64,
     /// The names in it in the order of their paths, each with what comes after it in a path: NUL, or
     /// the slash of a directory.
     names: &'a [u8],
+}
+
+impl<'a> Folder<'a> {
+    /// What it was; its length says nothing.
+    pub(super) fn id(&self) -> FileId {
+        FileId {
+            dev: self.dev,
+            ino: self.ino,
+            len: 0,
+            mtime_ns: self.mtime,
+            ctime_ns: self.ctime,
+        }
+    }
+
+    /// The names in it, each with whether it is a directory's.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&'a [u8], bool)> {
+        let names = self.names.split_inclusive(|byte| matches!(byte, 0 | b'/'));
+        names.filter_map(|name| {
+            let (after, name) = name.split_last()?;
+            Some((name, *after == b'/'))
+        })
+    }
+}
+
+/// The directories of which [`Folders::told`] told.
+pub(super) fn each(mut told: &[u8]) -> impl Iterator<Item = Folder<'_>> {
+    std::iter::from_fn(move || {
+        let (folder, rest) = postcard::take_from_bytes(told).ok()?;
+        told = rest;
+        Some(folder)
+    })
 }
 
 impl<'a> Folders<'a> {

@@ -112,13 +112,13 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 
 /// A directory that is only a place to ask for names in.
 #[cfg(target_os = "linux")]
-const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(not(target_os = "linux"))]
-const PLACE: OFlags = DIRECTORY;
+pub(super) const PLACE: OFlags = DIRECTORY;
 
 /// To go down to a directory for each of so many names costs more than to open it once.
-const MANY: usize = 8;
+pub(super) const MANY: usize = 8;
 
 struct Walk<'a, 'b> {
     root: &'a Root,
@@ -441,7 +441,7 @@ impl Listing {
 
 /// Whether a directory's time changes with the names in it, as far as file systems are known.
 #[cfg(target_os = "linux")]
-fn keeps_times(dir: &OwnedFd) -> bool {
+pub(super) fn keeps_times(dir: &OwnedFd) -> bool {
     // The magic numbers are 32 bits wide in a field whose width depends on the platform.
     let kind = rustix::fs::fstatfs(dir).map(|found| found.f_type as u32);
     matches!(
@@ -457,7 +457,7 @@ fn keeps_times(dir: &OwnedFd) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keeps_times(_: &OwnedFd) -> bool {
+pub(super) fn keeps_times(_: &OwnedFd) -> bool {
     false
 }
 

@@ -211,3 +211,62 @@ pub(super) fn held<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result
         work()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_into_is_not_one_without_a_manifest() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Manifest::read(dir.path()).unwrap().is_none());
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Manifest::read(&file).is_err());
+    }
+
+    #[test]
+    fn only_directories_within_those_of_a_root_are_made_or_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::claude_code(dir.path().join("root"));
+        for sound in ["projects/-app", "projects/-app/s"] {
+            assert!(is_sound(&root, Path::new(sound)), "{sound}");
+        }
+        for other in [
+            "",
+            "projects",
+            "elsewhere/deep",
+            "../projects/-app",
+            "projects/..",
+        ] {
+            assert!(!is_sound(&root, Path::new(other)), "{other}");
+        }
+        let outside = dir.path().join("outside");
+        let dirs = ["projects/-app", "todos", "elsewhere/deep"];
+        for path in dirs {
+            fs::create_dir_all(root.path.join(path)).unwrap();
+        }
+        fs::create_dir_all(outside.join("empty")).unwrap();
+        std::os::unix::fs::symlink(&outside, root.path.join("projects/link")).unwrap();
+        let wanted = [
+            "projects/-app",
+            "projects/link/empty",
+            "todos",
+            "elsewhere/deep",
+        ];
+        let manifest = serde_json::json!({
+            "version": 1,
+            "id": "x",
+            "session": "s",
+            "layout": "claude-code",
+            "root": root.path,
+            "deleted": "2026-11-15T12:00:00Z",
+            "files": [],
+            "dirs": wanted.map(|path| serde_json::json!({"path": path, "mode": 0o700})),
+        });
+        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+        manifest.clear_dirs(&dir.path().join("folder"));
+        let there = wanted.map(|path| root.path.join(path).exists());
+        assert_eq!(there, [false, true, true, true]);
+    }
+}

@@ -201,3 +201,36 @@ fn unfinished(folder: &Path, trashed: &Trashed) -> Option<PathBuf> {
         place.symlink_metadata().is_ok().then_some(place)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_cut_off_long_ago_before_it_began_is_cleared_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(Vec::new()).with_state(dir.path());
+        let trash = store.trash().unwrap();
+        let folder = |name: &str, manifest: Option<&str>, settled: bool| {
+            let folder = trash.join(name);
+            fs::create_dir_all(folder.join("files")).unwrap();
+            if let Some(text) = manifest {
+                fs::write(folder.join(manifest::MANIFEST), text).unwrap();
+            }
+            if settled {
+                let long_ago = SystemTime::now() - Duration::from_secs(3_600);
+                let handle = fs::File::open(&folder).unwrap();
+                handle.set_modified(long_ago).unwrap();
+            }
+            folder.join("files")
+        };
+        let begun = folder("begun", None, false);
+        let cut_off = folder("cut-off", None, true);
+        let damaged = folder("damaged", Some("{"), true);
+        store.finish_deletions().unwrap();
+        let there = [&begun, &cut_off, &damaged].map(|it| it.exists());
+        assert_eq!(there, [true, false, true]);
+    }
+}

@@ -155,3 +155,20 @@ fn a_log_that_grew_after_the_last_look_at_it_stays_with_all_others() {
     assert!(volumes.iter().all(|file| file.path.exists()));
     assert!(store.trashed().unwrap().is_empty());
 }
+
+#[test]
+fn nobody_waits_for_the_lock_of_a_document_itself() {
+    let (_dir, _store, files) = crowd();
+    let group = [&files];
+    let holdings = Holdings::to_go(&group).unwrap();
+    // The first behind the logs.
+    let (within, is_log) = &holdings.files[holdings.volumes];
+    assert!(!is_log);
+    let document = File::open(files.root.path.join(within)).unwrap();
+    document.lock().unwrap();
+    let safe = |within: &Path| {
+        let path = files.root.path.join(within);
+        Ok(FileId::from(&fs::metadata(path).unwrap()))
+    };
+    Store::vacate(&group, &holdings, true, &safe, &|_| Ok(())).unwrap();
+}

@@ -37,3 +37,26 @@ fn why_a_log_cannot_be_made_is_told() {
     open_or_make(&file, WriteOptions::default()).unwrap();
     open_or_make(&dir.path().join("new"), WriteOptions::default()).unwrap();
 }
+
+#[test]
+fn a_session_gets_the_name_that_was_foretold() {
+    let now: Timestamp = "2026-03-26T01:32:20.418Z".parse().unwrap();
+    for layout in crate::layout::LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path()).unwrap();
+        let store = Store::new(vec![root.clone()]);
+        let id = SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
+        let new = NewSession::new(id, "/home/dev/w");
+        let named = store.name_of(&root, &new, Some(now)).unwrap();
+        let options = WriteOptions {
+            now: Some(now),
+            durability: Durability::Os,
+            ..WriteOptions::default()
+        };
+        let writer = store.create(&root, &new, options).unwrap();
+        writer.append(crate::model::Draft::user("hi")).unwrap();
+        drop(writer);
+        let sessions = store.inventory().sessions;
+        assert_eq!(sessions[0].id, named, "{}", layout.name());
+    }
+}

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 
 use annals::model::FlawKind as F;
-use annals::store::{Session, SessionFiles};
+use annals::store::{Session, SessionFiles, Store};
 
 use super::{Made, SESSION, call, kinds, reply, reports, result, user};
 use crate::support::{case, cases};
@@ -376,6 +376,35 @@ fn rows_without_logs_are_told_if_anything_was_said() {
     let log = copy.sessions().remove(0).log.unwrap().path;
     fs::remove_file(log).unwrap();
     assert_eq!(kinds(&copy.root).get(&F::RowWithoutLog), Some(&1));
+}
+
+#[test]
+fn a_row_whose_log_is_archived_is_told_with_the_way_back() {
+    let copy = case("chorus-plain").copy();
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![copy.root.clone()]).with_state(state.path());
+    let files = copy.sessions().remove(0);
+    let (id, log) = (files.id.clone(), files.log.as_ref().unwrap().path.clone());
+    store.mirror(&[&files], jiff::Timestamp::now()).unwrap();
+    fs::remove_file(log).unwrap();
+    let inventory = store.inventory_in_place();
+    let archive = store.archive().unwrap();
+    let told = |archive| {
+        let reports = annals::check::all(&inventory, archive, &|_, _| {});
+        let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
+        let rows = flaws.filter(|flaw| matches!(flaw.kind, F::RowWithoutLog | F::OnlyArchived));
+        rows.map(|flaw| (flaw.kind, flaw.detail))
+            .collect::<Vec<_>>()
+    };
+    let without = told(None);
+    assert_eq!(without.len(), 1, "{without:?}");
+    assert_eq!(without[0].0, F::RowWithoutLog);
+    let with = told(Some(&archive));
+    assert_eq!(with.len(), 1, "{with:?}");
+    assert_eq!(with[0].0, F::OnlyArchived);
+    let way = format!("`annals restore {id} --apply`");
+    assert!(with[0].1.contains(&way), "{with:?}");
+    assert!(with[0].1.contains("listed with"), "{with:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use annals::model::FlawKind;
 use annals::repair::Action;
 
-use super::{chain, file_of, line, mended};
+use super::{Place, chain, file_of, line, mended};
 
 fn actions(bytes: &[u8]) -> Vec<(Action, String)> {
     let steps = mended(bytes).0.steps.into_iter();
@@ -132,4 +132,21 @@ fn how_much_was_saved_beside_what_is_told() {
         assert_eq!(told[0].0, action);
         assert!(told[0].1.starts_with(detail), "{}", told[0].1);
     }
+}
+
+/// Long after, what was never finished is taken apart like any other line, and gets no end.
+#[test]
+fn records_on_a_last_line_without_its_end_get_a_line_each_and_no_end() {
+    let whole = file_of(&[line(1, 0), line(2, 1), line(3, 2), line(4, 3)]);
+    let text = [
+        file_of(&[line(1, 0), line(2, 1)]),
+        line(3, 2),
+        line(4, 3),
+        b"{\"parentUuid\":".to_vec(),
+    ]
+    .concat();
+    let place = Place::with(&text);
+    let mending = place.plan_at(jiff::Timestamp::MAX).mending;
+    assert_eq!(mending.steps.len(), 1);
+    assert_eq!(mending.apply(&text), whole[..whole.len() - 1]);
 }

@@ -1,6 +1,6 @@
 //! Where an entry hangs whose parent is lost, rule by rule.
 
-use super::{chain, file_of, line, mended, named, uuid};
+use super::{SESSION, chain, file_of, line, mended, named, uuid};
 
 /// The number of the message that each line of a mended log hangs from; 0 is none.
 fn parents(lines: &[Vec<u8>]) -> Vec<(u64, u64)> {
@@ -141,4 +141,109 @@ fn it_hangs_from_nothing_that_the_program_lets_nothing_hang_from() {
     let known = odd.replace("\"type\":\"progress\"", "\"type\":\"system\"");
     lines[4] = known.into_bytes();
     hangs(&lines, 6, 15);
+}
+
+/// A line of another type than a message.
+fn of_type(kind: &str, number: u64, own: u64, parent: u64) -> Vec<u8> {
+    let text = String::from_utf8(named(number, own, parent)).unwrap();
+    let kind = format!("\"type\":\"{kind}\"");
+    text.replace("\"type\":\"user\"", &kind).into_bytes()
+}
+
+#[test]
+fn it_hangs_from_what_is_no_message_where_the_program_lets_it() {
+    let mut lines = chain();
+    lines.truncate(4);
+    lines.extend([of_type("attachment", 15, 15, 4), line(6, 99)]);
+    hangs(&lines, 6, 15);
+}
+
+#[test]
+fn a_cycle_is_cut_where_it_ends_and_nothing_of_it_is_its_home() {
+    // Four hangs from five, five from three, and three from four.
+    let lines = [line(1, 0), line(2, 1), line(3, 4), line(4, 5), line(5, 3)];
+    hangs(&lines, 4, 2);
+    hangs(&lines, 3, 4);
+    hangs(&lines, 5, 3);
+}
+
+#[test]
+fn what_remains_of_a_line_does_not_tell_where_a_cycle_goes() {
+    // A torn copy of four says that it hung from one.
+    let torn = String::from_utf8(line(4, 1)).unwrap();
+    let torn = torn.replace("\"role\":\"assistant\"", "\"role\":\"as");
+    let lines = [
+        line(1, 0),
+        line(2, 1),
+        torn.into_bytes(),
+        line(3, 4),
+        line(4, 3),
+    ];
+    hangs(&lines, 3, 2);
+}
+
+#[test]
+fn a_summary_begins_a_conversation_in_a_cycle_too() {
+    let summary = String::from_utf8(line(3, 4)).unwrap();
+    let summary = summary.replace("\"cwd\"", "\"isCompactSummary\":true,\"cwd\"");
+    let lines = [line(1, 0), line(2, 1), summary.into_bytes(), line(4, 3)];
+    hangs(&lines, 3, 0);
+    hangs(&lines, 4, 3);
+}
+
+/// The id and the parent of each line of a mended log.
+fn ids(lines: &[Vec<u8>]) -> Vec<(String, String)> {
+    let (_, bytes) = mended(&file_of(lines));
+    let text = String::from_utf8(bytes).unwrap();
+    let lines = text.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        (text("uuid"), text("parentUuid"))
+    });
+    lines.collect()
+}
+
+#[test]
+fn an_orphan_hangs_from_an_entry_by_its_new_id() {
+    // Ids that are no UUIDs are spelt out.
+    let renamed = |line: Vec<u8>| {
+        let text = String::from_utf8(line).unwrap();
+        text.replace(&uuid(3), "odd-three").into_bytes()
+    };
+    let lines = [
+        line(1, 0),
+        renamed(named(3, 3, 1)),
+        line(4, 99),
+        renamed(named(5, 3, 4)),
+    ];
+    let found = ids(&lines);
+    assert_eq!(found[3].0, "odd-three");
+    assert_ne!(found[1].0, "odd-three");
+    assert_eq!(found[2].1, found[1].0);
+}
+
+#[test]
+fn an_entry_that_names_its_own_id_means_the_last_of_that_id() {
+    let lines = [line(1, 0), named(3, 3, 3), named(5, 3, 1)];
+    let found = ids(&lines);
+    assert_ne!(found[1].0, uuid(3));
+    assert_eq!(found[1].1, uuid(3));
+    assert_eq!(found[2], (uuid(3), uuid(1)));
+}
+
+#[test]
+fn two_entries_of_one_id_that_say_the_same_are_no_twins() {
+    let note = |text: &str, cwd: &str| {
+        let (own, parent) = (uuid(3), uuid(1));
+        format!(
+            r#"{{"parentUuid":"{parent}","isSidechain":false,"cwd":"{cwd}","sessionId":"{SESSION}","type":"system","subtype":"informational","content":"{text}","uuid":"{own}","timestamp":"2026-11-10T05:03:00.000Z"}}"#
+        )
+        .into_bytes()
+    };
+    let done = |second: Vec<u8>| {
+        let lines = [line(1, 0), note("said", "/work"), second, line(4, 3)];
+        mended(&file_of(&lines)).0.steps.len()
+    };
+    assert_eq!(done(note("said", "/elsewhere")), 0);
+    assert_eq!(done(note("said otherwise", "/work")), 1);
 }

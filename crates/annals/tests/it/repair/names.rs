@@ -196,3 +196,25 @@ fn another_file_is_not_called_a_grown_one_and_what_is_in_the_way_is_told() {
     assert!(told, "{refused}");
     assert_eq!(place.bytes(), before);
 }
+
+#[test]
+fn a_whole_id_means_its_repair_alone() {
+    let place = damaged();
+    let store = place.store();
+    let kept = repair_all(&store).remove(0);
+    let quarantine = store.quarantine().unwrap();
+    // One whose id begins with that of the other.
+    let (one, other) = (quarantine.join(&kept.id), format!("{}-2", kept.id));
+    fs::create_dir(quarantine.join(&other)).unwrap();
+    for entry in fs::read_dir(&one).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(
+            entry.path(),
+            quarantine.join(&other).join(entry.file_name()),
+        )
+        .unwrap();
+    }
+    assert_eq!(ids(&store.find_repairs(&kept.id).unwrap()), [&kept.id]);
+    assert_eq!(ids(&store.find_repairs(&other).unwrap()), [&other]);
+    assert_eq!(store.find_repairs(SESSION).unwrap().len(), 2);
+}

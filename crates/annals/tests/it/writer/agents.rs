@@ -111,3 +111,54 @@ fn a_session_begins_in_the_directory_that_a_link_leads_to() {
         .into_owned();
     assert!(folder.ends_with("-real"), "{folder}");
 }
+
+/// What only an index tells: where the session is at work, and on which branch.
+#[test]
+fn a_sub_agent_is_at_work_where_the_index_says_that_its_session_is() {
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let mut sessions = store.inventory().sessions.into_iter();
+    for (id, told) in [
+        ("2a489c69", r#""cwd":"/home/dev/app""#),
+        ("fd7a4cec", r#""branch":"topic""#),
+    ] {
+        let files = sessions.find(|files| files.id.as_str().starts_with(id));
+        let writer = store.write(&files.unwrap(), QUICK).unwrap();
+        let agent = spawn(&writer, id);
+        agent.append(Draft::user("Look!")).unwrap();
+        let log = fs::read_to_string(agent.path()).unwrap();
+        assert!(log.contains(told), "{log}");
+    }
+}
+
+#[test]
+fn what_a_sub_agent_is_called_is_not_what_its_session_is() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let title = fresh
+        .writer
+        .path()
+        .with_extension("")
+        .join("custom-title.json");
+    fs::create_dir_all(title.parent().unwrap()).unwrap();
+    let text = r#"{"customTitle":"mine"}"#;
+    fs::write(&title, text).unwrap();
+    let agent = spawn(&fresh.second(), "a1");
+    agent.append(Draft::user("Look!")).unwrap();
+    agent.retitle("its").unwrap();
+    assert_eq!(fs::read_to_string(&title).unwrap(), text);
+}
+
+#[test]
+fn a_sub_agent_is_of_the_version_that_its_session_is() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let log = fresh.writer.path();
+    let text = fs::read_to_string(&log).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let own = line["version"].as_str().unwrap();
+    fs::write(&log, text.replace(&format!("\"{own}\""), "\"9.8.7\"")).unwrap();
+    let agent = spawn(&fresh.second(), "a1");
+    let entry = agent.append(Draft::user("Look!")).unwrap();
+    assert_eq!(entry.place.version.as_deref(), Some("9.8.7"));
+}

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 
 /// A shell that has a file open for writing until its input ends.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
-    fn of(file: &Path) -> Self {
+    pub(crate) fn of(file: &Path) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", "exec 3>>\"$1\"; echo ready; read _", "sh"])
             .arg(file)
@@ -24,7 +24,7 @@ impl Holder {
         Holder(child)
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.0.stdin.take());
         self.0.wait().unwrap();
         thread::sleep(std::time::Duration::from_millis(300));
@@ -32,7 +32,7 @@ impl Holder {
 }
 
 #[track_caller]
-fn held<T: std::fmt::Debug>(outcome: annals::Result<T>, file: &Path) {
+pub(crate) fn held<T: std::fmt::Debug>(outcome: annals::Result<T>, file: &Path) {
     assert!(
         matches!(&outcome, Err(Error::Held { path, .. }) if path == file),
         "{outcome:?}"

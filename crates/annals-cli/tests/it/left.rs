@@ -1,0 +1,161 @@
+//! What is left in the archive alone, or in half: restore after a folder was renamed, imports that were cut
+//! off, configurations that are gone.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::harness::Stage;
+
+const SESSION: &str = "00000000-0000-4000-8000-000000000001";
+
+/// A session with a sub-agent that is archived, in a folder that was renamed since.
+fn renamed() -> (Stage, PathBuf) {
+    let stage = Stage::empty();
+    stage
+        .annals(&[
+            "new",
+            "--id",
+            SESSION,
+            "--cwd",
+            "/home/dev/one",
+            "-m",
+            "question",
+        ])
+        .fine();
+    let log = stage.log_path(SESSION);
+    let agents = log.with_extension("").join("subagents");
+    fs::create_dir_all(&agents).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(agents.join("agent-one.jsonl"), text).unwrap();
+    stage.settle();
+    stage.annals(&["keep"]).fine();
+    let folder = log.parent().unwrap();
+    let now = folder.with_file_name("-home-dev-new");
+    fs::rename(folder, &now).unwrap();
+    (stage, now)
+}
+
+#[test]
+fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
+    let (stage, folder) = renamed();
+    let agent = folder.join(SESSION).join("subagents/agent-one.jsonl");
+    let text = fs::read(&agent).unwrap();
+    stage.annals(&["keep"]).fine();
+    fs::remove_file(&agent).unwrap();
+    // The pack of the new folder has it too; forget that, and only the old one has.
+    let listed = stage.annals(&["archive", "--list"]).fine();
+    let rows: Vec<&str> = listed.out.lines().skip(1).collect();
+    assert_eq!(rows.len(), 2, "{listed}");
+    let word = |row: &str, at: usize| row.split_whitespace().nth(at).unwrap().to_owned();
+    let new = rows.iter().find(|row| row.contains(" there ")).unwrap();
+    let old = rows.iter().find(|row| row.contains(" gone ")).unwrap();
+    // One id is not enough, and both are named with what tells them apart.
+    let refused = stage.refused(&["archive", "--list", SESSION], "");
+    assert!(refused.err.contains("-home-dev-one"), "{refused}");
+    assert!(refused.err.contains("-home-dev-new"), "{refused}");
+    assert!(refused.err.contains(", gone, archived 20"), "{refused}");
+    let refused = stage.refused(&["archive", "--forget", SESSION], "");
+    assert!(refused.err.contains(", there, archived 20"), "{refused}");
+    let shown = stage.annals(&["archive", "--list", &word(old, 0)]).fine();
+    assert!(shown.out.contains("-home-dev-one"), "{shown}");
+    stage
+        .annals(&["archive", "--forget", &word(new, 0), "--apply"])
+        .fine();
+    // Archived anew without the sub-agent, which is in the old pack alone.
+    stage.annals(&["keep"]).fine();
+    let to = stage.work().join("converted");
+    let to = to.to_str().unwrap();
+    let into = ["--to", "clog", "--into", to];
+    let refused = stage.annals(&[&["convert", SESSION][..], &into].concat());
+    assert_eq!(refused.code, 2, "{refused}");
+    let way = format!("annals restore {SESSION} --apply");
+    assert!(refused.err.contains(&way), "{refused}");
+    let left = stage.annals(&[&["convert", SESSION, "--without-archived"][..], &into].concat());
+    let told = "left out: 1 file that can be found only in the archive";
+    assert!(left.fine().out.contains(told));
+    // What it says holds.
+    let run = stage.annals(&["restore", SESSION, "--apply"]).fine();
+    assert!(run.out.contains("put back"), "{run}");
+    assert_eq!(fs::read(&agent).unwrap(), text);
+    assert!(!folder.with_file_name("-home-dev-one").exists());
+}
+
+#[test]
+fn an_import_that_was_cut_off_is_run_again() {
+    let stage = Stage::empty();
+    for n in 1..=2 {
+        let id = format!("0000000{n}-0000-4000-8000-000000000001");
+        let cwd = ["--cwd", "/home/dev/one", "-m", "question"];
+        stage
+            .annals(&[&["new", "--id", &id][..], &cwd].concat())
+            .fine();
+    }
+    stage.settle();
+    let file = stage.work().join("all.jsonl");
+    let file = file.to_str().unwrap();
+    stage
+        .annals(&["export", "--project", "/home/dev/one", "-o", file])
+        .fine();
+    fs::remove_dir_all(stage.root.join("projects")).unwrap();
+    let into = format!("claude-code:{}", stage.work().join("copy").display());
+    let import = ["import", file, "--into", &into];
+    // A directory in the place of the second log, so that the first run ends early.
+    let text = fs::read_to_string(file).unwrap();
+    let second = match text.find("00000001-") > text.find("00000002-") {
+        true => "00000001-0000-4000-8000-000000000001",
+        false => "00000002-0000-4000-8000-000000000001",
+    };
+    let folder = stage.work().join("copy/projects/-home-dev-one");
+    let wall = folder.join(format!("{second}.jsonl"));
+    fs::create_dir_all(&wall).unwrap();
+    let run = stage.annals(&import);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(
+        run.err.contains("the same command goes on with it"),
+        "{run}"
+    );
+    fs::remove_dir(&wall).unwrap();
+    let run = stage.annals(&import).fine();
+    assert!(run.out.contains("there from the run before"), "{run}");
+    assert!(wall.is_file());
+    // Now all is there, and nothing of it is touched.
+    let run = stage.annals(&import);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("already"), "{run}");
+}
+
+#[test]
+fn a_configuration_that_is_gone_is_told_with_the_way_back() {
+    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let path = stage.root.join("config.json");
+    let before = fs::read(&path).unwrap();
+    stage.annals(&["keep"]).fine();
+    for verb in ["workspaces", "agents", "settings"] {
+        let run = stage.annals(&[verb]);
+        assert!(!run.err.contains("archived"), "{verb}: {run}");
+    }
+    fs::remove_file(&path).unwrap();
+    for verb in ["workspaces", "agents", "settings"] {
+        let run = stage.annals(&[verb]);
+        assert!(run.err.contains("restore root --apply"), "{verb}: {run}");
+        assert!(!run.out.contains("There are no"), "{verb}: {run}");
+    }
+    stage.annals(&["restore", "root", "--apply"]).fine();
+    assert_eq!(fs::read(&path).unwrap(), before);
+    let run = stage.annals(&["agents"]).fine();
+    assert!(run.err.is_empty(), "{run}");
+}
+
+#[test]
+fn a_root_of_which_nothing_but_sessions_is_kept_is_told_as_that() {
+    let stage = Stage::empty();
+    for args in [
+        &["restore", "root"][..],
+        &["archive", "--list", "root"],
+        &["archive", "--forget", "root"],
+    ] {
+        let run = stage.refused(args, "");
+        let told = "is archived that belongs to no session";
+        assert!(run.err.contains(told), "{args:?}: {run}");
+    }
+}

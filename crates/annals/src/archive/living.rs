@@ -1,0 +1,194 @@
+//! What is put back of a session that lives: where it looks for it now.
+//!
+//! A folder that was renamed leaves its packs behind under its old name, and what its sessions lost since
+//! is in those alone. Lists take it from there (`store/kept.rs`), under the new name; so does a restore.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::index::Index;
+use super::meant::only;
+use super::pack::Pack;
+use super::restore::Restored;
+use super::salvage::State;
+use crate::error::Result;
+use crate::store::{FoundFile, Root, SessionFiles, Store};
+
+/// The packs that a session is put back from.
+#[derive(Clone, Debug)]
+pub struct Restoring {
+    /// The session's own: that of the folder it lives in, or lay in.
+    pub pack: Pack,
+    /// What others have of a session that lives and lacks it, under the paths at which it looks for it.
+    others: Vec<Pack>,
+}
+
+impl Restoring {
+    /// What putting it back would do; `to` another root, if not to its own.
+    pub fn restoring(&self, to: Option<&Path>) -> Result<Restored> {
+        Ok(self.plan(to)?.0)
+    }
+
+    /// Puts it back, all of it or nothing; see [`Pack::restore`].
+    pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
+        let (plan, states) = self.plan(to)?;
+        self.pack.carry_out(to, plan, &states)
+    }
+
+    fn plan(&self, to: Option<&Path>) -> Result<(Restored, Vec<State>)> {
+        let (mut plan, mut states) = self.pack.plan(to, false)?;
+        for other in &self.others {
+            let (more, from) = other.plan(to, false)?;
+            plan.files.extend(more.files.into_iter().map(|mut file| {
+                file.pack = Some(other.path.clone());
+                file
+            }));
+            states.extend(from);
+        }
+        Ok((plan, states))
+    }
+}
+
+impl Store {
+    /// What a person wants back who names an archived session; of these roots alone, if any are given.
+    ///
+    /// Where a session was archived from several folders of its root, as one is that was renamed, its own
+    /// pack is that of the folder in which it lives. Of one that was not archived since, the pack of the old
+    /// folder stands for it. Who names a pack itself means what it holds, where that was.
+    pub fn to_restore(&self, id: &str, roots: Option<&[Root]>) -> Result<Restoring> {
+        let archive = self.archive()?;
+        let found = archive.fitting(id, roots)?;
+        let by_id = found.iter().any(|pack| pack.fits(id));
+        let Some(root) = root_of(&found)? else {
+            return Ok(only(id, found)?.into());
+        };
+        let store = Store::new(vec![root.clone()]);
+        let store = store.with_state(self.state_dir().unwrap_or(Path::new("")));
+        let mut living = store.inventory().sessions;
+        living.retain(|files| {
+            let named = |pack: &Pack| pack.holds(files.id.as_str());
+            !files.is_archived() && found.iter().any(named)
+        });
+        let living_in = |pack: &Pack| {
+            let log = pack.index.main().map(|main| root.path.join(&main.path));
+            living
+                .iter()
+                .find(|it| Some(it.main_path()) == log.as_deref())
+        };
+        let is_own = |pack: &Pack| living_in(pack).is_some();
+        let own = found.iter().filter(|pack| is_own(pack)).count();
+        let pack = match (by_id, own, living.as_slice()) {
+            (true, 1, _) => found.into_iter().find(is_own),
+            // It lives where nothing of it was archived yet.
+            (true, 0, [files]) => {
+                let mut moved: Vec<Pack> = found.iter().filter_map(|it| it.moved(files)).collect();
+                moved.sort_by_key(|pack| pack.index.archived);
+                match moved.pop() {
+                    Some(newest) => Some(newest),
+                    None => Some(only(id, found)?),
+                }
+            }
+            _ => Some(only(id, found)?),
+        };
+        let pack = pack.map_or_else(|| archive.find_in(id, roots), Ok)?;
+        let mut restoring = Restoring::from(pack);
+        if let Some(files) = living_in(&restoring.pack) {
+            restoring.others = lacking(files, &restoring.pack)?;
+        }
+        Ok(restoring)
+    }
+}
+
+impl From<Pack> for Restoring {
+    fn from(pack: Pack) -> Self {
+        Restoring {
+            pack,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// The root of packs that hold the same sessions of one root, where that is a tree.
+fn root_of(packs: &[Pack]) -> Result<Option<Root>> {
+    let ids = |index: &Index| {
+        let sessions = index.sessions.iter();
+        sessions.map(|it| it.id.clone()).collect::<BTreeSet<_>>()
+    };
+    let Some((first, rest)) = packs.split_first() else {
+        return Ok(None);
+    };
+    let first = &first.index;
+    let same = |other: &Pack| {
+        let other = &other.index;
+        let place = other.layout == first.layout && other.root == first.root;
+        place && ids(other) == ids(first)
+    };
+    match !first.lone && !first.is_of_root() && rest.iter().all(same) {
+        true => Root::new(&first.layout, &first.root).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What a session that lives lacks, and packs other than its own have.
+fn lacking(files: &SessionFiles, own: &Pack) -> Result<Vec<Pack>> {
+    let gone = files.files().flat_map(FoundFile::volumes);
+    let gone: Vec<(&Path, &Path, PathBuf)> = gone
+        .filter_map(|file| {
+            let (pack, within) = file.kept_at()?;
+            let now = file.path.strip_prefix(&files.root.path).ok()?;
+            Some((pack, within, now.to_owned()))
+        })
+        .filter(|(pack, _, now)| *pack != own.path && own.member(now).is_none())
+        .collect();
+    let packs: BTreeSet<&Path> = gone.iter().map(|(pack, ..)| *pack).collect();
+    let of = |path: &Path| {
+        let place = |within: &Path| {
+            let mut gone = gone.iter();
+            let found = gone.find(|(pack, was, _)| *pack == path && *was == within);
+            found.map(|(.., now)| now.clone())
+        };
+        Pack::open(path).map(|pack| pack.with_places(&place))
+    };
+    packs.into_iter().map(of).collect()
+}
+
+impl Pack {
+    /// The pack as if its folder had the name that it has now, if its log is that of a living session.
+    fn moved(&self, files: &SessionFiles) -> Option<Pack> {
+        let log = files.logs().next()?;
+        let layout = files.root.layout;
+        let was = self.members().iter().find_map(|member| {
+            let same = (member.dev, member.ino) == (log.id.dev, log.id.ino);
+            let is_log = self.index.is_session_log(&member.path) && same;
+            layout.classify(&member.path).filter(|_| is_log)
+        });
+        let was = was.filter(|was| was.session.as_ref() == Some(&files.id))?;
+        Some(self.with_places(&|path| {
+            let mut artifact = layout.classify(path)?;
+            if artifact.folder.is_none() || artifact.folder != was.folder {
+                return Some(path.to_owned());
+            }
+            artifact.folder.clone_from(&log.artifact.folder);
+            Some(layout.place(&artifact))
+        }))
+    }
+
+    /// The pack with its files at other places of the root, and without those that have none.
+    fn with_places(&self, place: &dyn Fn(&Path) -> Option<PathBuf>) -> Pack {
+        let mut index = Index::clone(&self.index);
+        for members in [&mut index.members, &mut index.earlier] {
+            members.retain_mut(|member| {
+                let now = place(&member.path);
+                now.map(|now| member.path = now).is_some()
+            });
+        }
+        index.rows.retain_mut(|row| {
+            let now = place(&row.path);
+            now.map(|now| row.path = now).is_some()
+        });
+        let mut pack = self.clone();
+        pack.index = Arc::new(index);
+        pack
+    }
+}

@@ -1,0 +1,214 @@
+//! Packs that other processes write to at the same time, and what cannot be written.
+
+use super::*;
+use crate::archive::tests::{Desk, LOG, TODOS, lines, now};
+use crate::archive::writer::Fresh;
+use crate::jsonl::FileId;
+
+/// A root with one session, and no pack yet.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3_000));
+    desk.put(TODOS, "[]");
+    desk
+}
+
+fn dir_of(desk: &Desk) -> &Path {
+    desk.pack.parent().unwrap()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let mut names: Vec<String> = entries
+        .map(|it| it.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_pack_that_was_set_aside_before_one_got_its_lock_is_looked_for_again() {
+    let desk = desk();
+    desk.store();
+    let log = Log::open(&desk.pack, Options::default()).unwrap();
+    fs::rename(&desk.pack, dir_of(&desk).join(".damaged-1-s.pack")).unwrap();
+    let turn = add(&desk.pack, &log, &desk.contents(), now());
+    assert!(matches!(turn, Ok(Turn::Again)), "{turn:?}");
+    // What is in its place and is no file is an error, and would be one at every turn.
+    fs::create_dir(&desk.pack).unwrap();
+    let turn = add(&desk.pack, &log, &desk.contents(), now());
+    assert!(matches!(turn, Err(Error::Io { .. })), "{turn:?}");
+    let stored = store(&desk.pack, &desk.contents(), now());
+    assert!(matches!(stored, Err(Error::Io { .. })), "{stored:?}");
+}
+
+#[test]
+fn a_pack_that_got_its_name_before_one_got_the_lock_is_added_to() {
+    let desk = desk();
+    jsonl::ensure_dir(dir_of(&desk)).unwrap();
+    let temp = temp_of(&desk.pack);
+    let log = open_temp(&temp).unwrap();
+    // Another process fills it, and gives it its name.
+    let first = fill(&desk.pack, &log, &desk.contents(), now());
+    assert!(matches!(first, Ok(Turn::Done(_))), "{first:?}");
+    let made = or_again(&temp, fill(&desk.pack, &log, &desk.contents(), now()));
+    assert!(matches!(made, Ok(Turn::Again)), "{made:?}");
+    // Whoever opens a new one finds the pack, and leaves nothing.
+    let made = make(&desk.pack, &desk.contents(), now());
+    assert!(matches!(made, Ok(Turn::Again)), "{made:?}");
+    assert_eq!(names(dir_of(&desk)), ["s.pack"]);
+    assert!(desk.store().unchanged);
+    // A directory in the place of the temporary file is an error, not another turn.
+    fs::remove_file(&desk.pack).unwrap();
+    fs::create_dir(&temp).unwrap();
+    let made = make(&desk.pack, &desk.contents(), now());
+    assert!(matches!(made, Err(Error::Io { .. })), "{made:?}");
+}
+
+#[test]
+fn only_what_was_opened_and_is_gone_gives_another_turn() {
+    let (mine, other) = (Path::new("mine"), Path::new("other"));
+    let failed = |path, kind: io::ErrorKind| Err(Error::io("open", path, kind.into()));
+    let again = |turn| matches!(or_again(mine, turn), Ok(Turn::Again));
+    assert!(again(failed(mine, io::ErrorKind::NotFound)));
+    assert!(!again(failed(other, io::ErrorKind::NotFound)));
+    assert!(!again(failed(mine, io::ErrorKind::PermissionDenied)));
+    assert!(!again(failed(other, io::ErrorKind::PermissionDenied)));
+}
+
+#[test]
+fn what_a_killed_process_left_is_written_over() {
+    let desk = desk();
+    jsonl::ensure_dir(dir_of(&desk)).unwrap();
+    fs::write(temp_of(&desk.pack), vec![7; 1 << 20]).unwrap();
+    desk.store();
+    desk.same();
+    assert_eq!(names(dir_of(&desk)), ["s.pack"]);
+}
+
+#[test]
+fn a_pack_that_cannot_be_made_says_that_it_could_not_be() {
+    let desk = desk();
+    // Its own name is just short enough, and that of the temporary file is not.
+    let long = desk.pack.with_file_name("s".repeat(250) + ".pack");
+    match store(&long, &desk.contents(), now()) {
+        Err(Error::Io { action, path, .. }) => {
+            assert_eq!((action, &path), ("create", &temp_of(&long)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_as_such() {
+    for kind in [
+        io::ErrorKind::StorageFull,
+        io::ErrorKind::QuotaExceeded,
+        io::ErrorKind::FileTooLarge,
+    ] {
+        let told = unwritten(Path::new("s.pack"), kind.into()).to_string();
+        assert!(told.contains("no room left to archive to s.pack"), "{told}");
+    }
+    let told = unwritten(Path::new("s.pack"), io::ErrorKind::BrokenPipe.into());
+    assert!(matches!(told, Error::Io { .. }), "{told}");
+}
+
+#[test]
+fn a_name_in_a_directory_that_is_gone_is_not_durable() {
+    let desk = desk();
+    desk.store();
+    let pack = Pack::open(&desk.pack).unwrap();
+    assert!(sync_dir(&desk.pack).is_ok() && pack.sync().is_ok());
+    fs::rename(dir_of(&desk), dir_of(&desk).with_extension("gone")).unwrap();
+    assert!(sync_dir(&desk.pack).is_err() && pack.sync().is_err());
+}
+
+#[test]
+fn a_pack_is_written_anew_when_more_than_half_of_it_and_a_mebibyte_is_waste() {
+    let mebi = 1 << 20;
+    assert!(!is_mostly_waste(mebi, mebi + 100));
+    assert!(is_mostly_waste(mebi + 1, mebi + 100));
+    assert!(!is_mostly_waste(5 * mebi, 10 * mebi));
+    assert!(is_mostly_waste(5 * mebi + 1, 10 * mebi));
+}
+
+#[test]
+fn a_source_is_a_regular_file_that_can_be_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    assert!(matches!(open_source(&at("file")), Ok(Some(_))));
+    assert!(matches!(open_source(&at("none")), Ok(None)));
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    assert!(matches!(open_source(&at("loop")), Err(Error::Io { .. })));
+    // One that nobody writes to must not keep us waiting.
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), mode).unwrap();
+    let refused = open_source(&at("pipe")).unwrap_err().to_string();
+    assert!(refused.contains("is not a regular file"), "{refused}");
+}
+
+#[test]
+fn a_file_that_got_shorter_while_it_was_read_is_not_taken_for_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    fs::write(&path, [7; 1_000]).unwrap();
+    let (file, metadata) = open_source(&path).unwrap().unwrap();
+    let fresh = Fresh {
+        path: &path,
+        file,
+        id: FileId::from(&metadata),
+        mode: 0o600,
+    };
+    let mut got = 0;
+    let mut read = |to| {
+        fresh.read(0, to, |bytes| {
+            got += bytes.len();
+            Ok(())
+        })
+    };
+    assert!(read(1_000).unwrap());
+    assert!(!read(1_001).unwrap());
+    assert_eq!(got, 1_000);
+}
+
+#[test]
+fn a_frame_is_made_anew_only_if_it_is_short_and_its_file_grew() {
+    let short = 256 << 10;
+    for (bytes, frames) in [(short - 1, 1), (short, 2)] {
+        let desk = Desk::new();
+        // The todos lie behind the log, in the same frame.
+        let mut log = lines(1, bytes);
+        log.truncate(bytes - 2);
+        desk.put(LOG, log);
+        desk.put(TODOS, "[]");
+        let before = desk.store().pack;
+        assert_eq!(before.index.frames.len(), 1);
+        assert_eq!(before.index.frames[0].len as usize, bytes);
+        // Touched, and no more.
+        fs::File::options()
+            .append(true)
+            .open(desk.root.join(LOG))
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
+        let touched = desk.store();
+        assert!(!touched.unchanged);
+        assert_eq!(touched.pack.index.frames, before.index.frames);
+        desk.add(LOG, "{}\n");
+        desk.store();
+        let log = &desk.same().members()[0].clone();
+        assert_eq!(log.parts.len(), frames, "{bytes}");
+    }
+}
+
+#[test]
+fn a_log_that_was_empty_grows_too() {
+    let desk = Desk::new();
+    desk.put(LOG, "");
+    desk.put(TODOS, "[]");
+    desk.store();
+    desk.add(LOG, "{}\n");
+    assert_eq!(desk.store().added, 3);
+    desk.same();
+}

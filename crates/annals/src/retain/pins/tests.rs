@@ -1,0 +1,66 @@
+//! Pins that several processes make at once.
+
+use std::cell::Cell;
+
+use super::*;
+
+fn pin(session: &str) -> Pin {
+    Pin {
+        layout: "claude-code".to_owned(),
+        root: PathBuf::from("/root"),
+        session: session.to_owned(),
+        pinned: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn sessions(store: &Store) -> Vec<String> {
+    let pins = store.pins().unwrap();
+    pins.iter().map(|pin| pin.session.clone()).collect()
+}
+
+#[test]
+fn whoever_makes_the_first_pin_meanwhile_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let store = Store::new(Vec::new()).with_state(&state);
+    let turns = Cell::new(0);
+    let add = |name: &str| {
+        store.change_pins(|list| {
+            list.push(pin(name));
+            vec![pin(name)]
+        })
+    };
+    let changed = store.change_pins(|list| {
+        // Between the look and the deed of the first attempt.
+        if turns.replace(turns.get() + 1) == 0 {
+            add("theirs").unwrap();
+        }
+        list.push(pin("mine"));
+        vec![pin("mine")]
+    });
+    assert_eq!(changed.unwrap(), [pin("mine")]);
+    assert_eq!(turns.get(), 2);
+    assert_eq!(sessions(&store), ["theirs", "mine"]);
+}
+
+#[test]
+fn pins_that_cannot_be_written_are_not_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(Vec::new()).with_state(dir.path());
+    // Where the document would grow lies a directory.
+    let tag: String = Digest::of(FILE.as_bytes())
+        .0
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    fs::create_dir(dir.path().join(format!(".annals-{tag}.tmp"))).unwrap();
+    let turns = Cell::new(0);
+    let failed = store.change_pins(|list| {
+        turns.set(turns.get() + 1);
+        list.push(pin("mine"));
+        vec![pin("mine")]
+    });
+    assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+    assert_eq!(turns.get(), 1);
+}

@@ -1,0 +1,52 @@
+//! What goes with a session whose id another one has, too.
+
+use super::*;
+use crate::store::Root;
+
+const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
+
+/// One id in two folders, and todos that are either's.
+fn twice() -> (tempfile::TempDir, Vec<SessionFiles>) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(dir.path());
+    for folder in ["-a", "-b"] {
+        let folder = dir.path().join("projects").join(folder);
+        fs::create_dir_all(folder.join(ID).join("tool-results")).unwrap();
+        fs::write(folder.join(format!("{ID}.jsonl")), "{}\n").unwrap();
+        fs::write(folder.join(ID).join("tool-results/one.txt"), "x").unwrap();
+    }
+    let todos = dir.path().join("todos");
+    fs::create_dir(&todos).unwrap();
+    fs::write(todos.join(format!("{ID}-agent-{ID}.json")), "[]").unwrap();
+    let sessions = Inventory::of(&[root]).sessions;
+    assert_eq!(sessions.len(), 2);
+    assert!(sessions.iter().all(|files| files.shared));
+    (dir, sessions)
+}
+
+/// How many of the files beside are in the folder, and how many elsewhere.
+fn beside(files: &SessionFiles) -> (usize, usize) {
+    let own = own(files);
+    let inside = own.iter().filter(|file| {
+        let folder = file.artifact.folder.as_deref();
+        folder.is_some() && folder == files.folder()
+    });
+    let inside = inside.count();
+    (inside, own.len() - inside)
+}
+
+#[test]
+fn what_two_sessions_share_goes_with_neither() {
+    let (_dir, sessions) = twice();
+    let own: Vec<(usize, usize)> = sessions.iter().map(beside).collect();
+    assert_eq!(own, [(1, 0), (1, 0)]);
+}
+
+#[test]
+fn what_they_shared_goes_with_the_one_that_is_left() {
+    let (_dir, sessions) = twice();
+    fs::remove_dir_all(sessions[1].main_path().parent().unwrap()).unwrap();
+    assert_eq!(beside(&sessions[0]), (1, 1));
+    // And not with the one that is gone.
+    assert_eq!(beside(&sessions[1]), (1, 0));
+}

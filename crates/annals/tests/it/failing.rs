@@ -1,0 +1,219 @@
+//! What is told when the system refuses: one kind of call of one operation is made to fail, or to lie.
+//!
+//! Needs `strace`; without it these tests say so and pass.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use annals::archive::Archive;
+use annals::jsonl::{FileId, Log, Options, ensure_dir, refuse_held};
+use annals::layout::NewSession;
+use annals::model::{Draft, SessionId, Todo};
+use annals::repair::{Patient, Plan};
+use annals::store::{Root, Store};
+use jiff::Timestamp;
+
+use crate::support::QUICK;
+use crate::writer::held::Holder;
+
+const IDS: [&str; 2] = [
+    "aaaaaaaa-0000-4000-8000-000000000000",
+    "bbbbbbbb-0000-4000-8000-000000000000",
+];
+
+#[test]
+#[ignore = "a part that other tests give to a child process"]
+fn role() {
+    let Some(dir) = std::env::var_os("ANNALS_TEST_DIR") else {
+        return;
+    };
+    let dir = PathBuf::from(dir);
+    let log = dir.join("log");
+    let outcome = match std::env::var("ANNALS_TEST_PART").unwrap().as_str() {
+        "settle" => ensure_dir(&dir.join("there")),
+        "open" => Log::open(&log, Options::default()).map(drop),
+        "held" => {
+            let id = FileId::from(&fs::metadata(&log).unwrap());
+            refuse_held([(log.as_path(), &id)])
+        }
+        "forget" => {
+            let archive = Archive::open(&dir.join("state"));
+            let plan = archive.forgetting(IDS[0], None).unwrap().remove(0);
+            archive.forget(&plan)
+        }
+        "forget-repair" => {
+            let store = store(&dir);
+            let kept = store.repairs().unwrap().0.remove(0);
+            store.forget_repair(&kept)
+        }
+        "mirror" => {
+            let files = store(&dir).inventory().sessions.remove(0);
+            store(&dir).mirror(&[&files], Timestamp::now()).map(drop)
+        }
+        "restore" => {
+            let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
+            pack.restore(None).map(drop)
+        }
+        "undelete" => store(&dir).undelete(IDS[0]).map(drop),
+        other => panic!("{other}"),
+    };
+    let told = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
+    eprintln!("\ntold {told}");
+}
+
+/// Gives a part to a child process of which calls fail, or only those on a file; says what that told.
+fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
+    let calls = inject.split(':').next().unwrap();
+    let played = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null"])
+        .args(["-e", &format!("trace={calls}")])
+        .args(["-e", &format!("inject={inject}")])
+        .args(only.map(|path| format!("--trace-path={}", path.display())))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "failing::role", "--include-ignored"])
+        .arg("--nocapture")
+        .env("ANNALS_TEST_DIR", dir)
+        .env("ANNALS_TEST_PART", part)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output();
+    let Ok(played) = played else {
+        println!("SKIPPED: there is no strace");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&played.stderr).into_owned();
+    let told = text.lines().find_map(|line| line.strip_prefix("told "));
+    Some(told.unwrap_or_else(|| panic!("{part}: {text}")).to_owned())
+}
+
+#[track_caller]
+fn tells(part: &str, dir: &Path, inject: &str, wanted: &str) {
+    if let Some(told) = told(part, dir, inject, None) {
+        assert!(told.contains(wanted), "{inject}: {told}");
+    }
+}
+
+fn store(dir: &Path) -> Store {
+    let root = Root::claude_code(dir.join("root"));
+    Store::new(vec![root]).with_state(dir.join("state"))
+}
+
+/// Two sessions in one root.
+fn sessions(dir: &Path) -> Store {
+    let store = store(dir);
+    for id in IDS {
+        let new = NewSession::new(SessionId::new(id).unwrap(), "/home/dev/w");
+        let root = store.roots()[0].clone();
+        let writer = store.create(&root, &new, QUICK).unwrap();
+        writer.append(Draft::user("hi")).unwrap();
+        writer.set_todos(&[Todo::pending("go")]).unwrap();
+    }
+    store
+}
+
+#[test]
+fn a_directory_whose_name_cannot_be_made_durable_is_not_taken_for_safe() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("there")).unwrap();
+    tells("settle", dir.path(), "fsync:error=EIO", "cannot sync");
+    tells("settle", dir.path(), "fsync:error=ENOSPC", "cannot sync");
+    // Where nothing can be written, we made nothing.
+    tells("settle", dir.path(), "fsync:error=EROFS", "fine");
+    tells("settle", dir.path(), "fsync:error=EACCES", "fine");
+}
+
+#[test]
+fn a_log_on_a_network_file_system_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("log"), "{}\n").unwrap();
+    // The numbers of NFS and of ext4.
+    let lie = |kind: &str| format!("fstatfs:poke_exit=@arg2={kind}");
+    tells("open", dir.path(), &lie("69690000"), "network file system");
+    tells("open", dir.path(), &lie("53ef0000"), "fine");
+}
+
+#[test]
+fn who_holds_a_file_is_found_without_the_newest_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    fs::write(&log, "{}\n").unwrap();
+    tells("held", dir.path(), "statx:error=ENOSYS", "fine");
+    let holder = Holder::of(&log);
+    tells("held", dir.path(), "statx:error=ENOSYS", "held open");
+    holder.end();
+}
+
+#[test]
+fn a_pack_that_is_forgotten_and_may_come_back_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    for files in &store.inventory().sessions {
+        store.mirror(&[files], Timestamp::UNIX_EPOCH).unwrap();
+    }
+    tells("forget", dir.path(), "fsync:error=EIO", "cannot sync");
+}
+
+#[test]
+fn an_original_that_cannot_be_removed_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let log = store.inventory().sessions[0].main_path().to_owned();
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, format!("{text}{{\"torn\n{text}")).unwrap();
+    let patients = Patient::only(Patient::all(&store.inventory()), &log);
+    let plan = Plan::of(&patients[0], Timestamp::now()).unwrap();
+    let kept = store.repair(&plan, true, Timestamp::now()).unwrap();
+    let calls = "rename,renameat,renameat2:error=EIO";
+    tells("forget-repair", dir.path(), calls, "cannot remove");
+    assert!(store.quarantine().unwrap().join(kept.id).exists());
+}
+
+#[test]
+fn a_deleted_log_that_cannot_be_moved_back_is_not_called_one_that_exists() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let files = store.inventory().sessions.remove(0);
+    store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+    let calls = "renameat2:error=EIO";
+    tells("undelete", dir.path(), calls, "cannot move");
+    store.undelete(IDS[0]).unwrap();
+    assert!(files.main_path().exists());
+}
+
+/// Whoever forgets the last pack takes the roster away, perhaps just now.
+#[test]
+fn a_roster_that_is_gone_is_none_and_one_that_cannot_be_told_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let second = store.inventory().sessions.remove(1);
+    let pack = store.mirror(&[&second], Timestamp::now()).unwrap().pack;
+    store.note_members().unwrap();
+    let roster = pack.with_file_name("members");
+    assert!(roster.is_file());
+    let mirrored = |error: &str| {
+        let inject = format!("openat:error={error}");
+        told("mirror", dir.path(), &inject, Some(&roster))
+    };
+    if let Some(told) = mirrored("EIO") {
+        assert!(told.contains("cannot open"), "{told}");
+        assert_eq!(mirrored("ENOENT").unwrap(), "fine");
+    }
+}
+
+/// Until its log is there, no session could be taken for whole.
+#[test]
+fn of_a_session_that_is_put_back_the_log_is_named_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let files = store.inventory().sessions.remove(0);
+    let group = [&files];
+    store.archive_away(&group, true, Timestamp::now()).unwrap();
+    let (log, todos) = (files.main_path(), &files.beside[0].path);
+    assert!(!log.exists() && !todos.exists());
+    let calls = "renameat2:error=EIO:when=2";
+    if let Some(told) = told("restore", dir.path(), calls, None) {
+        assert!(told.contains("cannot create"), "{told}");
+        assert!(!log.exists() && todos.exists());
+    }
+}

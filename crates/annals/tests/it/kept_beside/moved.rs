@@ -1,0 +1,158 @@
+//! What a session lost whose folder was renamed, or which was copied, comes back to where it lives.
+
+use std::fs;
+use std::path::Path;
+
+use annals::Error;
+use annals::archive::{Fate, RestoredFile};
+
+use super::{Desk, SESSION, agent, line, log, zebras};
+
+/// What a session lost after its folder was renamed is told from the pack of the old folder.
+#[test]
+fn a_session_whose_folder_was_renamed_still_has_what_it_lost() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    assert_eq!(desk.kept(), [""; 0]);
+    fs::remove_dir_all(desk.at(format!("projects/-new/{SESSION}"))).unwrap();
+    let mut wanted = vec![
+        agent("one").replace("-app", "-new"),
+        agent("two").replace("-app", "-new"),
+        format!("projects/-new/{SESSION}/tool-results/r.txt"),
+    ];
+    wanted.sort();
+    let archive = desk.store.archive().unwrap();
+    for keeps in [false, true] {
+        if keeps {
+            desk.keep();
+        }
+        let mut kept = desk.kept();
+        kept.sort();
+        assert_eq!(kept, wanted, "{keeps}");
+        let inventory = desk.store.inventory();
+        let found = desk.store.search(&inventory, &zebras()).unwrap();
+        assert_eq!((found.hits.len(), found.troubles.len()), (2, 0));
+    }
+    // There are two packs of it now, and it lives in the folder of one.
+    let told = match archive.find(SESSION).unwrap_err() {
+        Error::Ambiguous { candidates, .. } => candidates,
+        other => panic!("{other}"),
+    };
+    let (old, new) = (desk.at(log(SESSION)), desk.at(new_log()));
+    for (path, there) in [(&old, "gone"), (&new, "there")] {
+        let says = |text: &&String| text.contains(&format!("{}, {there}", path.display()));
+        let name = told.iter().find(says).unwrap().split_once(": ").unwrap().0;
+        // Each is picked by what it is called there, by the path of its log, and by a beginning.
+        let short = format!("8c54.{}", name.rsplit_once('.').unwrap().1);
+        for name in [name, path.to_str().unwrap(), &short] {
+            let pack = archive.find(name).unwrap();
+            let main = pack.index.root.join(&pack.index.main().unwrap().path);
+            assert_eq!(&main, path, "{name}");
+            // The path of a log does not name what goes for good.
+            match archive.forgetting(name, None) {
+                Ok(forgotten) => assert_eq!(forgotten[0].pack, pack.path, "{name}"),
+                Err(error) => assert!(name.contains('/'), "{error}"),
+            }
+        }
+    }
+    let restoring = desk.store.to_restore(SESSION, None).unwrap();
+    let main = restoring.pack.index.main().unwrap();
+    assert!(main.path.starts_with("projects/-new"));
+    restoring.restore(None).unwrap();
+    assert_eq!(desk.kept(), [""; 0]);
+    assert!(!desk.at("projects/-app").exists());
+    let text = fs::read_to_string(desk.at(agent("one").replace("-app", "-new"))).unwrap();
+    assert_eq!(text, line(SESSION, "c1", "", "zebra one"));
+    // Two that live may both be meant.
+    fs::create_dir_all(desk.at("projects/-app")).unwrap();
+    fs::copy(desk.at(new_log()), desk.at(log(SESSION))).unwrap();
+    desk.store.to_restore(SESSION, None).unwrap_err();
+}
+
+fn new_log() -> String {
+    log(SESSION).replace("-app", "-new")
+}
+
+/// Nothing was archived of the new folder yet, so that of the old one stands for it.
+#[test]
+fn what_is_only_in_the_pack_of_the_old_folder_is_put_into_the_new_one() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    fs::remove_dir_all(desk.at(format!("projects/-new/{SESSION}"))).unwrap();
+    fs::remove_dir_all(desk.at("todos")).unwrap();
+    let grown = line(SESSION, "a1", "", "main") + &line(SESSION, "a2", "a1", "went on");
+    let appended = fs::OpenOptions::new().append(true).open(desk.at(new_log()));
+    let more = grown
+        .strip_prefix(&line(SESSION, "a1", "", "main"))
+        .unwrap();
+    std::io::Write::write_all(&mut appended.unwrap(), more.as_bytes()).unwrap();
+    let restored = desk.store.to_restore(SESSION, None).unwrap();
+    let restored = restored.restore(None).unwrap();
+    let new = |file: &&RestoredFile| file.fate == Fate::New;
+    assert_eq!(restored.files.iter().filter(new).count(), 4);
+    assert!(!desk.at("projects/-app").exists());
+    assert_eq!(desk.kept(), [""; 0]);
+    assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), grown);
+    assert!(desk.at(agent("two").replace("-app", "-new")).is_file());
+    // Who names the pack means where its files were.
+    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
+    let pack = pack.path.to_str().unwrap();
+    let restoring = desk.store.to_restore(pack, None).unwrap();
+    restoring.restore(None).unwrap();
+    assert!(desk.at(log(SESSION)).is_file());
+}
+
+/// What lies in no folder belongs to the first of the two, whichever it was archived with.
+#[test]
+fn a_copy_that_lives_gets_back_what_was_archived_with_the_other_one() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::create_dir_all(desk.at("projects/-aaa")).unwrap();
+    fs::copy(
+        desk.at(log(SESSION)),
+        desk.at(log(SESSION).replace("-app", "-aaa")),
+    )
+    .unwrap();
+    fs::remove_dir_all(desk.at("projects/-app")).unwrap();
+    fs::remove_dir_all(desk.at("file-history")).unwrap();
+    desk.keep();
+    let saved = format!("file-history/{SESSION}/0a1b@v1");
+    let inventory = desk.store.inventory();
+    let kept = inventory.sessions.iter().filter(|it| !it.is_archived());
+    let kept: Vec<&str> = kept.map(|it| it.id.as_str()).collect();
+    assert_eq!(kept, [SESSION]);
+    let restored = desk.store.to_restore(SESSION, None).unwrap();
+    let restored = restored.restore(None).unwrap();
+    assert!(
+        restored
+            .files
+            .iter()
+            .any(|file| file.path == Path::new(&saved))
+    );
+    assert_eq!(fs::read(desk.at(&saved)).unwrap(), b"saved");
+    assert!(!desk.at("projects/-app").exists());
+}
+
+/// All of it or nothing, whichever pack it comes from.
+#[test]
+fn nothing_is_put_back_if_the_other_pack_is_damaged() {
+    let desk = Desk::new();
+    desk.keep();
+    let old = desk.store.archive().unwrap().find(SESSION).unwrap().path;
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
+    desk.keep();
+    fs::remove_file(desk.at(agent("two").replace("-app", "-new"))).unwrap();
+    let mut bytes = fs::read(&old).unwrap();
+    for byte in &mut bytes[40..120] {
+        *byte ^= 0x55;
+    }
+    fs::write(&old, bytes).unwrap();
+    let restoring = desk.store.to_restore(SESSION, None).unwrap();
+    assert_eq!(restoring.restoring(None).unwrap().in_the_way().count(), 0);
+    restoring.restore(None).unwrap_err();
+    let mut names = fs::read_dir(desk.at(format!("projects/-new/{SESSION}/subagents"))).unwrap();
+    assert!(names.next().is_none());
+}

@@ -1,0 +1,20 @@
+//! A mended log that another program holds open is not replaced under it.
+
+use super::deeds::{damaged, now};
+use crate::writer::held::{Holder, held};
+
+#[test]
+fn a_repair_is_not_undone_while_another_program_has_the_log_open() {
+    let place = damaged();
+    let store = place.store();
+    let before = place.bytes();
+    let kept = store.repair(&place.plan(), true, now()).unwrap();
+    let mended = place.bytes();
+    let holder = Holder::of(&place.log);
+    held(store.undo_repair(&kept, false), &place.log);
+    assert_eq!(place.bytes(), mended);
+    // Unless that is asked for.
+    store.undo_repair(&kept, true).unwrap();
+    assert_eq!(place.bytes(), before);
+    holder.end();
+}

@@ -1,0 +1,72 @@
+//! Entries that are named after their place, and headers that are put before them.
+
+use annals::layout::{Layout, by_name};
+use annals::model::{Artifact, ArtifactKind, SessionId};
+use annals::repair::{Action, Mending, Patient, Plan};
+use jiff::Timestamp;
+
+use super::{day_record, days};
+
+fn actions(mending: &Mending) -> Vec<Action> {
+    mending.steps.iter().map(|step| step.action).collect()
+}
+
+#[test]
+fn an_entry_that_stays_where_it_is_keeps_its_name_without_help() {
+    let second = day_record("second", r#","annals":{"parent":"20260301-0"}"#);
+    let text = [
+        day_record("first", ""),
+        second,
+        "x".repeat(50),
+        String::new(),
+    ];
+    let (_dir, store) = days(&[(1, &text.join("\n"))]);
+    let plan = Plan::of(&Patient::all(&store.inventory())[0], Timestamp::now()).unwrap();
+    assert_eq!(actions(&plan.mending), [Action::Drop]);
+}
+
+fn clog() -> (&'static dyn Layout, Artifact) {
+    let session = "2026-03-26T01-32-20-418Z-bare";
+    let artifact = Artifact {
+        session: Some(SessionId::new(session).unwrap()),
+        ..Artifact::of(ArtifactKind::SessionLog)
+    };
+    (by_name("clog").unwrap(), artifact)
+}
+
+/// Two messages without a header before them, of which the second names the first after its place.
+const HEADLESS: &str = concat!(
+    r#"{"type":"message","createdAt":1774488741418,"role":"user","content":"one"}"#,
+    "\n",
+    r#"{"type":"message","createdAt":1774488742418,"role":"user","content":"two","annals":{"parent":"offset-0"}}"#,
+    "\n",
+);
+
+#[test]
+fn behind_a_new_header_entries_keep_the_names_of_their_places() {
+    let (layout, artifact) = clog();
+    let mending = Mending::of(layout, &artifact, HEADLESS.as_bytes()).unwrap();
+    assert_eq!(actions(&mending), [Action::Header, Action::KeepId]);
+    assert!(mending.steps.iter().all(|step| step.line == 1));
+    let result = String::from_utf8(mending.apply(HEADLESS.as_bytes())).unwrap();
+    assert!(result.contains(r#""messageId":"offset-0""#), "{result}");
+    let again = Mending::of(layout, &artifact, result.as_bytes()).unwrap();
+    assert_eq!(actions(&again), []);
+}
+
+#[test]
+fn a_header_is_put_behind_a_byte_order_mark() {
+    let (layout, artifact) = clog();
+    let rest = HEADLESS.split_inclusive('\n').next().unwrap();
+    let text = format!("\u{feff}{rest}");
+    let mending = Mending::of(layout, &artifact, text.as_bytes()).unwrap();
+    assert_eq!(actions(&mending), [Action::Header]);
+    let result = String::from_utf8(mending.apply(text.as_bytes())).unwrap();
+    let header = result.strip_prefix('\u{feff}').unwrap();
+    assert!(
+        header.starts_with(r#"{"type":"conversation-header""#),
+        "{result}"
+    );
+    assert!(result.ends_with(rest));
+    assert_eq!(result.matches('\u{feff}').count(), 1);
+}
