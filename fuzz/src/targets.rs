@@ -370,7 +370,7 @@ fn prices(data: &[u8]) {
     let asked: String = text.chars().take(40).collect();
     let _ = prices.find(&asked);
     // All rows, built-in ones too, are read anew for this, which takes longer than all of the above.
-    if data.len() % 4 == 0 {
+    if data.len().is_multiple_of(4) {
         let _ = prices.nearest(&asked);
     }
 }
