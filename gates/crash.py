@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disk
 import oracle
-from kill import Plan, Tally, chosen, lost
+from kill import Plan, Tally, chosen, lost, unreached, unsaid
 from scripts import PLAIN, Script
 from stage import lasting
 from table import Row
@@ -90,13 +90,20 @@ def simulate(script, layout, seed, many, goes_on):
 
 
 def _go_on(plan, stage, files, directories):
-    """Runs the operation in such a state, as someone would after a crash."""
+    """Runs the operation in such a state, as someone would after a crash, to its goal."""
     lasts = {path: content for path, content in files.items() if "catalogue" not in path}
     stage.lay(lasts, directories)
     run = stage.run(plan.spell(plan.script.command, "token-after"))
     if run.returncode not in plan.script.again or b"panicked" in run.stderr:
         yield f"a second run fails: {run.stderr.decode()[:300]}"
-    yield from lost(plan, stage, stage.tree())
+    tree = stage.tree()
+    said = [("token-crash", False), ("token-after", run.returncode == 0)]
+    yield from (*lost(plan, stage, tree), *unsaid(plan, tree, said))
+    for command in plan.script.finish:
+        run = stage.run(plan.spell(command, "finish"))
+        if run.returncode != 0:
+            yield f"{command[0]} fails: {run.stderr.decode()[:300]}"
+    yield from unreached(plan, stage.tree())
 
 
 UNSYNCED = """

@@ -86,6 +86,20 @@ import pathlib, sys
 for log in pathlib.Path(sys.argv[1]).rglob("*.jsonl"):
     log.write_bytes(log.read_bytes() + b'{"type":"gate"}\\n')
 """
+# Somebody else renames the folder of a project, and takes some of its sub-agents away.
+MOVE = """
+import pathlib, shutil, sys
+for project in pathlib.Path(sys.argv[1], "projects").iterdir():
+    moved = project.rename(project.with_name("-w-moved"))
+    for lost in moved.rglob("workflows"):
+        shutil.rmtree(lost)
+"""
+# Or all that lie in folders of their session.
+LOSE = """
+import pathlib, shutil, sys
+for lost in pathlib.Path(sys.argv[1], "projects").rglob("subagents"):
+    shutil.rmtree(lost)
+"""
 # A byte of every pack goes bad, behind what was archived first.
 SPOIL = """
 import pathlib, sys
@@ -167,6 +181,17 @@ SCRIPTS = (
         {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
         ("convert", "{root}", "--to", "orchestrator", "--into", "{base}/out"),
         goal="same",
+    ),
+    Script(
+        "convert without what is archived",
+        {"claude-code": FAMILY["claude-code"]},
+        ("convert", "{root}", "--to", "chorus", "--into", "{base}/out", "--without-archived"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            (PYTHON, "-I", "-S", "-c", LOSE, "{root}"),
+        ),
+        goal="same",
+        needs=("convert", "--without-archived"),
     ),
     Script(
         "register: mend an index",
@@ -319,6 +344,21 @@ SCRIPTS = (
         again=(0, 1, 2),
         goal="same",
         needs=("restore", "--earlier"),
+    ),
+    Script(
+        "restore to a renamed folder",
+        # From the packs of both folders.
+        {"claude-code": FAMILY["claude-code"]},
+        ("restore", "{id}", "--apply"),
+        prepare=(
+            ("archive", "{id}", "--keep-source", "--apply"),
+            (PYTHON, "-I", "-S", "-c", MOVE, "{root}"),
+            ("archive", "{id}", "--keep-source", "--apply"),
+            (PYTHON, "-I", "-S", "-c", LOSE, "{root}"),
+        ),
+        again=(0, 1, 2),
+        goal="same",
+        needs=("restore", "--to"),
     ),
     Script(
         "restore what can be read",

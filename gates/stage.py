@@ -21,6 +21,9 @@ if "ANNALS_GATE_PROGRAM" in os.environ:
 # Kills and simulated crashes ask nothing of a disk; memory is a hundred times faster.
 FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 
+# What a stage holds that counts.
+TOPS = ("root", "state", "out")
+
 
 def lasting(tree):
     """A tree without what may come and go."""
@@ -55,8 +58,8 @@ class Stage:
         self.root = self.base / "root"
         for name in ("home", "work"):
             (self.base / name).mkdir()
-        # What lay there before the operation; set by who prepares the stage.
-        self.before = {}
+        # What lay there before the operation, and by its inode where and how, once the stage is prepared.
+        self.before, self.stats = {}, {}
         shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
 
     def __enter__(self):
@@ -117,25 +120,51 @@ class Stage:
     def everything(self):
         """Every file with its bytes, by its path."""
         found = {}
-        for top in ("root", "state", "out"):
-            for folder, _, names in os.walk(self.base / top):
-                for name in names:
-                    path = Path(folder) / name
-                    try:
-                        found[str(path.relative_to(self.base))] = path.read_bytes()
-                    except OSError:
-                        found[str(path.relative_to(self.base))] = b""
+        for path in self._paths():
+            try:
+                found[str(path.relative_to(self.base))] = path.read_bytes()
+            except OSError:
+                found[str(path.relative_to(self.base))] = b""
         return found
 
+    def _paths(self):
+        """The paths of all files."""
+        for top in TOPS:
+            for folder, _, names in os.walk(self.base / top):
+                yield from (Path(folder) / name for name in names)
+
     def lay(self, files, directories):
-        """Makes the tree this one."""
-        for top in ("root", "state", "out"):
+        """Makes the tree this one. What lay there before stays the same file, with its mode and time,
+        for a program may know it by those."""
+        aside = self.base / "aside"
+        aside.mkdir()
+        for path in self._paths():
+            was = str(path.lstat().st_ino)
+            if was in self.stats:
+                path.rename(aside / was)
+        for top in TOPS:
             shutil.rmtree(self.base / top, ignore_errors=True)
         for path in directories:
             (self.base / path).mkdir(parents=True, exist_ok=True)
+        old = {path: (was, stat) for was, (path, stat) in self.stats.items()}
         for path, content in files.items():
-            (self.base / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.base / path).write_bytes(content)
+            place = self.base / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            was, stat = old.get(path, ("", None))
+            if stat and (aside / was).exists() and content.startswith(self.before[path]):
+                (aside / was).rename(place)
+            place.write_bytes(content)
+            if stat and content == self.before[path]:
+                place.chmod(stat.st_mode & 0o7777)
+                os.utime(place, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
+        shutil.rmtree(aside)
+
+    def note(self):
+        """Notes what lies there before the operation."""
+        self.before = self.tree()
+        for path in self.before:
+            stat = (self.base / path).stat()
+            self.stats[str(stat.st_ino)] = (path, stat)
 
     def first_session(self):
         listed = self.run(["--json", "--no-index", "sessions"])

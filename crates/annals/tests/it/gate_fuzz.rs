@@ -8,6 +8,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use annals::archive::Pack;
+use annals::jsonl::Bytes as _;
 use annals::layout::by_name;
 
 use crate::gates::{self, Counts};
@@ -87,6 +89,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             vec![head, b"model,input\nx,1e-6\n".to_vec()]
         }
         "pack" => packs(),
+        "sealed" => packs().iter().map(|pack| unsealed(pack)).collect(),
         "salvage" => {
             let mut found: Vec<Vec<u8>> = logs().into_iter().map(|(_, bytes)| bytes).collect();
             for log in &mut found {
@@ -214,6 +217,34 @@ fn packs() -> Vec<Vec<u8>> {
     found
 }
 
+/// A pack as the target that seals it again takes it: its index, and what its frames hold.
+fn unsealed(pack: &[u8]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("seed.pack");
+    fs::write(&path, pack).unwrap();
+    let pack = Pack::open(&path).unwrap();
+    let mut frames = vec![Vec::new(); pack.index.frames.len()];
+    for member in pack.members().iter().chain(pack.earlier()) {
+        let mut content = vec![0; member.len as usize];
+        pack.file(member).read_exact_at(&mut content, 0).unwrap();
+        let mut rest = &content[..];
+        for part in &member.parts {
+            let (stretch, behind) = rest.split_at(part.len as usize);
+            let frame = &mut frames[part.frame as usize];
+            let (from, to) = (part.at as usize, part.at as usize + stretch.len());
+            frame.resize(frame.len().max(to), b' ');
+            frame[from..to].copy_from_slice(stretch);
+            rest = behind;
+        }
+    }
+    let mut seed = led(16, serde_json::to_vec(&*pack.index).unwrap());
+    for frame in frames {
+        seed.push(0);
+        seed.extend(frame);
+    }
+    seed
+}
+
 /// Damages a seed as storage and people do, and as an adversary would.
 fn damage(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
     const WORDS: [&[u8]; 24] = [
@@ -282,7 +313,7 @@ fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option
 fn no_input_makes_a_target_panic() {
     let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
     // Some make files, and have fewer.
-    let inputs = |name| match ["session", "search", "pack", "check"].contains(&name) {
+    let inputs = |name| match ["session", "search", "pack", "sealed", "check"].contains(&name) {
         true => inputs / 4,
         false => inputs,
     };
