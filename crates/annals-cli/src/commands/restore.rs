@@ -136,7 +136,7 @@ fn tell_damage(
     for file in restored.damaged() {
         if let Some(then) = file.earlier {
             let path = file.path.display().to_string();
-            let then = context.clock.ago(then);
+            let then = context.clock.full(then);
             context.out.line(format_args!(
                 "{} {}: what was added or changed since {then}; what can be read is of then",
                 paint(ERROR, "lost"),

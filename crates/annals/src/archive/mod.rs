@@ -152,10 +152,15 @@ impl Archive {
 
     /// Where a session of a root is kept. Two folders of a root may hold a session of one id.
     pub fn path_of(&self, root: &Root, session: &str, folder: Option<&str>) -> PathBuf {
-        let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
-        // An id is a safe name, and short enough.
-        self.dir_of(root).join(format!("{session}.{tag}.pack"))
+        self.dir_of(root).join(name_of(session, folder))
     }
+}
+
+/// The name of a session's pack among those of its root.
+pub(crate) fn name_of(session: &str, folder: Option<&str>) -> String {
+    let tag = tag(&[folder.unwrap_or_default().as_bytes()]);
+    // An id is a safe name, and short enough.
+    format!("{session}.{tag}.pack")
 }
 
 /// Whether a pack, by its name, is that of a session with such a beginning.

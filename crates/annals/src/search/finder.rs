@@ -10,8 +10,9 @@ use super::query::{Term, TermKind};
 use super::word::is_boundary;
 use crate::error::{Error, Result};
 
-/// What may stand between the words of a phrase. None of it has another letter case that is not among it.
-const BETWEEN: &str = r"(?-i:[\s\p{P}\p{S}])+";
+/// What may stand between the words of a phrase: space, punctuation, signs with all that emoji are made of,
+/// and what shows nothing. None of it has another letter case that is not among it.
+const BETWEEN: &str = r"(?-i:[\s\p{P}\p{S}\p{Cc}\p{Cf}\p{Me}\x{FE00}-\x{FE0F}])+";
 
 /// Finds one term.
 #[derive(Debug)]
@@ -160,6 +161,23 @@ mod tests {
                 "two\n  words two\" words",
             ),
             ("\"the user name\"", "the `user_name`", "the `user_name"),
+            (
+                "\"it failed\"",
+                "it \u{26a0}\u{fe0f} failed",
+                "it \u{26a0}\u{fe0f} failed",
+            ),
+            (
+                "\"it failed\"",
+                "it 👩\u{200d}💻 failed",
+                "it 👩\u{200d}💻 failed",
+            ),
+            ("\"it failed\"", "it\u{1b}[0m failed", ""),
+            (
+                "\"it failed\"",
+                "it\u{7}\u{200b}failed",
+                "it\u{7}\u{200b}failed",
+            ),
+            ("\"it failed\"", "it 1\u{20e3} failed; it\u{301} failed", ""),
             ("\"lorem ips*\"", "lorem ipsum", "lorem ips"),
             (r#""said \"hello""#, "she said \"hello\"", "said \"hello"),
             ("été", "l'ÉTÉ, étés", "ÉTÉ"),

@@ -156,8 +156,8 @@ fn between(text: &str, from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     for (at, character) in rest.char_indices() {
         let separates = match character {
-            '\t'..='\r' | ' '..='/' | ':'..='@' | '['..='`' | '{'..='~' => true,
-            _ if character.is_ascii() || character.is_alphanumeric() => false,
+            _ if character.is_alphanumeric() => false,
+            _ if character.is_ascii() => true,
             _ if character.is_whitespace() => true,
             // Signs of all kinds, but also marks and what shows nothing.
             _ => return None,

@@ -63,7 +63,6 @@ impl SessionFiles {
 
     /// Refuses one of which something is in the archive alone, where all of it is needed in its place.
     pub(crate) fn refuse_kept(&self) -> Result<()> {
-        self.refuse_archived()?;
         let mut files = self.files().flat_map(FoundFile::volumes);
         match files.find(|file| file.is_kept()) {
             None => Ok(()),
@@ -106,7 +105,7 @@ pub(super) fn add(
     if paths.is_empty() {
         return Rows::new();
     }
-    let live = names(archive, root, files);
+    let live = names(files);
     let is_live = |path: &PathBuf| path.file_name().is_some_and(|name| live.contains(name));
     let gone = paths.iter().filter(|path| !is_live(path));
     let mut packs = opened(gone.map(PathBuf::as_path), troubles);
@@ -276,7 +275,7 @@ fn told(index: &Index, root: &Root) -> Rows {
 }
 
 /// The names of the packs of sessions whose logs are there.
-fn names(archive: &Archive, root: &Root, files: &[FoundFile]) -> HashSet<OsString> {
+fn names(files: &[FoundFile]) -> HashSet<OsString> {
     let mut names = HashSet::with_capacity(files.len());
     let mut tags: HashMap<Option<&str>, String> = HashMap::new();
     let logs = files.iter().filter_map(|file| match file.artifact.kind {
@@ -285,11 +284,8 @@ fn names(archive: &Archive, root: &Root, files: &[FoundFile]) -> HashSet<OsStrin
     });
     for (session, artifact) in logs {
         let folder = artifact.folder.as_deref();
-        let tag = tags.entry(folder).or_insert_with(|| {
-            let path = archive.path_of(root, "", folder);
-            let name = path.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        });
+        let tag = tags.entry(folder);
+        let tag = tag.or_insert_with(|| archive::name_of("", folder));
         names.insert(format!("{session}{tag}").into());
     }
     names
