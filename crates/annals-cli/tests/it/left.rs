@@ -80,6 +80,38 @@ fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
     assert!(!folder.with_file_name("-home-dev-one").exists());
 }
 
+/// Who is sent to the list because a part is only in the archive sees which.
+#[test]
+fn the_list_tells_how_much_of_a_session_is_there() {
+    let (stage, folder) = renamed();
+    let was = folder.with_file_name("-home-dev-one");
+    fs::rename(&folder, &was).unwrap();
+    let source = |told: &str| {
+        let list = stage.annals(&["archive", "--list"]).fine();
+        let row = list.out.lines().nth(1).unwrap();
+        assert!(row.contains(told), "{told}: {list}");
+        assert_eq!(row.contains(" of "), told.contains(" of "), "{list}");
+    };
+    source("  there  ");
+    fs::remove_dir_all(was.join(SESSION)).unwrap();
+    source("  1 of 2 there  ");
+    let shown = stage.annals(&["archive", "--list", SESSION]).fine();
+    let line = |name: &str| shown.out.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line("agent-one.jsonl").contains(" gone "), "{shown}");
+    let log = format!("{SESSION}.jsonl");
+    assert!(line(&log).contains(" there "), "{shown}");
+    let told = stage
+        .annals(&["archive", "--list", SESSION, "--json"])
+        .json();
+    let row = &told["archived"][0];
+    assert_eq!((&row["source"], &row["there"]), (&true.into(), &1.into()));
+    let there = row["members"].as_array().unwrap().iter();
+    let there: Vec<_> = there.map(|file| file["there"].as_bool()).collect();
+    assert_eq!(there, [Some(true), Some(false)]);
+    fs::remove_dir_all(&was).unwrap();
+    source("  gone  ");
+}
+
 #[test]
 fn an_import_that_was_cut_off_is_run_again() {
     let stage = Stage::empty();

@@ -12,6 +12,7 @@ use super::meant::only;
 use super::pack::Pack;
 use super::restore::Restored;
 use super::salvage::State;
+use super::same::{is_of_same, standing};
 use crate::error::Result;
 use crate::store::{FoundFile, Root, SessionFiles, Store};
 
@@ -20,7 +21,7 @@ use crate::store::{FoundFile, Root, SessionFiles, Store};
 pub struct Restoring {
     /// The session's own: that of the folder it lives in, or lay in.
     pub pack: Pack,
-    /// What others have of a session that lives and lacks it, under the paths at which it looks for it.
+    /// What others have of the session that its own does not, under the paths at which it looks for it.
     others: Vec<Pack>,
 }
 
@@ -55,7 +56,8 @@ impl Store {
     ///
     /// Where a session was archived from several folders of its root, as one is that was renamed, its own
     /// pack is that of the folder in which it lives. Of one that was not archived since, the pack of the old
-    /// folder stands for it. Who names a pack itself means what it holds, where that was.
+    /// folder stands for it; of one that lives no more, that with the most of its log. Who names a pack itself
+    /// means what it holds, where that was.
     pub fn to_restore(&self, id: &str, roots: Option<&[Root]>) -> Result<Restoring> {
         let archive = self.archive()?;
         let found = archive.fitting(id, roots)?;
@@ -65,18 +67,18 @@ impl Store {
         };
         let store = Store::new(vec![root.clone()]);
         let store = store.with_state(self.state_dir().unwrap_or(Path::new("")));
-        let mut living = store.inventory().sessions;
-        living.retain(|files| {
+        let mut sessions = store.inventory().sessions;
+        sessions.retain(|files| {
             let named = |pack: &Pack| pack.holds(files.id.as_str());
-            !files.is_archived() && found.iter().any(named)
+            found.iter().any(named)
         });
-        let living_in = |pack: &Pack| {
+        let living = sessions.iter().filter(|files| !files.is_archived());
+        let living: Vec<&SessionFiles> = living.collect();
+        let is_of = |files: &SessionFiles, pack: &Pack| {
             let log = pack.index.main().map(|main| root.path.join(&main.path));
-            living
-                .iter()
-                .find(|it| Some(it.main_path()) == log.as_deref())
+            Some(files.main_path()) == log.as_deref()
         };
-        let is_own = |pack: &Pack| living_in(pack).is_some();
+        let is_own = |pack: &Pack| living.iter().any(|files| is_of(files, pack));
         let own = found.iter().filter(|pack| is_own(pack)).count();
         let pack = match (by_id, own, living.as_slice()) {
             (true, 1, _) => found.into_iter().find(is_own),
@@ -86,14 +88,16 @@ impl Store {
                 moved.sort_by_key(|pack| pack.index.archived);
                 match moved.pop() {
                     Some(newest) => Some(newest),
-                    None => Some(only(id, found)?),
+                    None => Some(only(id, distinct(found))?),
                 }
             }
+            (true, 0, []) => Some(only(id, distinct(found))?),
             _ => Some(only(id, found)?),
         };
         let pack = pack.map_or_else(|| archive.find_in(id, roots), Ok)?;
         let mut restoring = Restoring::from(pack);
-        if let Some(files) = living_in(&restoring.pack) {
+        let mut sessions = sessions.iter();
+        if let Some(files) = sessions.find(|files| is_of(files, &restoring.pack)) {
             restoring.others = lacking(files, &restoring.pack)?;
         }
         Ok(restoring)
@@ -111,26 +115,27 @@ impl From<Pack> for Restoring {
 
 /// The root of packs that hold the same sessions of one root, where that is a tree.
 fn root_of(packs: &[Pack]) -> Result<Option<Root>> {
-    let ids = |index: &Index| {
-        let sessions = index.sessions.iter();
-        sessions.map(|it| it.id.clone()).collect::<BTreeSet<_>>()
-    };
     let Some((first, rest)) = packs.split_first() else {
         return Ok(None);
     };
     let first = &first.index;
-    let same = |other: &Pack| {
-        let other = &other.index;
-        let place = other.layout == first.layout && other.root == first.root;
-        place && ids(other) == ids(first)
-    };
+    let same = |other: &Pack| is_of_same(first, &other.index);
     match !first.lone && !first.is_of_root() && rest.iter().all(same) {
         true => Root::new(&first.layout, &first.root).map(Some),
         false => Ok(None),
     }
 }
 
-/// What a session that lives lacks, and packs other than its own have.
+/// The packs without those that another stands for.
+pub(super) fn distinct(packs: Vec<Pack>) -> Vec<Pack> {
+    let known: Vec<(&Path, &Index)> = packs.iter().map(|it| (&*it.path, &*it.index)).collect();
+    let stands = standing(&known);
+    let mut packs: Vec<(usize, Pack)> = packs.into_iter().enumerate().collect();
+    packs.retain(|(at, _)| stands.get(*at) == Some(at));
+    packs.into_iter().map(|(_, pack)| pack).collect()
+}
+
+/// What a session lacks, and packs other than its own have.
 fn lacking(files: &SessionFiles, own: &Pack) -> Result<Vec<Pack>> {
     let gone = files.files().flat_map(FoundFile::volumes);
     let gone: Vec<(&Path, &Path, PathBuf)> = gone

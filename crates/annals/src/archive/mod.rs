@@ -17,6 +17,7 @@ mod restore;
 mod root;
 mod roster;
 mod salvage;
+mod same;
 mod session;
 mod sum;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use root::ROOT;
 pub(crate) use root::is_told;
 pub(crate) use roster::{Roster, is_beside, number};
 pub use salvage::Salvaged;
+pub(crate) use same::standing;
 pub use session::Archived;
 pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, SetAside, Stored, store};

@@ -125,8 +125,13 @@ pub(super) fn add(
             let gone = known.missing(root, &Folders::new(), &mut there, &beside);
             found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
         }
-        for known in &packs {
+        let elsewhere = elsewhere(root, &moved, &packs, &here, troubles);
+        for (known, now) in packs.iter().zip(&elsewhere) {
             let folders = moved.folders(root, &known.index);
+            let folders = match now {
+                Some(now) if folders.is_empty() => between(root, &known.index, now),
+                _ => folders,
+            };
             if known.index.is_of_root() {
                 let told = |kind| archive::is_told(kind) && wanted(kind);
                 found.extend(known.missing(root, &folders, &mut there, &told));
@@ -134,7 +139,7 @@ pub(super) fn add(
                 found.extend(known.missing(root, &folders, &mut there, wanted));
                 rows.extend(told(&known.index, root));
             } else {
-                // It lives, and what it lost is where it would be now.
+                // It is told of elsewhere, and what it lost is where it would be now.
                 let gone = known.missing(root, &folders, &mut there, &beside);
                 found.extend(gone.into_iter().filter(|file| !moved.is_there(file)));
             }
@@ -171,6 +176,70 @@ fn lacking(
     let is_lacking = |pack: &Path| pack.file_name().is_some_and(|name| gone.contains(name));
     let lacking = packs.iter().copied().filter(|pack| is_lacking(pack));
     opened(lacking, troubles)
+}
+
+/// For each pack of a session that is gone, the one that stands for it, if that is another: its folder was
+/// renamed, and it was archived under both names.
+fn elsewhere(
+    root: &Root,
+    moved: &Moved<'_>,
+    packs: &[Known],
+    here: &[&Path],
+    troubles: &mut Vec<Error>,
+) -> Vec<Option<Arc<Index>>> {
+    let mut elsewhere: Vec<Option<Arc<Index>>> = vec![None; packs.len()];
+    let mut named: HashMap<&str, Vec<(usize, &Known)>> = HashMap::new();
+    for (at, known) in packs.iter().enumerate() {
+        if let Some(session) = known.index.sessions.first() {
+            named.entry(&session.id).or_default().push((at, known));
+        }
+    }
+    // One that was put back lives in a folder of its own pack, which names tell.
+    let mut living: HashMap<&str, Vec<&Path>> = HashMap::new();
+    for &pack in here {
+        let name = pack.file_stem().and_then(OsStr::to_str);
+        let session = name.and_then(|name| name.rsplit_once('.'));
+        if let Some((session, _)) = session.filter(|(session, _)| named.contains_key(session)) {
+            living.entry(session).or_default().push(pack);
+        }
+    }
+    for (session, gone) in named {
+        let there = living.get(session).map(Vec::as_slice).unwrap_or_default();
+        if gone.len() + there.len() < 2 {
+            continue;
+        }
+        let gone = gone.into_iter();
+        let gone: Vec<(usize, &Known)> = gone
+            .filter(|(_, known)| moved.folders(root, &known.index).is_empty())
+            .collect();
+        let there = opened(there.iter().copied(), troubles);
+        let all: Vec<&Known> = gone.iter().map(|(_, it)| *it).chain(&there).collect();
+        let known: Vec<(&Path, &Index)> = all.iter().map(|it| (&*it.path, &*it.index)).collect();
+        let stands = archive::standing(&known);
+        for ((at, known), stands) in gone.iter().zip(stands) {
+            let other = all.get(stands).filter(|other| other.path != known.path);
+            if let Some(place) = elsewhere.get_mut(*at) {
+                *place = other.map(|other| Arc::clone(&other.index));
+            }
+        }
+    }
+    elsewhere
+}
+
+/// The folders of a pack, and what those of the same sessions are called in another.
+fn between<'a>(root: &Root, was: &Index, now: &'a Index) -> Folders<'a> {
+    let log = |path: &Path| {
+        let log = root.layout.classify(path);
+        log.filter(|it| it.kind == ArtifactKind::SessionLog)
+    };
+    let logs = was.members.iter().filter_map(|it| log(&it.path));
+    let folders = logs.filter_map(|old| {
+        let mut sessions = now.sessions.iter();
+        let now = sessions
+            .find(|it| Some(it.id.as_str()) == old.session.as_ref().map(SessionId::as_str))?;
+        Some((old.folder, now.folder.as_deref()))
+    });
+    folders.collect()
 }
 
 /// What packs hold; those that cannot be read are told.

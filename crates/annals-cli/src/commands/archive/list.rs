@@ -37,6 +37,8 @@ struct Row<'a> {
     earlier: usize,
     /// The main log still lies in its root.
     source: bool,
+    /// How many of its files still lie there.
+    there: usize,
     /// Its files, where a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<Version<'a>>>,
@@ -56,11 +58,23 @@ struct Version<'a> {
     /// When it was found to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
+    /// A file still lies in its place; not told of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    there: Option<bool>,
 }
 
 impl<'a> Version<'a> {
+    /// A file as it was last.
+    fn newest(root: &Path, member: &'a Member) -> Self {
+        Version {
+            there: Some(is_there(root, member)),
+            ..Version::of(None, member)
+        }
+    }
+
     fn of(number: Option<usize>, member: &'a Member) -> Self {
         Version {
+            there: None,
             number,
             path: &member.path,
             bytes: member.len,
@@ -124,7 +138,15 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
                 Cell::new(size::count(row.files as u64)),
                 Cell::new(size::bytes(row.bytes)),
                 Cell::new(size::bytes(row.packed)),
-                Cell::new(if row.source { "there" } else { "gone" }),
+                Cell::new(match row.there {
+                    0 => "gone".to_owned(),
+                    there if there == row.files => "there".to_owned(),
+                    there => format!(
+                        "{} of {} there",
+                        size::count(there as u64),
+                        size::count(row.files as u64)
+                    ),
+                }),
                 Cell::new(row.root.display().to_string()),
             ]);
         }
@@ -145,9 +167,16 @@ pub(super) fn called(sessions: &[&str]) -> String {
     }
 }
 
+/// Whether something lies where a file was.
+fn is_there(root: &Path, member: &Member) -> bool {
+    root.join(&member.path).symlink_metadata().is_ok()
+}
+
 fn row(pack: &Pack) -> Row<'_> {
     let index = &pack.index;
     let main = index.main();
+    let there = index.members.iter();
+    let there = there.filter(|member| is_there(&index.root, member));
     Row {
         sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
         layout: &index.layout,
@@ -159,7 +188,8 @@ fn row(pack: &Pack) -> Row<'_> {
         bytes: index.members.iter().map(|member| member.len).sum(),
         packed: pack.bytes,
         earlier: index.earlier.len(),
-        source: main.is_some_and(|main| index.root.join(&main.path).symlink_metadata().is_ok()),
+        source: main.is_some_and(|main| is_there(&index.root, main)),
+        there: there.count(),
         members: None,
         versions: None,
     }
@@ -179,7 +209,11 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
         let members = Pack::members(pack).iter();
         let earlier = pack.earlier().iter().enumerate();
         Row {
-            members: Some(members.map(|it| Version::of(None, it)).collect()),
+            members: Some(
+                members
+                    .map(|it| Version::newest(&pack.index.root, it))
+                    .collect(),
+            ),
             versions: Some(
                 earlier
                     .map(|(at, it)| Version::of(Some(at + 1), it))
@@ -215,6 +249,7 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
         Column::new("SIZE").right(),
         Column::new("CHANGED").style(DIM),
         Column::new("REPLACED").style(DIM),
+        Column::new("SOURCE"),
         Column::new("FILE").min(20).middle().style(PATH),
     ]);
     let all = row.members.iter().chain(&row.versions).flatten();
@@ -225,6 +260,11 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
             Cell::new(size::bytes(version.bytes)),
             Cell::new(ago(version.modified).unwrap_or_default()),
             Cell::new(ago(version.until).unwrap_or_default()),
+            Cell::new(match version.there {
+                None => "",
+                Some(true) => "there",
+                Some(false) => "gone",
+            }),
             Cell::new(version.path.display().to_string()),
         ]);
     }

@@ -156,3 +156,61 @@ fn nothing_is_put_back_if_the_other_pack_is_damaged() {
     let mut names = fs::read_dir(desk.at(format!("projects/-new/{SESSION}/subagents"))).unwrap();
     assert!(names.next().is_none());
 }
+
+/// It was archived under both names of its folder, and is one session when both are gone.
+#[test]
+fn a_session_that_is_gone_from_a_renamed_folder_is_told_once() {
+    for grows in [false, true] {
+        let desk = Desk::new();
+        desk.keep();
+        fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+        // What only the pack of the old folder has is of the session too.
+        fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
+        let mut text = fs::read_to_string(desk.at(new_log())).unwrap();
+        if grows {
+            text += &line(SESSION, "a2", "a1", "went on");
+            fs::write(desk.at(new_log()), &text).unwrap();
+        }
+        desk.keep();
+        fs::remove_dir_all(desk.at("projects")).unwrap();
+        let told = |archived: bool| {
+            let sessions = desk.store.inventory().sessions;
+            let mut sessions = sessions.iter().filter(|it| it.id.as_str() == SESSION);
+            let session = sessions.next().unwrap();
+            assert_eq!(sessions.count(), 0, "{grows}");
+            assert_eq!(session.is_archived(), archived, "{grows}");
+            assert_eq!(session.main_path(), desk.at(new_log()), "{grows}");
+        };
+        told(true);
+        let found = desk.store.search(&desk.store.inventory(), &zebras());
+        assert_eq!(found.unwrap().hits.len(), 2, "{grows}");
+        let restoring = desk.store.to_restore(SESSION, None).unwrap();
+        restoring.restore(None).unwrap();
+        assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), text);
+        assert!(desk.at(agent("one").replace("-app", "-new")).is_file());
+        assert!(!desk.at("projects/-app").exists());
+        // The files are others now, which the pack of the old folder does not know.
+        told(false);
+    }
+}
+
+/// What was written anew under the new name is no more what it was: both are told.
+#[test]
+fn sessions_of_one_id_whose_logs_differ_stay_two() {
+    let desk = Desk::new();
+    desk.keep();
+    fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
+    let other = line(
+        SESSION,
+        "b1",
+        "",
+        "another, and longer than what it was before",
+    );
+    fs::write(desk.at(new_log()), other).unwrap();
+    desk.keep();
+    fs::remove_dir_all(desk.at("projects")).unwrap();
+    let sessions = desk.store.inventory().sessions;
+    let told = sessions.iter().filter(|it| it.id.as_str() == SESSION);
+    assert_eq!(told.count(), 2);
+    desk.store.to_restore(SESSION, None).unwrap_err();
+}
