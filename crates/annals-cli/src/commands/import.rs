@@ -22,6 +22,7 @@ Takes what `annals export` wrote as JSON or JSON lines. Everything is read and c
 the first session is written, and a session that is there already is never touched. Ids, times
 and branches are kept; what the layout has no place for is left out and told. An import that was cut
 off is run again: what is done stays done, and what it only began goes to the trash and comes anew.
+Where several sessions share a log, the rest goes behind what was begun instead.
 
 Examples:
   annals import all.jsonl
@@ -59,6 +60,9 @@ struct SessionRow<'a> {
     /// What such a run had written of it went to the trash.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaced: bool,
+    /// What such a run had written of it stays, and the rest went behind it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    continued: bool,
 }
 
 pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
@@ -77,12 +81,14 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
         bail!("{error}; nothing was imported, and --fresh-ids would give every session a fresh id");
     }
     let mut imported: Vec<Imported> = Vec::new();
-    archive
-        .each(|kept| {
-            imported.push(importer.session(kept)?);
-            Ok(())
-        })
-        .with_context(|| stopped(&imported, contents.sessions.len()))?;
+    let written = archive.each(|kept| {
+        imported.push(importer.session(kept)?);
+        Ok(())
+    });
+    if let Err(error) = written {
+        let told = stopped(&imported, contents.sessions.len(), &error);
+        return Err(anyhow::Error::new(error).context(told));
+    }
     importer.finish()?;
     report(&imported, context)?;
     Ok(if imported.is_empty() {
@@ -115,11 +121,16 @@ fn into(text: &str) -> Result<Root> {
     Ok(root)
 }
 
-fn stopped(imported: &[Imported], all: usize) -> String {
-    format!(
-        "the import ended early: {} of {all} sessions are there, and the next one may be there in part; the same command goes on with it",
-        imported.len()
-    )
+fn stopped(imported: &[Imported], all: usize, error: &annals::Error) -> String {
+    let done = imported.len();
+    let next = match error {
+        // It would be refused again.
+        annals::Error::Refused(_) => {
+            "once the cause is mended the same command goes on, and --fresh-ids imports all under other ids"
+        }
+        _ => "the next one may be there in part; the same command goes on with it",
+    };
+    format!("the import ended early: {done} of {all} sessions are there; {next}")
 }
 
 fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
@@ -138,6 +149,7 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
             left_out: &one.left_out,
             already: one.already,
             replaced: one.replaced,
+            continued: one.continued,
         });
         return Ok(context.out.json(&Document {
             sessions: rows.collect(),
@@ -155,6 +167,9 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
         }
         if one.replaced {
             facts.push("what the run before left of it is in the trash".to_owned());
+        }
+        if one.continued {
+            facts.push("some of them from the run before".to_owned());
         }
         context.out.line(format_args!(
             "{}  {}",

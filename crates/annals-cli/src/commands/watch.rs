@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use annals::model::{Entry, SessionId};
-use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper};
+use annals::store::{Inventory, SessionFiles, Target};
+use annals::watch::{Event, FollowedLog, Follower, Options, Selection, Stopper, last_archived};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,7 +39,8 @@ sub-agents that begin later are followed too; a project without sessions is name
 With nothing named, a terminal offers a choice and everything else follows all there is.
 
 Shown are prompts, replies, thoughts, and a line for each tool call. Ctrl-C ends it. What a fork or
-a copy brings along from before is only counted; in JSON it is marked as earlier.
+a copy brings along from before is only counted; in JSON it is marked as earlier. Of a session that
+is only in the archive the last entries are shown: it cannot go on until it is restored.
 
 Examples:
   annals watch                       choose a project and a conversation
@@ -81,7 +83,14 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
             None => return Ok(Outcome::Fine),
         },
     };
-    let Some(follower) = follow(&what, args, context)? else {
+    let (selection, archived) = select(&what, context)?;
+    if !archived.is_empty() {
+        show_archived(&archived, args, context)?;
+        if archived.len() == what.len() {
+            return Ok(Outcome::Fine);
+        }
+    }
+    let Some(follower) = follow(selection, args, context)? else {
         return Ok(Outcome::Nothing);
     };
     // A pager would take the terminal, and show nothing of what comes next.
@@ -93,15 +102,42 @@ pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Begins to follow what was named; `None` if there is no such thing, which is told.
-fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Option<Follower>> {
-    let selection = select(what, context)?;
+fn options(args: &WatchArgs, context: &Context) -> Options {
     let view = View::of(args);
     let json = context.json;
     // Programs get everything, unless they ask for less.
     let counts = move |entry: &Entry| (json && view != View::Thinking) || page::shows(view, entry);
     let mut options = Options::default().last(args.last).counting(counts);
     options.poll = args.poll;
+    options
+}
+
+/// Shows how sessions ended that are only in the archive, and tells that they cannot go on there.
+fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -> Result<()> {
+    let options = options(args, context);
+    let mut watch = Watch::new(args, context)?;
+    for target in archived {
+        for fresh in last_archived(target, &options)? {
+            watch.show(Event::Entry(Box::new(fresh)))?;
+        }
+    }
+    context.out.flush()?;
+    for target in archived {
+        let id = &target.files.id;
+        context.fault(&format!(
+            "session {id} is archived and cannot go on where it was; `annals restore {id} --apply` puts it back"
+        ));
+    }
+    Ok(())
+}
+
+/// Begins to follow what was named; `None` if there is no such thing, which is told.
+fn follow(
+    selection: Selection,
+    args: &WatchArgs,
+    context: &mut Context,
+) -> Result<Option<Follower>> {
+    let options = options(args, context);
     let follower = Follower::new(&context.store_to_come(), selection, options)?;
     for project in follower.unknown_projects() {
         if !Path::new(project).is_absolute() {
@@ -118,10 +154,12 @@ fn follow(what: &[String], args: &WatchArgs, context: &mut Context) -> Result<Op
     Ok(Some(follower))
 }
 
-fn select(what: &[String], context: &mut Context) -> Result<Selection> {
+/// What was named, apart from what is only in the archive.
+fn select(what: &[String], context: &mut Context) -> Result<(Selection, Vec<Target>)> {
     let mut selection = Selection::all();
+    let mut archived = Vec::new();
     if what.is_empty() {
-        return Ok(selection);
+        return Ok((selection, archived));
     }
     let inventory = context.inventory();
     for text in what {
@@ -129,11 +167,19 @@ fn select(what: &[String], context: &mut Context) -> Result<Selection> {
         let is_place = text == "." || text == ".." || text.contains('/');
         if is_place && !is_file && !text.contains('@') {
             let path = std::path::absolute(text).unwrap_or_else(|_| PathBuf::from(text));
+            if let Some(target) = archived_log(&inventory, &path) {
+                archived.push(target);
+                continue;
+            }
             let path = std::fs::canonicalize(&path).unwrap_or(path);
             selection = selection.project(path.to_string_lossy());
             continue;
         }
         selection = match context.store.find(&inventory, text) {
+            Ok(target) if target.files.is_archived() => {
+                archived.push(target);
+                selection
+            }
             Ok(target) => selection.target(target)?,
             Err(annals::Error::NotFound {
                 what: "session", ..
@@ -146,7 +192,20 @@ fn select(what: &[String], context: &mut Context) -> Result<Selection> {
             Err(error) => return Err(error.into()),
         };
     }
-    Ok(selection)
+    Ok((selection, archived))
+}
+
+/// The archived session whose log lay at a path.
+fn archived_log(inventory: &Inventory, path: &Path) -> Option<Target> {
+    let mut sessions = inventory.sessions.iter();
+    let lay = |files: &SessionFiles| files.logs().find(|log| log.path == path).cloned();
+    let found = sessions.find_map(|files| Some((files, lay(files)?)));
+    let (files, log) = found.filter(|(files, _)| files.is_archived())?;
+    Some(Target {
+        files: files.clone(),
+        log: Some(log),
+        message: None,
+    })
 }
 
 /// Ctrl-C is how one ends this, so that is no failure.

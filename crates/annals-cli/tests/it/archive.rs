@@ -591,3 +591,23 @@ fn a_pack_that_was_set_aside_is_told_until_it_is_forgotten() {
     stage.annals(&["archive", "--verify"]).fine();
     assert!(fs::read(stage.log_path(FIRST)).unwrap() == newest);
 }
+
+/// It will never go on there, so there is nothing to wait for.
+#[test]
+fn what_is_only_in_the_archive_is_watched_to_its_end() {
+    let stage = two();
+    stage
+        .annals(&["append", FIRST, "-m", "the end", LIVE])
+        .fine();
+    let mut logs = root(&stage).into_keys();
+    let log = logs.find(|path| path.ends_with(format!("{FIRST}.jsonl")));
+    let log = log.unwrap();
+    stage.annals(&["archive", FIRST, "--apply", LIVE]).fine();
+    assert!(!log.exists());
+    let by_id = stage.annals(&["watch", FIRST]);
+    assert_snapshot!("watch_archived", by_id);
+    let by_path = stage.annals(&["watch", log.to_str().unwrap()]);
+    assert_eq!(by_path.to_string(), by_id.to_string());
+    let last = stage.annals(&["watch", FIRST, "-n", "1", "--json"]);
+    assert_snapshot!("watch_archived_json", last);
+}

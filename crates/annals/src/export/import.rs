@@ -5,6 +5,7 @@
 //! long file no more memory than its longest session.
 
 mod archive;
+mod behind;
 mod journal;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::jsonl::Durability;
 use crate::layout::{NewSession, Spawn};
 use crate::model::{
     AgentId, Block, Body, Draft, Entry, EntryId, Message, SessionId, TitleSource, Todo,
@@ -22,6 +24,7 @@ use crate::store::{
     MessageFilter, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
 
+use self::behind::Rest;
 use self::journal::{Got, Journal, Made};
 
 pub use archive::{Archive, Contents, Kept, KeptAgent, KeptLog};
@@ -59,6 +62,8 @@ pub struct Imported {
     pub already: bool,
     /// What an earlier run of the same import had written of it went to the trash.
     pub replaced: bool,
+    /// What an earlier run of the same import had written of it stays, and the rest went behind it.
+    pub continued: bool,
 }
 
 /// Writes sessions of an archive into a root.
@@ -230,6 +235,9 @@ impl<'a> Importer<'a> {
             }
             Some(Left::Part(files)) => {
                 files.refuse_held()?;
+                if files.lies_with_others() {
+                    return self.go_on(number, kept, &files);
+                }
                 self.store.delete(&files, Timestamp::now())?;
                 self.taken.remove(&files.id);
                 true
@@ -239,17 +247,7 @@ impl<'a> Importer<'a> {
             true => SessionId::new(&Uuid::new_v4().to_string())?,
             false => self.fitting(&kept.id)?,
         };
-        let entries = kept.logs.iter().flat_map(|log| &log.entries);
-        let cwd = kept.project.clone();
-        let cwd = cwd.or_else(|| entries.clone().find_map(|entry| entry.place.cwd.clone()));
-        let mut new = NewSession::new(id.clone(), cwd.clone().unwrap_or_else(|| "/".to_owned()));
-        new.git_branch = entries
-            .clone()
-            .find_map(|entry| entry.place.git_branch.clone());
-        let write = WriteOptions {
-            now: self.now(kept.began()),
-            ..self.options.write
-        };
+        let (new, write) = self.new_session(&kept, id.clone());
         let named = self.named(&new, write.now);
         self.check_free(&[&id, &named])?;
         if let Some(journal) = &mut self.journal {
@@ -262,9 +260,6 @@ impl<'a> Importer<'a> {
         self.taken.insert(writer.session(), writer.path());
         let mut imported = Imported::new(&kept, writer.session(), writer.path());
         imported.replaced = replaced;
-        if cwd.is_none() {
-            *imported.left_out.entry("project").or_default() += 1;
-        }
         write_session(&writer, kept, &mut imported)?;
         // What closing it tells a register is part of it.
         drop(writer);
@@ -273,6 +268,77 @@ impl<'a> Importer<'a> {
         }
         Ok(imported)
     }
+
+    /// How a session begins, and when.
+    fn new_session(&self, kept: &Kept, id: SessionId) -> (NewSession, WriteOptions) {
+        let cwd = directory(kept).unwrap_or_else(|| "/".to_owned());
+        let mut new = NewSession::new(id, cwd);
+        let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
+        new.git_branch = entries.find_map(|entry| entry.place.git_branch.clone());
+        let write = WriteOptions {
+            now: self.now(kept.began()),
+            ..self.options.write
+        };
+        (new, write)
+    }
+
+    /// Writes the rest of a session behind what an earlier run wrote of it.
+    fn go_on(&mut self, number: usize, kept: Kept, files: &SessionFiles) -> Result<Imported> {
+        let path = files.main_path();
+        let refused = || behind::refused(files, path);
+        let journal = self.journal.as_ref().ok_or_else(refused)?;
+        let desk = journal.desk()?;
+        let root = Root {
+            path: desk.path().to_owned(),
+            ..self.root.clone()
+        };
+        let (new, write) = self.new_session(&kept, files.id.clone());
+        let quick = WriteOptions {
+            durability: Durability::Os,
+            network: true,
+            ..write
+        };
+        let writer = self.store.create(&root, &new, quick)?;
+        let given = behind::given(&kept);
+        let already = Imported {
+            already: true,
+            ..Imported::new(&kept, files.id.clone(), path.to_owned())
+        };
+        let mut imported = Imported::new(&kept, files.id.clone(), path.to_owned());
+        imported.continued = true;
+        write_session(&writer, kept, &mut imported)?;
+        drop(writer);
+        // Others may have written to the log since, this import among them.
+        let there = as_it_is(&self.root, files).ok_or_else(refused)?;
+        let whole = Store::new(vec![root]).inventory().sessions;
+        let whole = whole.into_iter().find(|it| it.id == files.id);
+        let whole = whole.ok_or_else(refused)?;
+        let rest = Rest::of(&whole, &there, &given)?.ok_or_else(refused)?;
+        let imported = match rest.is_empty() {
+            true => already,
+            false => imported,
+        };
+        rest.write(&self.root, write)?;
+        if let Some(journal) = &mut self.journal {
+            journal.made(number, files.id.as_str(), path)?;
+            journal.done(number)?;
+        }
+        Ok(imported)
+    }
+}
+
+/// A session of a root as it is now.
+fn as_it_is(root: &Root, files: &SessionFiles) -> Option<SessionFiles> {
+    let sessions = Store::new(vec![root.clone()]).inventory().sessions;
+    let same = |it: &SessionFiles| it.id == files.id && it.main_path() == files.main_path();
+    sessions.into_iter().find(same)
+}
+
+/// The directory that a session was at work in, as far as it is told.
+fn directory(kept: &Kept) -> Option<String> {
+    let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
+    let project = kept.project.clone();
+    project.or_else(|| entries.find_map(|entry| entry.place.cwd.clone()))
 }
 
 impl Imported {
@@ -286,6 +352,7 @@ impl Imported {
             left_out: BTreeMap::new(),
             already: false,
             replaced: false,
+            continued: false,
         }
     }
 }
@@ -304,6 +371,9 @@ struct Named {
 }
 
 fn write_session(writer: &SessionWriter, kept: Kept, imported: &mut Imported) -> Result<()> {
+    if directory(&kept).is_none() {
+        *imported.left_out.entry("project").or_default() += 1;
+    }
     let named = Named {
         title: kept.title,
         source: kept.title_source,

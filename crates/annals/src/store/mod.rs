@@ -81,8 +81,8 @@ use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Purgeable, TrashLook, Trashed, TrashedFile};
 pub(crate) use vacate::Holdings;
-pub(crate) use writer::append_shared;
 pub use writer::{SessionWriter, WriteOptions};
+pub(crate) use writer::{append_behind, append_shared};
 
 /// A set of roots that are read and written together.
 #[derive(Debug)]

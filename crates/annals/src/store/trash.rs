@@ -283,6 +283,13 @@ pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> V
         .collect()
 }
 
+impl SessionFiles {
+    /// A log of it holds what is neither its own nor its sub-agents'.
+    pub(crate) fn lies_with_others(&self) -> bool {
+        refuse_shared(std::iter::once(self)).is_err()
+    }
+}
+
 /// Refuses sessions whose logs hold what is neither theirs nor their sub-agents'.
 pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
     let mut left: HashMap<&Path, u64> = HashMap::new();

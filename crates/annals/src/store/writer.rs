@@ -718,6 +718,32 @@ pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Resu
     log.append_all(lines).map(drop)
 }
 
+/// Adds lines behind a log that is still what was seen, or to one that was not there.
+pub(crate) fn append_behind(
+    root: &Root,
+    path: &Path,
+    seen: Option<FileId>,
+    lines: Vec<Vec<u8>>,
+    options: WriteOptions,
+) -> Result<()> {
+    let path = root.path.join(path);
+    make_parent(root, &path)?;
+    let create = match seen {
+        Some(_) => Create::Never,
+        None => Create::New,
+    };
+    let log = Log::open(&path, options.log(create))?;
+    let added = log.append_all_with(|_, file| {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+        match seen.is_none_or(|seen| seen == FileId::from(&metadata)) {
+            true => Ok(lines),
+            false => Err(Error::Changed { path: path.clone() }),
+        }
+    });
+    added.map(drop)
+}
+
 /// Adds lines to a log beside the session's own, and reads them back.
 pub(super) fn append_beside(
     root: &Root,

@@ -34,6 +34,7 @@
 //!
 //! Owns no thread and no runtime, and does nothing at all while nothing is written.
 
+mod archived;
 mod branch;
 mod follower;
 mod last;
@@ -52,6 +53,7 @@ use crate::error::Error;
 use crate::model::{AgentId, Artifact, Entry, Project, SessionId};
 use crate::store::{Root, homes};
 
+pub use archived::last_archived;
 pub use follower::Follower;
 pub use selection::Selection;
 

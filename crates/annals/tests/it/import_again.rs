@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use annals::export::{Archive, Exporter, Format, ImportOptions, Imported, Importer, Options, Part};
 use annals::layout::NewSession;
-use annals::model::{Draft, SessionId};
-use annals::store::{Root, Session, Store};
+use annals::model::{Block, Body, Draft, Message, Role, SessionId, TitleSource};
+use annals::store::{Root, Session, Store, WriteOptions};
 use tempfile::TempDir;
 
 use crate::support::QUICK;
@@ -27,6 +27,11 @@ struct Desk {
 impl Desk {
     /// Three exported sessions of two messages, and an empty root.
     fn new(layout: &str) -> Self {
+        Desk::of(layout, &[Draft::user("question"), Draft::user("and more")])
+    }
+
+    /// Three exported sessions that say the same on one day, and an empty root.
+    fn of(layout: &str, said: &[Draft]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = Root::claude_code(dir.path().join("source"));
         let from = Store::new(vec![source.clone()]);
@@ -35,9 +40,14 @@ impl Desk {
         let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
         for id in IDS {
             let new = NewSession::new(SessionId::new(id).unwrap(), "/app");
-            let writer = from.create(&source, &new, QUICK).unwrap();
-            writer.append(Draft::user("question")).unwrap();
-            writer.append(Draft::user("and more")).unwrap();
+            let write = WriteOptions {
+                now: Some("2026-11-15T12:00:00Z".parse().unwrap()),
+                ..QUICK
+            };
+            let writer = from.create(&source, &new, write).unwrap();
+            for draft in said {
+                writer.append(draft.clone()).unwrap();
+            }
             drop(writer);
             let session = from.session(id).unwrap();
             exporter.session(&session, &Part::Whole).unwrap();
@@ -190,4 +200,129 @@ fn a_journal_of_another_version_is_refused_and_left() {
     let refused = desk.import(3).unwrap_err().to_string();
     assert!(refused.contains("version 2"), "{refused}");
     assert_eq!(fs::read_to_string(&path).unwrap(), newer);
+}
+
+/// A conversation with calls, whose results are one entry but several records, with ids that the writer
+/// makes up; and a title.
+fn long() -> Vec<Draft> {
+    let call = |id: &str| Block::ToolUse {
+        id: id.to_owned(),
+        name: "Bash".to_owned(),
+        input: r#"{"command":"ls"}"#.to_owned(),
+    };
+    let text = Block::Text("I look".to_owned());
+    let reply = Message::new(
+        Role::Assistant,
+        vec![text, call("toolu_1"), call("toolu_2")],
+    );
+    let result = |call: &str| Block::ToolResult {
+        call: call.to_owned(),
+        output: vec![Block::Text("a.txt".to_owned())],
+        is_error: false,
+    };
+    let results = Message::new(Role::User, vec![result("toolu_1"), result("toolu_2")]);
+    let title = Body::Title {
+        text: "Looking".to_owned(),
+        source: TitleSource::Custom,
+    };
+    vec![
+        Draft::user("question"),
+        Draft::new(Body::Message(reply)),
+        Draft::new(Body::Message(results)),
+        Draft::new(title),
+        Draft::user("and more"),
+    ]
+}
+
+/// A text with the ids in it by the order in which they come: made-up ones differ from run to run.
+fn in_turn(text: &str) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    let parts = text.split('"').map(|part| {
+        let digits = part.strip_prefix("msg_").unwrap_or(part);
+        if digits.len() < 32 || !digits.chars().all(|it| it.is_ascii_hexdigit() || it == '-') {
+            return part.to_owned();
+        }
+        let at = seen.iter().position(|known| known == part);
+        let at = at.unwrap_or_else(|| {
+            seen.push(part.to_owned());
+            seen.len() - 1
+        });
+        format!("id {at}")
+    });
+    parts.collect::<Vec<_>>().join("\"")
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+/// What others wrote to the log cannot go to the trash with it.
+#[test]
+fn in_a_shared_log_the_rest_goes_behind_what_was_begun() {
+    let whole = Desk::of("orchestrator", &long());
+    let path = whole.import(3).unwrap()[0].path.clone();
+    let whole = fs::read_to_string(path).unwrap();
+    let each = lines(&whole).len() / 3;
+    assert_eq!(each, 8, "{whole}");
+    for gone in 0..each {
+        let desk = Desk::of("orchestrator", &long());
+        let first = desk.import(2).unwrap();
+        let path = &first[1].path;
+        assert_eq!(*path, first[0].path);
+        let before = fs::read_to_string(path).unwrap();
+        let kept = lines(&before)[..2 * each - gone].concat();
+        fs::write(path, &kept).unwrap();
+        desk.unsay(1);
+        let second = desk.import(3).unwrap();
+        let told = (second[1].already, second[1].continued, second[1].replaced);
+        assert_eq!(told, (gone == 0, gone > 0, false), "{gone}");
+        let after = fs::read_to_string(path).unwrap();
+        assert!(after.starts_with(&kept), "{gone}");
+        assert_eq!(in_turn(&after).len(), in_turn(&whole).len(), "{gone}");
+        let own = |at: usize| in_turn(&lines(&after)[at * each..(at + 1) * each].concat());
+        for (at, id) in IDS.iter().enumerate().skip(1) {
+            let wanted = own(0).replace(IDS[0], id);
+            assert_eq!(own(at), wanted, "{gone}");
+            assert_eq!(desk.session(at).title().unwrap().text, "Looking", "{gone}");
+        }
+        assert!(desk.store.trashed().unwrap().is_empty());
+        assert_eq!(desk.journal(), None, "{gone}");
+    }
+}
+
+#[test]
+fn in_a_shared_log_half_a_line_counts_for_nothing() {
+    let desk = Desk::new("orchestrator");
+    let first = desk.import(2).unwrap();
+    let path = &first[1].path;
+    let before = fs::read(path).unwrap();
+    fs::write(path, &before[..before.len() - 9]).unwrap();
+    desk.unsay(1);
+    let second = desk.import(3).unwrap();
+    assert!(second[1].continued);
+    for at in 0..3 {
+        assert_eq!(desk.messages(at), 2, "{at}");
+    }
+}
+
+#[test]
+fn in_a_shared_log_what_is_no_beginning_is_left_alone() {
+    let desk = Desk::new("orchestrator");
+    let first = desk.import(2).unwrap();
+    let path = &first[1].path;
+    // Somebody went on with it, or changed what it says.
+    let before = fs::read_to_string(path).unwrap();
+    let last = *lines(&before).last().unwrap();
+    desk.unsay(1);
+    let more = last.replace("and more", "something else");
+    let changed = before.strip_suffix(last).unwrap().to_owned() + &more;
+    for other in [before.clone() + &more, changed] {
+        fs::write(path, &other).unwrap();
+        let refused = desk.import(3).unwrap_err().to_string();
+        assert!(refused.contains("not the beginning"), "{refused}");
+        assert!(refused.contains(IDS[1]), "{refused}");
+        assert_eq!(fs::read_to_string(path).unwrap(), other);
+    }
+    fs::write(path, &before).unwrap();
+    assert!(desk.import(3).unwrap()[1].already);
 }

@@ -1,7 +1,7 @@
 //! What an import has begun and done, so that one that was cut off can be run again.
 //!
 //! A session that is there is never touched, unless the journal of the same import tells that it began it:
-//! then what there is of it goes to the trash, and it comes in anew. A journal is of one export, by its
+//! then what there is of it goes to the trash, and it comes in anew, or the rest goes behind it. A journal is of one export, by its
 //! digest, and one root. It is removed when all is done. docs/STATE.md tells of its form.
 
 use std::collections::HashMap;
@@ -157,6 +157,15 @@ impl Journal {
         })
     }
 
+    /// A place where a session can be written once more, for as long as the journal is held.
+    pub(super) fn desk(&self) -> Result<Desk> {
+        let desk = Desk(self.path.with_extension("again"));
+        // A run that was cut off may have left something on it.
+        desk.clear()?;
+        jsonl::ensure_dir(&desk.0)?;
+        Ok(desk)
+    }
+
     /// Tells that it is all there. Who does not hear of it only does it again.
     pub(super) fn done(&mut self, number: usize) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
@@ -192,6 +201,31 @@ impl Journal {
             file.sync_all().map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// A directory of annals' own that goes when it is dropped.
+pub(super) struct Desk(PathBuf);
+
+impl Desk {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn clear(&self) -> Result<()> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.0, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // What is left is cleared away by whoever needs the place next.
+        let _ = self.clear();
     }
 }
 

@@ -1,0 +1,69 @@
+//! What is only in the archive, and so cannot be followed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::store::{Root, Session, Target, Told};
+
+use super::branch::Branch;
+use super::last::Newest;
+use super::{FollowedLog, Fresh, Options};
+
+/// The last entries of what [is archived](crate::store::SessionFiles::is_archived), as a
+/// [`Follower`](super::Follower) would begin with them. What they cost is not told.
+pub fn last_archived(target: &Target, options: &Options) -> Result<Vec<Fresh>> {
+    let files = &target.files;
+    let only = target.agent_log().map(|log| &log.path);
+    let mut branch = match &target.message {
+        Some(message) => Some(Branch::read(files.clone(), message)?),
+        None => None,
+    };
+    let session = Session::read(files.clone())?;
+    let mut logs: Vec<Arc<FollowedLog>> = Vec::new();
+    let mut newest = Newest::new(options.last);
+    while let Some((file, scan, _)) = session.log(logs.len()) {
+        let log = Arc::new(FollowedLog {
+            root: Root::clone(&files.root),
+            path: file.path.clone(),
+            artifact: file.artifact.clone(),
+        });
+        let mut last = VecDeque::new();
+        let all: Vec<usize> = (0..scan.outlines.len()).collect();
+        let wanted = only.is_none_or(|only| *only == file.path);
+        let all = if wanted { all } else { Vec::new() };
+        session.each_of(logs.len(), &all, |entry| {
+            let told = Told {
+                session: files.id.clone(),
+                agent: file.artifact.agent.clone().or_else(|| entry.agent.clone()),
+                entry,
+                charge: None,
+            };
+            // A branch must see every entry of its session.
+            let takes = branch
+                .as_mut()
+                .is_none_or(|branch| branch.takes(&log, &told));
+            if takes && (options.counts)(&told.entry) {
+                last.push_back(told);
+            }
+            if last.len() > options.last {
+                last.pop_front();
+            }
+            Ok(true)
+        })?;
+        newest.add(logs.len(), last.into());
+        logs.push(log);
+    }
+    let held = newest.into_held().into_iter();
+    let fresh = held.filter_map(|held| {
+        Some(Fresh {
+            log: Arc::clone(logs.get(held.track)?),
+            session: held.told.session,
+            agent: held.told.agent,
+            entry: held.told.entry,
+            charge: held.told.charge,
+            earlier: true,
+        })
+    });
+    Ok(fresh.collect())
+}
