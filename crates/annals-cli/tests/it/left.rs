@@ -48,7 +48,11 @@ fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
     assert_eq!(rows.len(), 2, "{listed}");
     let word = |row: &str, at: usize| row.split_whitespace().nth(at).unwrap().to_owned();
     let new = rows.iter().find(|row| row.contains(" there ")).unwrap();
-    let old = rows.iter().find(|row| row.contains(" gone ")).unwrap();
+    // The log that it holds is that of the new folder.
+    let old = rows
+        .iter()
+        .find(|row| row.contains(" 1 of 2 there, renamed "));
+    let old = old.unwrap();
     // One id is not enough, and both are named with what tells them apart.
     let refused = stage.refused(&["archive", "--list", SESSION], "");
     assert!(refused.err.contains("-home-dev-one"), "{refused}");
@@ -80,6 +84,55 @@ fn what_is_only_in_the_pack_of_a_renamed_folder_comes_back_into_the_new_one() {
     assert!(!folder.with_file_name("-home-dev-one").exists());
 }
 
+/// What is in the renamed folder or in the other pack is not called the only copy.
+#[test]
+fn what_a_renamed_session_has_elsewhere_is_told() {
+    let (stage, folder) = renamed();
+    stage.annals(&["keep"]).fine();
+    let rows = || {
+        let list = stage.annals(&["archive", "--list", "--json"]).json();
+        list["archived"].as_array().unwrap().clone()
+    };
+    let renamed = |renamed: usize| {
+        let rows = rows();
+        assert_eq!(rows.len(), 2);
+        for row in &rows {
+            assert_eq!((&row["source"], &row["there"]), (&true.into(), &2.into()));
+        }
+        let told = rows.iter().filter(|row| row["renamed"] == true);
+        assert_eq!(told.count(), renamed);
+    };
+    let packs: Vec<String> = rows()
+        .iter()
+        .map(|row| {
+            let (_, name) = row["pack"].as_str().unwrap().rsplit_once('/').unwrap();
+            name.strip_suffix(".pack").unwrap().to_owned()
+        })
+        .collect();
+    let forget = |packs: &[String]| {
+        let mut args = vec!["archive", "--forget"];
+        args.extend(packs.iter().map(String::as_str));
+        stage.annals(&args).fine().out
+    };
+    renamed(1);
+    let plan = forget(&packs);
+    assert_eq!(plan.matches(" in its root ").count(), 2, "{plan}");
+    assert!(!plan.contains("only copy"), "{plan}");
+    let later = folder.with_file_name("-home-dev-newer");
+    fs::rename(&folder, &later).unwrap();
+    renamed(2);
+    fs::remove_dir_all(&later).unwrap();
+    for pack in &packs {
+        let plan = forget(std::slice::from_ref(pack));
+        assert!(plan.contains(" in another pack "), "{plan}");
+        assert!(!plan.contains("only copy"), "{plan}");
+    }
+    // Neither is a copy of the other if both go.
+    let plan = forget(&packs);
+    assert_eq!(plan.matches(" nowhere ").count(), 2, "{plan}");
+    assert_eq!(plan.matches("only copy").count(), 2, "{plan}");
+}
+
 /// Who is sent to the list because a part is only in the archive sees which.
 #[test]
 fn the_list_tells_how_much_of_a_session_is_there() {
@@ -108,6 +161,10 @@ fn the_list_tells_how_much_of_a_session_is_there() {
     let there = row["members"].as_array().unwrap().iter();
     let there: Vec<_> = there.map(|file| file["there"].as_bool()).collect();
     assert_eq!(there, [Some(true), Some(false)]);
+    fs::create_dir_all(was.join(SESSION).join("subagents")).unwrap();
+    let agent = was.join(SESSION).join("subagents/agent-one.jsonl");
+    fs::rename(was.join(&log), agent).unwrap();
+    source("  1 of 2 there, log gone  ");
     fs::remove_dir_all(&was).unwrap();
     source("  gone  ");
 }

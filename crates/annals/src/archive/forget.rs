@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::index::{Index, Member};
 use super::pack::{Pack, refused};
 use super::roster;
 use super::salvage::Salvaged;
+use super::same::{has_all, is_of_same};
+use super::there::Whereabouts;
 use super::{Archive, is_aside, is_aside_of, is_of, is_pack, names};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, Log, Options};
@@ -32,8 +35,11 @@ pub struct Forgotten {
     pub bytes: u64,
     /// How long it is.
     pub packed: u64,
-    /// How many of its files are no more in their root, so that this is the only copy that annals knows.
+    /// How many of its files are no more in their root and in no pack that stays, so that this is the only
+    /// copy that annals knows.
     pub only: usize,
+    /// How many of its files are no more in their root, and are in another pack that stays.
+    pub repeated: usize,
     /// How many earlier versions of files go with it.
     pub earlier: usize,
     /// What is wrong with it. If no sessions are told of, nobody can tell what it holds; else what is told
@@ -49,6 +55,32 @@ impl Archive {
     /// whose logs are the same files, and the packs of it that were set aside. By a beginning of its id, or
     /// one pack by its path. Not by the path of a log: that is not what goes.
     pub fn forgetting(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<Forgotten>> {
+        self.forgetting_all(&[id], roots)
+    }
+
+    /// The same for several, none of which counts as a copy of another.
+    pub fn forgetting_all(
+        &self,
+        ids: &[impl AsRef<str>],
+        roots: Option<&[Root]>,
+    ) -> Result<Vec<Forgotten>> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for id in ids {
+            for path in self.going(id.as_ref(), roots)? {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        }
+        let mut whereabouts = Whereabouts::default();
+        let plans = paths.iter();
+        plans
+            .map(|path| forgetting(path, &paths, &mut whereabouts))
+            .collect()
+    }
+
+    /// The packs that go with a session.
+    fn going(&self, id: &str, roots: Option<&[Root]>) -> Result<Vec<PathBuf>> {
         let mut aside = self.set_aside_in(roots)?;
         aside.retain(|path| is_aside_of(path, id));
         let mut paths = Vec::new();
@@ -58,7 +90,7 @@ impl Archive {
             Err(error) => return Err(error),
         }
         paths.extend(aside);
-        paths.into_iter().map(forgetting).collect()
+        Ok(paths)
     }
 
     /// The pack that is meant by a beginning of an id, or by its path.
@@ -137,10 +169,10 @@ fn sync(dir: &Path) -> Result<()> {
     }
 }
 
-/// What removing a pack would remove.
-fn forgetting(path: PathBuf) -> Result<Forgotten> {
+/// What removing a pack would remove, together with others.
+fn forgetting(path: &Path, going: &[PathBuf], whereabouts: &mut Whereabouts) -> Result<Forgotten> {
     let metadata = path.symlink_metadata();
-    let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
+    let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
     let mut plan = Forgotten {
         sessions: Vec::new(),
         layout: None,
@@ -149,25 +181,54 @@ fn forgetting(path: PathBuf) -> Result<Forgotten> {
         bytes: 0,
         packed: metadata.len(),
         only: 0,
+        repeated: 0,
         earlier: 0,
         damaged: None,
         looked: FileId::from(&metadata),
-        pack: path,
+        pack: path.to_owned(),
     };
     match Pack::salvage(&plan.pack) {
         Err(error) => plan.damaged = Some(error.to_string()),
         Ok(Salvaged { pack, wrong }) => {
             plan.damaged = wrong;
             let index = &pack.index;
-            let gone = |path: &Path| index.root.join(path).symlink_metadata().is_err();
             plan.sessions = index.sessions.iter().map(|it| it.id.clone()).collect();
             plan.layout = Some(index.layout.clone());
             plan.root = Some(index.root.clone());
             plan.files = index.members.len();
             plan.bytes = index.members.iter().map(|member| member.len).sum();
-            plan.only = index.members.iter().filter(|it| gone(&it.path)).count();
+            let places = whereabouts.of(index);
+            let gone = index.members.iter().zip(&places);
+            let gone: Vec<&Member> = gone
+                .filter_map(|(member, place)| place.is_none().then_some(member))
+                .collect();
+            if !gone.is_empty() {
+                let others = others(path, index, going);
+                let is_in = |member: &&&Member| others.iter().any(|pack| has(pack, member));
+                plan.repeated = gone.iter().filter(is_in).count();
+            }
+            plan.only = gone.len() - plan.repeated;
             plan.earlier = index.earlier.len();
         }
     }
     Ok(plan)
+}
+
+/// The packs of the same sessions that stay: a folder that was renamed has one for each name.
+fn others(path: &Path, index: &Index, going: &[PathBuf]) -> Vec<Pack> {
+    let (Some(dir), Some(session)) = (path.parent(), index.sessions.first()) else {
+        return Vec::new();
+    };
+    // What cannot be read is no copy.
+    let mut packs = names(dir).unwrap_or_default();
+    packs.retain(|it| is_pack(it) && is_of(it, &format!("{}.", session.id)) && !going.contains(it));
+    let packs = packs.iter().filter_map(|it| Pack::open(it).ok());
+    packs.filter(|it| is_of_same(&it.index, index)).collect()
+}
+
+/// Whether a pack has all of a file, under a path of the same name.
+fn has(pack: &Pack, file: &Member) -> bool {
+    let name = file.path.file_name();
+    let mut same = pack.index.all().filter(|it| it.path.file_name() == name);
+    same.any(|it| has_all(&pack.path, it, file))
 }

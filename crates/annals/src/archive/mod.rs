@@ -22,6 +22,7 @@ mod session;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod there;
 mod unread;
 mod verify;
 mod write;
@@ -45,6 +46,7 @@ pub(crate) use roster::{Roster, is_beside, number};
 pub use salvage::Salvaged;
 pub(crate) use same::standing;
 pub use session::Archived;
+pub use there::Whereabouts;
 pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, SetAside, Stored, store};
 

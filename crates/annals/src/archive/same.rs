@@ -71,12 +71,15 @@ fn logs(index: &Index) -> Vec<(SessionId, &Member)> {
 /// Whether a log of a pack is the file that another was, and begins with all of it. One that was copied is
 /// another file, and so another session. It is only read if it is the longer one.
 fn begins_with(pack: &Path, log: &Member, was: &Member) -> bool {
-    let is_file = (log.dev, log.ino) == (was.dev, was.ino);
-    is_file
-        && match log.len == was.len {
-            true => log.sha256 == was.sha256,
-            false => log.len > was.len && beginning(pack, log, was.len) == Some(was.sha256),
-        }
+    (log.dev, log.ino) == (was.dev, was.ino) && has_all(pack, log, was)
+}
+
+/// Whether a file of a pack begins with all that another was.
+pub(super) fn has_all(pack: &Path, file: &Member, was: &Member) -> bool {
+    match file.len == was.len {
+        true => file.sha256 == was.sha256,
+        false => file.len > was.len && beginning(pack, file, was.len) == Some(was.sha256),
+    }
 }
 
 /// The checksum of so many bytes of a file, from its beginning; `None` if they cannot be read.

@@ -26,14 +26,7 @@ struct Document<'a> {
 
 pub(super) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
-    let mut plans: Vec<Forgotten> = Vec::new();
-    for id in &args.sessions {
-        for plan in archive.forgetting(id, context.only_roots())? {
-            if plans.iter().all(|known| known.pack != plan.pack) {
-                plans.push(plan);
-            }
-        }
-    }
+    let mut plans = archive.forgetting_all(&args.sessions, context.only_roots())?;
     refuse_pinned(args, &plans, context)?;
     let mut failed = Vec::new();
     if args.apply {
@@ -116,7 +109,9 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
             Cell::new(size::bytes(plan.packed)),
             match (plan.only, &plan.damaged) {
                 (0, Some(_)) if plan.files == 0 => Cell::new("unknown"),
-                (0, _) => Cell::new("in its root"),
+                (0, _) if plan.repeated == 0 => Cell::new("in its root"),
+                (0, _) if plan.repeated == plan.files => Cell::new("in another pack"),
+                (0, _) => Cell::new("in its root and another pack"),
                 (only, _) if only == plan.files => Cell::styled("nowhere", ERROR),
                 (only, _) => Cell::styled(format!("{only} files nowhere"), ERROR),
             },
@@ -135,7 +130,10 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         context
             .out
             .line(format_args!("{mark} gone for good: {sum}"))?;
-        if plans.iter().any(|plan| plan.only < plan.files) {
+        if plans
+            .iter()
+            .any(|plan| plan.only + plan.repeated < plan.files)
+        {
             context
                 .out
                 .line("`annals keep` archives again what is still in its root")?;

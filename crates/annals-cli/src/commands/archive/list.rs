@@ -1,8 +1,8 @@
 //! `annals archive --list`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use annals::archive::{Damage, Member, Pack, ROOT};
+use annals::archive::{Damage, Member, Pack, ROOT, Whereabouts};
 use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -39,6 +39,9 @@ struct Row<'a> {
     source: bool,
     /// How many of its files still lie there.
     there: usize,
+    /// They lie in another folder of it, which theirs was renamed to.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    renamed: bool,
     /// Its files, where a session was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<Version<'a>>>,
@@ -58,16 +61,16 @@ struct Version<'a> {
     /// When it was found to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
-    /// A file still lies in its place; not told of earlier versions.
+    /// A file still lies in its root; not told of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     there: Option<bool>,
 }
 
 impl<'a> Version<'a> {
     /// A file as it was last.
-    fn newest(root: &Path, member: &'a Member) -> Self {
+    fn newest(member: &'a Member, place: Option<&PathBuf>) -> Self {
         Version {
-            there: Some(is_there(root, member)),
+            there: Some(place.is_some()),
             ..Version::of(None, member)
         }
     }
@@ -105,7 +108,11 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
             .cmp(&a.index.archived)
             .then_with(|| a.path.cmp(&b.path))
     });
-    let rows: Vec<Row<'_>> = packs.iter().map(row).collect();
+    let mut whereabouts = Whereabouts::default();
+    let places = |pack: &Pack| whereabouts.of(&pack.index);
+    let places: Vec<Places> = packs.iter().map(places).collect();
+    let rows = packs.iter().zip(&places);
+    let rows: Vec<Row<'_>> = rows.map(|(pack, places)| row(pack, places)).collect();
     if context.json {
         context.out.json(&Listing {
             archived: rows,
@@ -138,15 +145,7 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
                 Cell::new(size::count(row.files as u64)),
                 Cell::new(size::bytes(row.bytes)),
                 Cell::new(size::bytes(row.packed)),
-                Cell::new(match row.there {
-                    0 => "gone".to_owned(),
-                    there if there == row.files => "there".to_owned(),
-                    there => format!(
-                        "{} of {} there",
-                        size::count(there as u64),
-                        size::count(row.files as u64)
-                    ),
-                }),
+                Cell::new(source(row)),
                 Cell::new(row.root.display().to_string()),
             ]);
         }
@@ -167,16 +166,34 @@ pub(super) fn called(sessions: &[&str]) -> String {
     }
 }
 
-/// Whether something lies where a file was.
-fn is_there(root: &Path, member: &Member) -> bool {
-    root.join(&member.path).symlink_metadata().is_ok()
+/// How much of it is in its root.
+fn source(row: &Row<'_>) -> String {
+    let mut told = match row.there {
+        0 => "gone".to_owned(),
+        there if there == row.files => "there".to_owned(),
+        there => {
+            let (there, files) = (size::count(there as u64), size::count(row.files as u64));
+            format!("{there} of {files} there")
+        }
+    };
+    if row.renamed {
+        told.push_str(", renamed");
+    } else if !row.source && row.there > 0 && !row.sessions.is_empty() {
+        told.push_str(", log gone");
+    }
+    told
 }
 
-fn row(pack: &Pack) -> Row<'_> {
+/// Where each file of a pack lies now.
+type Places = Vec<Option<PathBuf>>;
+
+fn row<'a>(pack: &'a Pack, places: &Places) -> Row<'a> {
     let index = &pack.index;
     let main = index.main();
-    let there = index.members.iter();
-    let there = there.filter(|member| is_there(&index.root, member));
+    let mut found = index.members.iter().zip(places);
+    let source = found.find(|(member, _)| main.is_some_and(|main| main.path == member.path));
+    let source = source.and_then(|(member, place)| Some((member, place.as_ref()?)));
+    let is_moved = |(member, place): (&Member, &PathBuf)| *place != index.root.join(&member.path);
     Row {
         sessions: index.sessions.iter().map(|it| it.id.as_str()).collect(),
         layout: &index.layout,
@@ -188,8 +205,9 @@ fn row(pack: &Pack) -> Row<'_> {
         bytes: index.members.iter().map(|member| member.len).sum(),
         packed: pack.bytes,
         earlier: index.earlier.len(),
-        source: main.is_some_and(|main| is_there(&index.root, main)),
-        there: there.count(),
+        source: source.is_some(),
+        there: places.iter().flatten().count(),
+        renamed: source.is_some_and(is_moved),
         members: None,
         versions: None,
     }
@@ -205,24 +223,20 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
             packs.push(pack);
         }
     }
-    let whole = |pack| {
-        let members = Pack::members(pack).iter();
+    let mut whereabouts = Whereabouts::default();
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for pack in &packs {
+        let places = whereabouts.of(&pack.index);
+        let members = pack.members().iter().zip(&places);
+        let members = members.map(|(it, place)| Version::newest(it, place.as_ref()));
         let earlier = pack.earlier().iter().enumerate();
-        Row {
-            members: Some(
-                members
-                    .map(|it| Version::newest(&pack.index.root, it))
-                    .collect(),
-            ),
-            versions: Some(
-                earlier
-                    .map(|(at, it)| Version::of(Some(at + 1), it))
-                    .collect(),
-            ),
-            ..row(pack)
-        }
-    };
-    let rows: Vec<Row<'_>> = packs.iter().map(whole).collect();
+        let earlier = earlier.map(|(at, it)| Version::of(Some(at + 1), it));
+        rows.push(Row {
+            members: Some(members.collect()),
+            versions: Some(earlier.collect()),
+            ..row(pack, &places)
+        });
+    }
     if context.json {
         context.out.json(&Listing {
             archived: rows,
