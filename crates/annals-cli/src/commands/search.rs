@@ -96,7 +96,7 @@ enum Sort {
 const HELP: &str = "\
 The query:
   connection reset        both words, anywhere in one record; letter case does not count
-  \"connection reset\"      the words one after the other, whatever punctuation or signs stand between;
+  \"connection reset\"      the words one after the other, whatever signs stand between them;
                           \\\" is a quote that is meant
   conn* *tion *nect*      words that begin, end or go on so; without a star, whole words: the parts
                           of snake_case, camelCase and path/to/file.rs are words of their own
