@@ -1,14 +1,12 @@
 //! Keeping everything: mirror what changed, read back what was written, and a share of the rest.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Archive;
@@ -248,24 +246,12 @@ impl Kept {
 
 /// Takes the lock of those who keep. The file stays: a lock that is unlinked lets two in.
 fn hold(path: &Path) -> Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .map_err(|error| Error::io("open", path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::refused(format!(
+    jsonl::claim(path)?.ok_or_else(|| {
+        Error::refused(format!(
             "another `annals keep` is at work (it holds {}); this one did nothing",
             path.display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
-    }
+        ))
+    })
 }
 
 /// Reads packs back.

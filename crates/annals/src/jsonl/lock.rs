@@ -5,15 +5,39 @@
 //! this library promises does not depend on foreign writers taking it. It belongs to an open file
 //! description, so threads that share one must exclude each other by other means.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
 
 use crate::{Error, Result};
 
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
+
+/// Opens a file of our own, makes it if need be, and locks it; `None` if another process holds it.
+///
+/// Nothing is followed or waited for: neither a link in its place nor a pipe.
+pub(crate) fn claim(path: &Path) -> Result<Option<File>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| Error::io("open", path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+    }
+}
 
 /// A held lock; released when dropped.
 #[derive(Debug)]

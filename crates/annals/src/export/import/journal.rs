@@ -5,12 +5,11 @@
 //! digest, and one root. It is removed when all is done. docs/STATE.md tells of its form.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -246,25 +245,9 @@ impl Made {
 /// A file that nobody else writes to.
 fn locked(path: &Path) -> Result<File> {
     loop {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
-            .map_err(|error| Error::io("open", path, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::refused(
-                    "the same import is at work already; wait until it is done",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(Error::io("lock", path, error)),
-        }
+        let file = jsonl::claim(path)?.ok_or_else(|| {
+            Error::refused("the same import is at work already; wait until it is done")
+        })?;
         // Whoever held it may be done, and have removed it.
         let own = file.metadata().map(|it| (it.dev(), it.ino())).ok();
         let there = path.symlink_metadata().map(|it| (it.dev(), it.ino())).ok();
