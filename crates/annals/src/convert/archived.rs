@@ -1,0 +1,96 @@
+//! What a conversion finds in the archive alone, which it neither leaves out unasked nor takes for a source.
+
+use crate::archive::ROOT;
+use crate::error::{Error, Result};
+use crate::store::{FoundFile, Inventory, Root, SessionFiles};
+
+/// What is in the archive alone.
+pub(super) struct Kept {
+    /// Whole sessions, and files of others.
+    sessions: usize,
+    files: usize,
+    /// What is named to have the first of it back.
+    first: Option<String>,
+}
+
+impl Kept {
+    /// What is so of some sessions, and of what belongs to none.
+    pub(super) fn of(sessions: &[SessionFiles], inventory: &Inventory) -> Self {
+        let mut found = Kept {
+            sessions: 0,
+            files: 0,
+            first: None,
+        };
+        for session in sessions {
+            let kept = session.files().flat_map(FoundFile::volumes);
+            let kept = kept.filter(|file| file.is_kept()).count();
+            match (session.is_archived(), kept) {
+                (true, _) => found.sessions += 1,
+                (false, kept) => found.files += kept,
+            }
+            if kept > 0 && found.first.is_none() {
+                found.first = Some(session.id.to_string());
+            }
+        }
+        let others = inventory.others.iter();
+        let others = others.filter(|(_, file)| file.is_kept()).count();
+        if others > 0 {
+            found.files += others;
+            found.first.get_or_insert_with(|| ROOT.to_owned());
+        }
+        found
+    }
+
+    /// `1 session and 2 files`.
+    fn counted(&self) -> String {
+        let told = [(self.sessions, "session"), (self.files, "file")];
+        let told = told.into_iter().filter(|(number, _)| *number > 0);
+        let told: Vec<String> = told.map(|(number, noun)| count_of(number, noun)).collect();
+        told.join(" and ")
+    }
+
+    /// What is told if it is left out.
+    pub(super) fn told(&self) -> Option<String> {
+        self.first.as_ref()?;
+        let counted = self.counted();
+        Some(format!("{counted} that can be found only in the archive"))
+    }
+
+    /// Refuses to leave it out unasked.
+    pub(super) fn refuse(&self, root: &Root) -> Result<()> {
+        let Some(first) = &self.first else {
+            return Ok(());
+        };
+        Err(Error::refused(format!(
+            "of {}, {} can be found only in the archive; `annals restore {first} --apply` puts back the first, `annals archive --list` names all, and --without-archived goes on without",
+            root.path.display(),
+            self.counted(),
+        )))
+    }
+}
+
+/// The sessions as they are without what is in the archive alone.
+pub(super) fn in_place(sessions: &[SessionFiles]) -> Vec<SessionFiles> {
+    let roots = Root::distinct(sessions.iter().map(|it| Root::clone(&it.root)).collect());
+    let there = Inventory::of(&roots).sessions;
+    let is_kept = |files: &SessionFiles| {
+        let mut volumes = files.files().flat_map(FoundFile::volumes);
+        volumes.any(|file| file.is_kept())
+    };
+    let now = sessions.iter().filter_map(|files| match is_kept(files) {
+        false => Some(files.clone()),
+        true => {
+            let mut there = there.iter();
+            let same =
+                |it: &&SessionFiles| it.id == files.id && it.main_path() == files.main_path();
+            there.find(same).cloned()
+        }
+    });
+    now.collect()
+}
+
+/// `1 file`, `2 files`.
+fn count_of(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
