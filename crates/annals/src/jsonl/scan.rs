@@ -4,7 +4,7 @@
 //! damaged ones too: the spans of the lines concatenate to the input. Does not decode, skips only
 //! what it is told to, does not know whether an unterminated last line is pending or torn.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 
 use memchr::{memchr, memrchr};
@@ -15,7 +15,7 @@ pub const MAX_LINE: usize = 64 << 20;
 /// How much of an oversize line is shown.
 pub const OVERSIZE_HEAD: usize = 4 << 10;
 
-const CAPACITY: usize = 256 << 10;
+const CAPACITY: usize = 128 << 10;
 const GROWTH: usize = 1 << 20;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -169,52 +169,6 @@ impl<R: Read> Scanner<R> {
         }
     }
 
-    /// Gives the next line in which `find` finds something; the lines before it are not even split,
-    /// so their number is unknown and the line's is 0.
-    ///
-    /// `find` gets pieces of the input that may begin and end within lines, and says where in them
-    /// the first mark is. Marks are at most `longest` bytes long and hold no line ending. A line above the cap is
-    /// given whatever it holds. At the end of the input, [`offset`](Self::offset) is where an
-    /// unterminated line without a mark begins.
-    pub fn next_where(
-        &mut self,
-        find: impl Fn(&[u8]) -> Option<usize>,
-        longest: usize,
-    ) -> io::Result<Option<Line<'_>>> {
-        // How much of the unread bytes is known to hold no beginning of a mark.
-        let mut passed = 0;
-        while self.skip.is_none() {
-            let from = self.unread.start + passed;
-            if let Some(at) = find(part(&self.buffer, from..self.unread.end)) {
-                let before = part(&self.buffer, self.unread.start..from + at);
-                let skipped = memrchr(b'\n', before).map_or(0, |at| at + 1);
-                self.pass(skipped);
-                self.searched = from + at;
-                break;
-            }
-            let fresh = part(&self.buffer, self.searched..self.unread.end);
-            if let Some(at) = memrchr(b'\n', fresh) {
-                self.pass(self.searched + at + 1 - self.unread.start);
-            }
-            self.searched = self.unread.end;
-            if self.ended {
-                return Ok(None);
-            }
-            passed = self.unread.len().saturating_sub(longest - 1);
-            self.make_room();
-            self.fill()?;
-        }
-        self.number = 0;
-        let found = self.next();
-        found.map(|line| line.map(|line| Line { number: 0, ..line }))
-    }
-
-    /// Passes over whole lines.
-    fn pass(&mut self, bytes: usize) {
-        self.unread.start += bytes;
-        self.offset += bytes as u64;
-    }
-
     fn take(&mut self, end: usize, terminated: bool) -> Line<'_> {
         let span = self.unread.start..end;
         self.unread.start = end;
@@ -331,6 +285,87 @@ impl<R: Read> Scanner<R> {
         self.ended = read == 0;
         self.unread.end += read;
         Ok(())
+    }
+}
+
+impl<R: Read + Seek> Scanner<R> {
+    /// Gives the next line in which `find` finds something; the lines before it are not even split,
+    /// so their number is unknown and the line's is 0.
+    ///
+    /// `find` gets pieces of the input that may begin and end within lines, and says where in them
+    /// the first mark is. Marks are at most `longest` bytes long and hold no line ending. A line above
+    /// the cap may be given whatever it holds. At the end of the input, [`offset`](Self::offset) is
+    /// where an unterminated line without a mark begins.
+    pub fn next_where(
+        &mut self,
+        find: impl Fn(&[u8]) -> Option<usize>,
+        longest: usize,
+    ) -> io::Result<Option<Line<'_>>> {
+        // How much of the unread bytes is known to hold no beginning of a mark.
+        let mut passed = 0;
+        // Long lines mostly have none: they are let go as they are read, and read again if they do.
+        let long = self.window / 2;
+        let lets_go = longest <= long && self.max_line >= self.window;
+        // How many bytes of a line were let go.
+        let mut gone = 0;
+        while self.skip.is_none() {
+            let from = self.unread.start + passed;
+            if let Some(at) = find(part(&self.buffer, from..self.unread.end)) {
+                let before = part(&self.buffer, self.unread.start..from + at);
+                match memrchr(b'\n', before) {
+                    Some(end) => self.pass(end + 1, gone),
+                    None if gone > 0 => {
+                        self.go_back(gone)?;
+                        break;
+                    }
+                    None => {}
+                }
+                self.searched = from + at;
+                break;
+            }
+            let fresh = part(&self.buffer, self.searched..self.unread.end);
+            if let Some(at) = memrchr(b'\n', fresh) {
+                self.pass(self.searched + at + 1 - self.unread.start, gone);
+                gone = 0;
+            }
+            self.searched = self.unread.end;
+            if self.ended {
+                self.go_back(gone)?;
+                return Ok(None);
+            }
+            passed = self.unread.len().saturating_sub(longest - 1);
+            if lets_go && self.unread.len() > long {
+                self.unread.start += passed;
+                gone += passed;
+                passed = 0;
+            }
+            self.make_room();
+            if let Err(error) = self.fill() {
+                self.go_back(gone)?;
+                return Err(error);
+            }
+        }
+        self.number = 0;
+        let found = self.next();
+        found.map(|line| line.map(|line| Line { number: 0, ..line }))
+    }
+
+    /// Goes back to the beginning of a line, if bytes of it were let go.
+    fn go_back(&mut self, gone: usize) -> io::Result<()> {
+        if gone > 0 {
+            let back = gone + self.unread.len();
+            self.reader.seek_relative(-(back as i64))?;
+            self.unread = 0..0;
+            self.searched = 0;
+            self.ended = false;
+        }
+        Ok(())
+    }
+
+    /// Passes over whole lines, of which some bytes were let go.
+    fn pass(&mut self, bytes: usize, gone: usize) {
+        self.unread.start += bytes;
+        self.offset += (gone + bytes) as u64;
     }
 }
 

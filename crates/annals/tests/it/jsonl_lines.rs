@@ -88,16 +88,16 @@ fn backwards<R: Read + Seek>(mut tail: TailReader<R>) -> Vec<Seen> {
 
 /// Gives its input in chunks of given sizes, an interruption before each and a failure at times.
 struct Chunks<'a> {
-    rest: &'a [u8],
+    all: Cursor<&'a [u8]>,
     sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,
     turn: usize,
     fails: bool,
 }
 
 impl<'a> Chunks<'a> {
-    fn new(rest: &'a [u8], sizes: Vec<usize>, fails: bool) -> Self {
+    fn new(all: &'a [u8], sizes: Vec<usize>, fails: bool) -> Self {
         Self {
-            rest,
+            all: Cursor::new(all),
             sizes: sizes.into_iter().cycle(),
             turn: 0,
             fails,
@@ -111,19 +111,17 @@ impl Read for Chunks<'_> {
         if self.turn % 2 == 1 {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        if self.fails && self.turn.is_multiple_of(6) {
+        if self.fails && self.turn == 6 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let size = self
-            .sizes
-            .next()
-            .unwrap()
-            .min(self.rest.len())
-            .min(into.len());
-        let (now, later) = self.rest.split_at(size);
-        into[..size].copy_from_slice(now);
-        self.rest = later;
-        Ok(size)
+        let size = self.sizes.next().unwrap().min(into.len());
+        self.all.read(&mut into[..size])
+    }
+}
+
+impl Seek for Chunks<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.all.seek(to)
     }
 }
 
@@ -164,21 +162,32 @@ proptest! {
     fn lines_with_a_mark_are_those_that_have_it(
         input in bytes(),
         sizes in prop::collection::vec(1..40_usize, 1..20),
+        fails: bool,
         capacity in 1..40_usize,
-        cap in 1..60_usize,
+        cap in prop_oneof![1..60_usize, Just(1 << 20)],
         mark in prop::sample::select(vec!["a", "ab", "{\"a", "\r", "zzz"]),
     ) {
-        let reader = Chunks::new(&input, sizes, false);
+        let reader = Chunks::new(&input, sizes, fails);
         let mut scanner = Scanner::with_capacity_and_cap(reader, capacity, cap);
         let find = |bytes: &[u8]| {
             bytes.windows(mark.len()).position(|at| at == mark.as_bytes())
         };
         let mut seen = Vec::new();
-        while let Some(line) = scanner.next_where(find, mark.len()).unwrap() {
-            // It was not counted what was passed over.
-            prop_assert_eq!(line.number, 0);
-            seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
+        loop {
+            match scanner.next_where(find, mark.len()) {
+                Ok(Some(line)) => {
+                    // It was not counted what was passed over.
+                    prop_assert_eq!(line.number, 0);
+                    seen.push((line.offset, line.len, line.bytes.to_vec(), line.ending));
+                }
+                Ok(None) => break,
+                Err(error) => prop_assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            }
         }
+        // What is left is a last line without a mark and without an end.
+        let rest = input.rsplit(|byte| *byte == b'\n').next().unwrap();
+        let rest = if find(rest).is_none() { rest.len() } else { 0 };
+        prop_assert!(cap < 60 || scanner.offset() == (input.len() - rest) as u64);
         let spans = input.split_inclusive(|byte| *byte == b'\n');
         let wanted: Vec<_> = model(&input, cap)
             .into_iter()
@@ -191,6 +200,7 @@ proptest! {
         let spans = input.split_inclusive(|byte| *byte == b'\n');
         let least = model(&input, cap).into_iter().zip(spans).filter(marked).count();
         prop_assert!(seen.len() >= least);
+        prop_assert!(seen.is_sorted_by_key(|line| line.0));
         prop_assert!(seen.iter().all(|line| wanted.contains(line)), "{:?} {:?}", seen, wanted);
     }
 
