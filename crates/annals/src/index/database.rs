@@ -293,7 +293,7 @@ pub(super) fn with_little_room<T>(
 
 /// Makes room for what a large commit changes: pages that are written twice cost more than memory.
 pub(super) fn make_room(database: &Connection) -> rusqlite::Result<()> {
-    database.pragma_update(None, "cache_size", -16_384)
+    database.pragma_update(None, "cache_size", -4_096)
 }
 
 /// Moves a database out of the way, with what SQLite keeps beside it.

@@ -229,8 +229,6 @@ impl<'a> Books<'a> {
                 work.push((at, before, book.file.id.len.saturating_sub(known)));
             }
         }
-        // Largest first, so that no thread is left alone with a giant at the end.
-        work.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
         let done = AtomicU64::new(0);
         let mut work = work.into_iter().peekable();
@@ -241,6 +239,9 @@ impl<'a> Books<'a> {
                 bytes += next.2;
                 portion.push(next);
             }
+            // Largest first, so that no thread is left alone with a giant at the end. Portions follow
+            // each other in the order of paths: what is kept of them is then written in its order.
+            portion.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
             let read = |(at, tab, bytes): (usize, Option<Box<Tab>>, u64)| {
                 let book = self.books.get(at)?;
                 let root = self.payers.get(book.root)?.root;
