@@ -6,6 +6,7 @@
 //! numbers of any size are skipped unread, and lone surrogates become U+FFFD.
 
 pub(crate) mod fast;
+pub(crate) mod mould;
 
 use std::borrow::Cow;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::layout::Again;
 use crate::model::{Fact, Kind, Outline, SYNTHETIC, SessionId};
 
 use super::Charge;
@@ -43,6 +44,8 @@ pub struct Sheet {
     pub(crate) latest: Option<Timestamp>,
     model: Option<Arc<str>>,
     agent: Option<Arc<str>>,
+    /// What the newest reply came to.
+    last: Option<Charge>,
 }
 
 /// Who went into a directory: a session, where several lie in a log.
@@ -99,7 +102,7 @@ impl Sheet {
         if reply.usage.is_none() && reply.recorded.is_none() {
             return;
         }
-        let mut charge = Charge::to(0);
+        let charge = self.last.get_or_insert_with(|| Charge::to(0));
         charge.response = reply.response;
         charge.time = outline.time;
         charge.model = shared(&mut self.model, reply.model.as_deref());
@@ -112,7 +115,17 @@ impl Sheet {
         charge.agent = shared(&mut self.agent, agent);
         charge.git_branch.clone_from(&self.git_branch);
         charge.copied = reply.copied;
-        self.push(charge, self.session.clone());
+        self.charge();
+    }
+
+    /// Takes in a reply that is the one before it but for this.
+    pub(crate) fn add_again(&mut self, again: &Again) {
+        self.latest = self.latest.max(again.time);
+        let charge = self.last.get_or_insert_with(|| Charge::to(0));
+        charge.response = again.response;
+        charge.time = again.time;
+        charge.usage = again.usage;
+        self.charge();
     }
 
     /// Whose the record is that was read last.
@@ -158,16 +171,18 @@ impl Sheet {
         self.known.first(at, name(at)?, name)
     }
 
-    fn push(&mut self, charge: Charge, session: Option<Arc<str>>) {
+    /// Enters the newest reply.
+    fn charge(&mut self) {
+        let Some(charge) = &self.last else { return };
         // The records of a response mostly follow each other.
         if let Some((last, _)) = self.charges.last_mut()
             && charge.response.is_some()
             && last.response == charge.response
         {
-            return last.settle(&charge);
+            return last.settle(charge);
         }
         let last = self.charges.len();
-        self.charges.push((charge, session));
+        self.charges.push((charge.clone(), self.session.clone()));
         if let Some(first) = self.known(last)
             && let Some((charge, _)) = self.charges.pop()
             && let Some((known, _)) = self.charges.get_mut(first)
@@ -261,13 +276,17 @@ mod tests {
             charge
         };
         let mut sheet = Sheet::default();
-        sheet.push(line("a", 1), None);
-        sheet.push(line("b", 2), None);
-        sheet.push(line("a", 3), None);
-        sheet.push(Charge::to(0), None);
+        let push = |sheet: &mut Sheet, charge: Charge| {
+            sheet.last = Some(charge);
+            sheet.charge();
+        };
+        push(&mut sheet, line("a", 1));
+        push(&mut sheet, line("b", 2));
+        push(&mut sheet, line("a", 3));
+        push(&mut sheet, Charge::to(0));
         let mut sheet = sheet.reopened();
-        sheet.push(line("b", 4), None);
-        sheet.push(Charge::to(0), None);
+        push(&mut sheet, line("b", 4));
+        push(&mut sheet, Charge::to(0));
         let outputs = sheet.charges.iter().map(|(charge, _)| charge.usage.output);
         assert_eq!(outputs.collect::<Vec<_>>(), [3, 4, 0, 0]);
     }

@@ -16,16 +16,11 @@ const DEEPEST: u32 = 120;
 
 /// Reads a whole text; `None` gives up.
 pub(crate) fn read<'a, T: Fast<'a>>(text: &'a str) -> Option<T> {
-    let mut walk = Walk {
-        text,
-        at: 0,
-        // The least byte of a text takes half the time of a look at each.
-        clean: text.bytes().fold(u8::MAX, u8::min) >= 0x20,
-    };
+    let mut walk = Walk::of(text);
     walk.space();
     let value = T::fast(&mut walk)?;
     walk.space();
-    (walk.at == text.len()).then_some(value)
+    walk.is_done().then_some(value)
 }
 
 /// What can be read fast. The walk stands on the value's first byte and ends after its last.
@@ -72,6 +67,29 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// At the beginning of a text.
+    pub(super) fn of(text: &'a str) -> Self {
+        Walk {
+            text,
+            at: 0,
+            // The least byte of a text takes half the time of a look at each.
+            clean: text.bytes().fold(u8::MAX, u8::min) >= 0x20,
+        }
+    }
+
+    /// At the end of the text.
+    pub(super) fn is_done(&self) -> bool {
+        self.at == self.text.len()
+    }
+
+    /// Goes on behind `spelled`, if that is what comes next.
+    pub(super) fn passes(&mut self, spelled: &str) -> Option<()> {
+        let rest = self.text.as_bytes().get(self.at..)?;
+        rest.starts_with(spelled.as_bytes()).then_some(())?;
+        self.at += spelled.len();
+        Some(())
+    }
+
     /// The byte here.
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
@@ -218,10 +236,7 @@ impl<'a> Walk<'a> {
     }
 
     fn literal(&mut self, word: &str) -> Option<Option<u128>> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        rest.starts_with(word.as_bytes()).then_some(())?;
-        self.at += word.len();
-        Some(None)
+        self.passes(word).map(|()| None)
     }
 
     fn number(&mut self) -> Option<()> {

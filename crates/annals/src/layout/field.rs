@@ -35,6 +35,24 @@ object! {
     }
 }
 
+/// How many counts there are.
+pub(crate) const COUNTS: usize = 7;
+
+impl<'a> Tokens<'a> {
+    /// The counts as they are spelled.
+    pub(crate) fn counts(&self) -> [Raw<'a>; COUNTS] {
+        [
+            self.input,
+            self.output,
+            self.cache_read,
+            self.cache_write,
+            self.split.five_minutes,
+            self.split.one_hour,
+            self.server.web_searches,
+        ]
+    }
+}
+
 /// Token counts with the names that they have in a record.
 pub(crate) struct Counts<'a> {
     pub(crate) input: (&'a str, Raw<'a>),
@@ -149,42 +167,55 @@ fn read<'a, T: Deserialize<'a> + Fast<'a> + Default>(raw: Raw<'a>) -> Result<T, 
     Ok(read.unwrap_or_else(|| raw.read()))
 }
 
+/// A count, if it is told; `None` if it cannot be.
+pub(crate) fn count(raw: Raw<'_>) -> Option<Option<u64>> {
+    let count = raw.count().ok()?;
+    count
+        .is_none_or(|count| count < Usage::ABSURD)
+        .then_some(count)
+}
+
 /// Counts that cannot be are left out and told.
 fn counted(counts: Counts<'_>) -> (Option<Usage>, Option<String>) {
     let mut faults: Vec<String> = Vec::new();
-    let mut count = |(name, raw): (&str, Raw<'_>)| match raw.count() {
-        Ok(count) if count.is_none_or(|count| count < Usage::ABSURD) => count,
-        _ => {
+    let mut count = |(name, raw): (&str, Raw<'_>)| {
+        count(raw).unwrap_or_else(|| {
             faults.push(format!("{name} is {}", shown(raw)));
             None
-        }
+        })
     };
-    let input = count(counts.input);
-    let output = count(counts.output);
-    let read = count(counts.cache_read);
-    let write = count(counts.cache_write);
-    let short = count(("ephemeral_5m_input_tokens", counts.split.five_minutes));
-    let long = count(("ephemeral_1h_input_tokens", counts.split.one_hour));
-    let searches = count(("web_search_requests", counts.server.web_searches));
+    let counts = [
+        count(counts.input),
+        count(counts.output),
+        count(counts.cache_read),
+        count(counts.cache_write),
+        count(("ephemeral_5m_input_tokens", counts.split.five_minutes)),
+        count(("ephemeral_1h_input_tokens", counts.split.one_hour)),
+        count(("web_search_requests", counts.server.web_searches)),
+    ];
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
-    let counts = [input, output, read, write, short, long, searches];
+    (together(counts), fault)
+}
+
+/// Counts in the order of [`Tokens::counts`]; `None` if none of them is told.
+pub(crate) fn together(counts: [Option<u64>; COUNTS]) -> Option<Usage> {
     if counts.iter().all(Option::is_none) {
-        return (None, fault);
+        return None;
     }
+    let [input, output, read, write, short, long, searches] = counts;
     let (short, long) = (short.unwrap_or_default(), long.unwrap_or_default());
     // What no part of the split covers lived for five minutes, as all cache writes did when lines did not split them.
     let split = short.saturating_add(long);
     let rest = write.unwrap_or_default().saturating_sub(split);
     let short = short.saturating_add(rest);
-    let usage = Usage {
+    Some(Usage {
         input: input.unwrap_or_default(),
         output: output.unwrap_or_default(),
         cache_write_5m: short,
         cache_write_1h: long,
         cache_read: read.unwrap_or_default(),
         web_searches: searches.unwrap_or_default(),
-    };
-    (Some(usage), fault)
+    })
 }
 
 fn shown(raw: Raw<'_>) -> String {

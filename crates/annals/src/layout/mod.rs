@@ -23,7 +23,9 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Span};
+use jiff::Timestamp;
+
+use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, ResponseKey, Span, Usage};
 
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
@@ -154,6 +156,13 @@ pub trait Decoder: Send {
         self.outline(record, out);
     }
 
+    /// The same of a record that says what the one before it said that [`spending`](Self::spending)
+    /// read, but for what is told here; `None` where it says more, or where that is not known.
+    fn spending_again(&mut self, record: &Record<'_>) -> Option<Again> {
+        let _ = record;
+        None
+    }
+
     /// The record's entries with everything they say.
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>);
 
@@ -169,6 +178,17 @@ pub trait Decoder: Send {
     fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         let _ = (record, give);
     }
+}
+
+/// In what a reply differs from the one before it, where that is all.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// The response that it is part of.
+    pub response: Option<ResponseKey>,
+    /// When it came.
+    pub time: Option<Timestamp>,
+    /// Its tokens.
+    pub usage: Usage,
 }
 
 /// Finds something in bytes that may be cut anywhere.

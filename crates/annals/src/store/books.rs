@@ -415,6 +415,14 @@ fn read(
         let Some(line) = line else { break };
         let whole = line.ending != Ending::None;
         let record = log::record(&line);
+        if whole
+            && opening == 0
+            && let Some(again) = decoder.spending_again(&record)
+        {
+            sheet.add_again(&again);
+            end = record.span.end();
+            continue;
+        }
         match opening {
             0 => decoder.spending(&record, &mut sink),
             _ => decoder.outline(&record, &mut sink),

@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
+use crate::json::mould::Mould;
 use crate::json::{Flag, Raw, Text, fast, object};
-use crate::layout::field::{self, Spending, timestamp};
-use crate::layout::{Decoder as _, Mark, Record, Sink};
-use crate::model::{Fact, FlawKind, Kind, Outline, Reply};
+use crate::layout::field::{self, COUNTS, Spending, Tokens, timestamp};
+use crate::layout::{Again, Decoder as _, Mark, Record, Sink};
+use crate::model::{Fact, FlawKind, Kind, Outline, Reply, SYNTHETIC};
 
 use super::line::Lines;
 
@@ -55,11 +56,117 @@ object! {
     }
 }
 
+object! {
+    /// Of a reply, what differs from line to line.
+    struct Varying<'a> {
+        "parentUuid" => parent: Raw<'a>,
+        "uuid" => uuid: Raw<'a>,
+        "timestamp" => timestamp: Raw<'a>,
+        "forkedFrom" => forked_from: Raw<'a>,
+        "requestId" => request: Raw<'a>,
+        "message" => message: VaryingMessage<'a>,
+    }
+}
+
+object! {
+    struct VaryingMessage<'a> {
+        "id" => id: Raw<'a>,
+        "content" => content: Raw<'a>,
+        "stop_reason" => stop_reason: Raw<'a>,
+        "usage" => usage: Tokens<'a>,
+    }
+}
+
+/// A value that differs from line to line.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Unread,
+    Time,
+    Message,
+    Request,
+    /// What the line is a copy of.
+    Original,
+    /// By its place among the counts.
+    Tokens(usize),
+}
+
+/// How a log spells replies, as its last one shows.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    last: Option<Mould<Value>>,
+    /// The last one was a copy.
+    copied: bool,
+    /// How many lines are let pass before one is learned from.
+    pause: u32,
+    /// How many times in a row nothing was like the line that was learned from.
+    failures: u32,
+}
+
+impl Replies {
+    /// Learns from a line. Where lines differ in more than a few values that is in vain, so it is
+    /// done less and less often.
+    fn learn(&mut self, text: &str, copied: bool) {
+        if self.last.take().is_some() {
+            self.failures = (self.failures + 1).min(6);
+            self.pause = (1 << self.failures) - 2;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        self.copied = copied;
+        self.last = fast::read(text).and_then(|line: Varying<'_>| {
+            let mut values = vec![
+                (Value::Unread, line.parent),
+                (Value::Unread, line.uuid),
+                (Value::Time, line.timestamp),
+                (Value::Original, line.forked_from),
+                (Value::Request, line.request),
+                (Value::Message, line.message.id),
+                (Value::Unread, line.message.content),
+                (Value::Unread, line.message.stop_reason),
+            ];
+            let counts = line.message.usage.counts().into_iter().enumerate();
+            values.extend(counts.map(|(at, count)| (Value::Tokens(at), count)));
+            Mould::of(text, &values)
+        });
+    }
+}
+
+/// A line of a model that differs from the last in its content, its ids, its time and its counts, and in nothing else.
+pub(super) fn again(lines: &mut Lines, record: &Record<'_>) -> Option<Again> {
+    let replies = &mut lines.replies;
+    let mould = replies.last.as_ref().filter(|_| !record.oversize)?;
+    let text = simdutf8::basic::from_utf8(record.bytes).ok()?;
+    let (mut time, mut message, mut request) = (None, Text::default(), Text::default());
+    let mut counts = [None; COUNTS];
+    mould.read(text, |value, raw| {
+        match value {
+            Value::Unread => {}
+            Value::Time => time = timestamp(raw),
+            Value::Message => message = Text(raw.text()),
+            Value::Request => request = Text(raw.text()),
+            Value::Original => (raw.is_some() == replies.copied).then_some(())?,
+            Value::Tokens(at) => *counts.get_mut(at)? = field::count(raw)?,
+        }
+        Some(())
+    })?;
+    let usage = field::together(counts)?;
+    replies.failures = 0;
+    Some(Again {
+        response: lines.response(&message, &request),
+        time,
+        usage,
+    })
+}
+
 /// Outlines a line of a model. What is odd or damaged is left to the full outline.
 pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Outline>) {
     let text = simdutf8::basic::from_utf8(record.bytes).ok();
     let text = text.filter(|_| !record.oversize);
-    let Some(bill) = text.and_then(fast::read::<Bill<'_>>) else {
+    let read = text.and_then(|text| Some((text, fast::read::<Bill<'_>>(text)?)));
+    let Some((text, bill)) = read else {
+        lines.replies = Replies::default();
         return lines.outline(record, out);
     };
     if bill.kind.get() != Some("assistant") {
@@ -78,17 +185,25 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     outline.facts.extend(git_branch.map(Fact::GitBranch));
     let spent = bill.message.usage;
     let (recorded, fault) = field::recorded("costUSD", bill.cost);
-    if let Some(detail) = spent.fault.or(fault) {
+    let fault = spent.fault.or(fault);
+    let model = bill.message.model.filled();
+    let copied = bill.forked_from.is_some();
+    // A reply as most are.
+    let plain = fault.is_none() && spent.usage.is_some() && recorded.is_none();
+    match plain && model != Some(SYNTHETIC) {
+        true => lines.replies.learn(text, copied),
+        false => lines.replies = Replies::default(),
+    }
+    if let Some(detail) = fault {
         out.flaw(FlawKind::BadUsage, record.span, detail);
     }
-    let model = bill.message.model.filled();
     outline.reply = Some(Box::new(Reply {
         response: lines.response(&bill.message.id, &bill.request),
         model: model.map(|model| lines.shared_model(model)),
         usage: spent.usage,
         terms: spent.terms,
         recorded,
-        copied: bill.forked_from.is_some(),
+        copied,
         ..Reply::default()
     }));
     out.found.push(outline);
@@ -100,14 +215,15 @@ mod tests {
     use crate::cost::Sheet;
     use crate::model::{Artifact, ArtifactKind, Flaw, Span};
 
-    /// The charges and flaws of lines, at one depth.
-    fn read(
-        lines: &[String],
-        depth: fn(&mut Lines, &Record<'_>, &mut Sink<Outline>),
-    ) -> (String, Vec<Flaw>) {
+    /// How one depth reads a line, and whether by the line before.
+    type Depth = fn(&mut Lines, &Record<'_>, &mut Sink<Outline>) -> Option<Again>;
+
+    /// The charges and flaws of lines, at one depth, and how many were read by the line before.
+    fn read(lines: &[String], depth: Depth) -> (String, Vec<Flaw>, usize) {
         let mut decoder = Lines::of(&Artifact::of(ArtifactKind::SessionLog));
         let mut sheet = Sheet::default();
         let mut sink = Sink::default();
+        let mut repeated = 0;
         for (number, line) in lines.iter().enumerate() {
             let record = Record {
                 span: Span {
@@ -119,10 +235,31 @@ mod tests {
                 terminated: true,
                 oversize: false,
             };
-            depth(&mut decoder, &record, &mut sink);
+            if let Some(again) = depth(&mut decoder, &record, &mut sink) {
+                sheet.add_again(&again);
+                repeated += 1;
+            }
             sink.found.drain(..).for_each(|outline| sheet.add(&outline));
         }
-        (format!("{:?}", sheet.charges), sink.flaws)
+        let found = (&sheet.charges, sheet.directories(), sheet.latest);
+        (format!("{found:?}"), sink.flaws, repeated)
+    }
+
+    fn by_the_last(
+        lines: &mut Lines,
+        record: &Record<'_>,
+        out: &mut Sink<Outline>,
+    ) -> Option<Again> {
+        let again = again(lines, record);
+        if again.is_none() {
+            outline(lines, record, out);
+        }
+        again
+    }
+
+    fn in_full(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Outline>) -> Option<Again> {
+        lines.outline(record, out);
+        None
     }
 
     /// Whatever stands in a line, and in whichever order, a bill says what the full outline says.
@@ -170,10 +307,71 @@ mod tests {
                 ]);
             }
         }
-        let bill = read(&lines, outline);
-        let full = read(&lines, |lines, record, out| lines.outline(record, out));
-        assert_eq!(bill, full);
-        assert!(bill.0.contains("output: 20") && !bill.0.contains("output: 999"));
+        // Each in its place, then each after several others.
+        let others = lines.iter().flat_map(|line| {
+            let some = lines.iter().step_by(17);
+            some.flat_map(move |other| [other, line])
+        });
+        let others: Vec<String> = others.cloned().collect();
+        for lines in [lines, others] {
+            let (charges, flaws, repeated) = read(&lines, by_the_last);
+            let (expected, faults, _) = read(&lines, in_full);
+            assert_eq!(charges, expected);
+            assert_eq!(flaws, faults);
+            assert!(charges.contains("output: 20") && !charges.contains("output: 999"));
+            assert!(repeated > 0);
+        }
+    }
+
+    /// A reply of a session, with one of its members spelled otherwise.
+    fn reply(number: usize, from: &str, to: &str) -> String {
+        let line = format!(
+            r#"{{"parentUuid":"p{number}","isSidechain":true,"agentId":"a1","cwd":"/w","sessionId":"s1","gitBranch":"main","version":"2","message":{{"model":"m1","id":"i{number}","type":"message","role":"assistant","content":[{{"type":"text","text":"said\n{number}"}}],"stop_reason":null,"usage":{{"input_tokens":{number},"cache_creation_input_tokens":9,"cache_read_input_tokens":8,"cache_creation":{{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}},"output_tokens":7,"service_tier":"standard"}}}},"requestId":"r{number}","type":"assistant","uuid":"u{number}","timestamp":"2026-03-02T09:00:{number:02}.5Z"}}"#
+        );
+        assert!(line.contains(from), "{from}");
+        line.replacen(from, to, 1)
+    }
+
+    /// Most replies are read by the one before, and whatever changes in between is seen.
+    #[test]
+    fn a_reply_that_is_read_by_the_one_before_says_what_it_says_alone() {
+        let changes = [
+            ("", ""),
+            ("m1", "m2"),
+            ("m1", "<synthetic>"),
+            ("/w", "/x"),
+            ("s1", "s2"),
+            ("main", ""),
+            ("a1", "a2"),
+            ("true", "false"),
+            ("standard", "batch"),
+            ("\"output_tokens\":7", "\"output_tokens\":-7"),
+            ("\"output_tokens\":7", "\"output_tokens\":7e3"),
+            ("\"output_tokens\":7", "\"output_tokens\":null"),
+            ("\"assistant\",\"uuid", "\"user\",\"uuid"),
+            ("2026-03", "2026-13"),
+            ("said", "\u{7}"),
+            ("said", "\\u0061"),
+            ("{", "{\"forkedFrom\":null,"),
+            ("{", "{\"forkedFrom\":{},"),
+            ("{", "{\"costUSD\":0.5,"),
+            ("}", ""),
+        ];
+        let mut lines = Vec::new();
+        for (from, to) in changes {
+            for number in 0..60 {
+                // One alone, several in a row, and every other one.
+                let other =
+                    number == 9 || (20..30).contains(&number) || number > 40 && number % 2 == 0;
+                let (from, to) = if other { (from, to) } else { ("", "") };
+                lines.push(reply(number, from, to));
+            }
+        }
+        let (charges, flaws, repeated) = read(&lines, by_the_last);
+        let (expected, faults, _) = read(&lines, in_full);
+        assert_eq!(charges, expected);
+        assert_eq!(flaws, faults);
+        assert!(repeated > lines.len() / 2, "{repeated} of {}", lines.len());
     }
 
     #[test]

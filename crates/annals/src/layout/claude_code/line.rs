@@ -10,6 +10,8 @@ use crate::layout::content::Content;
 use crate::layout::field::timestamp;
 use crate::model::{AgentId, Artifact, EntryId, ResponseKey};
 
+use super::bill::Replies;
+
 object! {
     struct Line<'a> {
         "type" => kind: Text<'a>,
@@ -81,6 +83,8 @@ pub(super) struct Lines {
     pub(super) model: Option<Arc<str>>,
     /// The response of the line before: its message's id, its request's, and both as a key.
     reply: Option<(Box<str>, Box<str>, ResponseKey)>,
+    /// How replies are spelled.
+    pub(super) replies: Replies,
 }
 
 /// A text that most lines repeat.
@@ -115,6 +119,7 @@ impl Lines {
             session: Repeated::default(),
             model: None,
             reply: None,
+            replies: Replies::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::json::{Text, fast, object};
 use crate::layout::content::opening;
 use crate::layout::field;
-use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{Again, Decoder, Record, Sink};
 use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
 };
@@ -41,6 +41,10 @@ impl Decoder for Lines {
 
     fn spending(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
         bill::outline(self, record, out);
+    }
+
+    fn spending_again(&mut self, record: &Record<'_>) -> Option<Again> {
+        bill::again(self, record)
     }
 
     fn is_record(&self, object: &str) -> bool {

@@ -1,0 +1,136 @@
+//! Reads a text by another one that was read before it.
+//!
+//! A program spells its records alike: those of one session have the same members in the same order,
+//! and most values too. A text that differs from another only in the values of some members says
+//! what that one says but for these values, so the rest of it need only be compared.
+
+use super::Raw;
+use super::fast::{Fast as _, Walk};
+
+/// A text without the values in which others may differ from it.
+#[derive(Debug)]
+pub(crate) struct Mould<K> {
+    rest: Box<str>,
+    /// Where in `rest` each value is left out, and what it is.
+    gaps: Box<[(usize, K)]>,
+}
+
+impl<K: Copy> Mould<K> {
+    /// Of JSON, and of values in it: slices of the text, none of which lies in another.
+    pub(crate) fn of(text: &str, values: &[(K, Raw<'_>)]) -> Option<Self> {
+        let mut spans: Vec<(usize, usize, K)> = Vec::new();
+        for (name, value) in values {
+            // A raw value is a slice of the text, so its address tells where it stands.
+            let Some(value) = value.0 else { continue };
+            let start = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+            spans.push((start, start + value.len(), *name));
+        }
+        spans.sort_unstable_by_key(|(start, ..)| *start);
+        let mut rest = String::with_capacity(text.len());
+        let mut gaps = Vec::with_capacity(spans.len());
+        let mut end = 0;
+        for (start, next, name) in spans {
+            rest.push_str(text.get(end..start)?);
+            gaps.push((rest.len(), name));
+            end = next;
+        }
+        rest.push_str(text.get(end..)?);
+        Some(Mould {
+            rest: rest.into(),
+            gaps: gaps.into(),
+        })
+    }
+
+    /// Gives the values of a text that has any in the same places; `None` if it differs elsewhere, if
+    /// one of them is no JSON, or if `give` does not take it.
+    pub(crate) fn read<'a>(
+        &self,
+        text: &'a str,
+        mut give: impl FnMut(K, Raw<'a>) -> Option<()>,
+    ) -> Option<()> {
+        let mut walk = Walk::of(text);
+        let mut from = 0;
+        for &(to, name) in &self.gaps {
+            walk.passes(self.rest.get(from..to)?)?;
+            give(name, Raw::fast(&mut walk)?)?;
+            from = to;
+        }
+        walk.passes(self.rest.get(from..)?)?;
+        walk.is_done().then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fast, object};
+    use super::*;
+
+    object! {
+        struct Known<'a> { "a" => a: Raw<'a>, "in" => inner: Inner<'a>, "z" => z: Raw<'a>, }
+    }
+    object! {
+        struct Inner<'a> { "b" => b: Raw<'a>, }
+    }
+
+    const FIRST: &str = r#" {"a":1,"same":"x","in":{"b":"two","c":[{}]},"z":null} "#;
+
+    fn values<'a>(known: &Known<'a>) -> [(char, Raw<'a>); 3] {
+        [('z', known.z), ('a', known.a), ('b', known.inner.b)]
+    }
+
+    fn read(text: &str) -> Option<String> {
+        let known: Known<'_> = fast::read(FIRST).unwrap();
+        let mould = Mould::of(FIRST, &values(&known)).unwrap();
+        let mut found = Vec::new();
+        mould.read(text, |name, raw| {
+            found.push((name, raw.0));
+            Some(())
+        })?;
+        found.sort_unstable();
+        Some(format!("{found:?}"))
+    }
+
+    #[test]
+    fn a_text_is_read_by_one_that_differs_in_the_values_alone() {
+        assert_eq!(
+            read(r#" {"a":{"b":[1,"}"]},"same":"x","in":{"b":-0.5,"c":[{}]},"z":"\""} "#),
+            Some(r#"[('a', Some("{\"b\":[1,\"}\"]}")), ('b', Some("-0.5")), ('z', Some("\"\\\"\""))]"#.to_owned())
+        );
+        assert!(read(FIRST).is_some());
+    }
+
+    /// Whatever a mould reads, the reader reads, and finds the same.
+    #[test]
+    fn a_text_with_any_other_byte_is_read_as_it_is_read_alone_or_not_at_all() {
+        let (mut read_by_mould, mut tried) = (0, 0);
+        for at in 0..=FIRST.len() {
+            let (head, tail) = FIRST.split_at(at);
+            for byte in (0..0x80).map(char::from) {
+                let changed = format!("{head}{byte}{}", tail.get(1..).unwrap_or_default());
+                for text in [format!("{head}{byte}{tail}"), changed, head.to_owned()] {
+                    tried += 1;
+                    let Some(found) = read(&text) else { continue };
+                    read_by_mould += 1;
+                    let known: Known<'_> = fast::read(&text).unwrap();
+                    let mut alone = values(&known).map(|(name, raw)| (name, raw.0));
+                    alone.sort_unstable();
+                    assert_eq!(found, format!("{alone:?}"), "{text:?}");
+                }
+            }
+        }
+        assert!(
+            100 < read_by_mould && read_by_mould < tried / 2,
+            "{read_by_mould} of {tried}"
+        );
+    }
+
+    #[test]
+    fn a_value_that_is_not_taken_is_not_read() {
+        let known: Known<'_> = fast::read(FIRST).unwrap();
+        let mould = Mould::of(FIRST, &values(&known)).unwrap();
+        assert_eq!(
+            mould.read(FIRST, |name, _| (name != 'b').then_some(())),
+            None
+        );
+    }
+}
