@@ -38,21 +38,6 @@ object! {
 /// How many counts there are.
 pub(crate) const COUNTS: usize = 7;
 
-impl<'a> Tokens<'a> {
-    /// The counts as they are spelled.
-    pub(crate) fn counts(&self) -> [Raw<'a>; COUNTS] {
-        [
-            self.input,
-            self.output,
-            self.cache_read,
-            self.cache_write,
-            self.split.five_minutes,
-            self.split.one_hour,
-            self.server.web_searches,
-        ]
-    }
-}
-
 /// Token counts with the names that they have in a record.
 pub(crate) struct Counts<'a> {
     pub(crate) input: (&'a str, Raw<'a>),
@@ -75,7 +60,7 @@ pub(crate) struct Spending {
 /// What a reply says about its tokens in the words of the model's interface.
 pub(crate) fn spending(raw: Raw<'_>) -> Spending {
     match read(raw) {
-        Ok(tokens) => spent(tokens),
+        Ok(tokens) => spent(&tokens),
         Err(fault) => Spending {
             fault: Some(fault),
             ..Spending::default()
@@ -83,7 +68,7 @@ pub(crate) fn spending(raw: Raw<'_>) -> Spending {
     }
 }
 
-fn spent(tokens: Tokens<'_>) -> Spending {
+fn spent(tokens: &Tokens<'_>) -> Spending {
     let terms = Terms {
         // What was asked for says less than what was done: `speed` stands beside a tier.
         pace: [&tokens.speed, &tokens.tier]
@@ -98,8 +83,8 @@ fn spent(tokens: Tokens<'_>) -> Spending {
         output: ("output_tokens", tokens.output),
         cache_read: ("cache_read_input_tokens", tokens.cache_read),
         cache_write: ("cache_creation_input_tokens", tokens.cache_write),
-        split: tokens.split,
-        server: tokens.server,
+        split: tokens.split.clone(),
+        server: tokens.server.clone(),
     });
     Spending {
         usage,
@@ -108,19 +93,56 @@ fn spent(tokens: Tokens<'_>) -> Spending {
     }
 }
 
-/// Read where it stands: to skip an object first would cost as much again.
-impl<'a> Fast<'a> for Spending {
-    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
-        match walk.peek()? {
-            b'{' => Tokens::fast(walk).map(spent),
-            _ => Raw::fast(walk).map(spending),
+/// What a reply says about its tokens, as it is spelled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told<'a> {
+    tokens: Tokens<'a>,
+    /// What stands in their place, or has not been read.
+    other: Raw<'a>,
+}
+
+impl<'a> Told<'a> {
+    /// What it says.
+    pub(crate) fn spending(&self) -> Spending {
+        match self.other.0 {
+            None => spent(&self.tokens),
+            Some(_) => spending(self.other),
         }
+    }
+
+    /// The counts, as far as they have been read.
+    pub(crate) fn counts(&self) -> [Raw<'a>; COUNTS] {
+        let tokens = &self.tokens;
+        [
+            tokens.input,
+            tokens.output,
+            tokens.cache_read,
+            tokens.cache_write,
+            tokens.split.five_minutes,
+            tokens.split.one_hour,
+            tokens.server.web_searches,
+        ]
     }
 }
 
-impl<'de> Deserialize<'de> for Spending {
+/// Read where it stands: to skip an object first would cost as much again.
+impl<'a> Fast<'a> for Told<'a> {
+    fn fast(walk: &mut Walk<'a>) -> Option<Self> {
+        let mut told = Told::default();
+        match walk.peek()? {
+            b'{' => told.tokens = Tokens::fast(walk)?,
+            _ => told.other = Raw::fast(walk)?,
+        }
+        Some(told)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Told<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Raw::deserialize(deserializer).map(spending)
+        Raw::deserialize(deserializer).map(|other| Told {
+            other,
+            ..Told::default()
+        })
     }
 }
 
@@ -197,7 +219,7 @@ fn counted(counts: Counts<'_>) -> (Option<Usage>, Option<String>) {
     (together(counts), fault)
 }
 
-/// Counts in the order of [`Tokens::counts`]; `None` if none of them is told.
+/// Counts in the order of [`Told::counts`]; `None` if none of them is told.
 pub(crate) fn together(counts: [Option<u64>; COUNTS]) -> Option<Usage> {
     if counts.iter().all(Option::is_none) {
         return None;

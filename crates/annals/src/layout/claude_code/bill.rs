@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::json::mould::Mould;
 use crate::json::{Flag, Raw, Text, fast, object};
-use crate::layout::field::{self, COUNTS, Spending, Tokens, timestamp};
+use crate::layout::field::{self, COUNTS, Told, timestamp};
 use crate::layout::{Again, Decoder as _, Mark, Record, Sink};
 use crate::model::{Fact, FlawKind, Kind, Outline, Reply, SYNTHETIC};
 
@@ -24,17 +24,47 @@ const ESCAPE: &str = "\\u00";
 
 fn find(bytes: &[u8]) -> Option<usize> {
     static PLAIN: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ASSISTANT));
-    static ESCAPED: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ESCAPE));
     let plain = PLAIN.find(bytes);
     let before = bytes.get(..plain.unwrap_or(bytes.len()))?;
-    let is_letter = |at: &usize| matches!(before.get(at + ESCAPE.len()), Some(b'6' | b'7'));
-    ESCAPED.find_iter(before).find(is_letter).or(plain)
+    escaped_letter(before).or(plain)
+}
+
+/// Where the first escape of a letter is. Other escapes are frequent, so blocks are gone through as a
+/// whole instead of from one to the next.
+fn escaped_letter(bytes: &[u8]) -> Option<usize> {
+    static ESCAPED: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(ESCAPE));
+    let search = |bytes: &[u8]| {
+        let is_letter = |at: &usize| matches!(bytes.get(at + ESCAPE.len()), Some(b'6' | b'7'));
+        ESCAPED.find_iter(bytes).find(is_letter)
+    };
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..)?.first_chunk() {
+        if may_escape(block)
+            && let Some(found) = search(block)
+        {
+            return Some(at + found);
+        }
+        at += BLOCK;
+    }
+    search(bytes.get(at..)?).map(|found| at + found)
+}
+
+const BLOCK: usize = 128;
+
+/// Whether a letter may be escaped in a block. Written so that compilers make vector instructions of it.
+fn may_escape(block: &[u8; BLOCK + ESCAPE.len()]) -> bool {
+    let (first, last) = (block.iter(), block.iter().skip(ESCAPE.len()));
+    first.zip(last).fold(false, |found, (first, last)| {
+        found | ((*first == b'\\') & (last | 1 == b'7'))
+    })
 }
 
 object! {
-    /// Of a line, what a ledger wants to know.
+    /// Of a line, what a ledger wants to know, and what differs from line to line.
     struct Bill<'a> {
         "type" => kind: Text<'a>,
+        "parentUuid" => parent: Raw<'a>,
+        "uuid" => uuid: Raw<'a>,
         "timestamp" => timestamp: Raw<'a>,
         "isSidechain" => sidechain: Flag,
         "agentId" => agent: Text<'a>,
@@ -42,7 +72,7 @@ object! {
         "cwd" => cwd: Text<'a>,
         "gitBranch" => git_branch: Text<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
-        "requestId" => request: Text<'a>,
+        "requestId" => request: Raw<'a>,
         "costUSD" => cost: Raw<'a>,
         "message" => message: Billed<'a>,
     }
@@ -50,30 +80,11 @@ object! {
 
 object! {
     struct Billed<'a> {
-        "id" => id: Text<'a>,
-        "model" => model: Text<'a>,
-        "usage" => usage: Spending,
-    }
-}
-
-object! {
-    /// Of a reply, what differs from line to line.
-    struct Varying<'a> {
-        "parentUuid" => parent: Raw<'a>,
-        "uuid" => uuid: Raw<'a>,
-        "timestamp" => timestamp: Raw<'a>,
-        "forkedFrom" => forked_from: Raw<'a>,
-        "requestId" => request: Raw<'a>,
-        "message" => message: VaryingMessage<'a>,
-    }
-}
-
-object! {
-    struct VaryingMessage<'a> {
         "id" => id: Raw<'a>,
+        "model" => model: Text<'a>,
         "content" => content: Raw<'a>,
         "stop_reason" => stop_reason: Raw<'a>,
-        "usage" => usage: Tokens<'a>,
+        "usage" => usage: Told<'a>,
     }
 }
 
@@ -105,7 +116,7 @@ pub(super) struct Replies {
 impl Replies {
     /// Learns from a line. Where lines differ in more than a few values that is in vain, so it is
     /// done less and less often.
-    fn learn(&mut self, text: &str, copied: bool) {
+    fn learn(&mut self, text: &str, bill: &Bill<'_>) {
         if self.last.take().is_some() {
             self.failures = (self.failures + 1).min(6);
             self.pause = (1 << self.failures) - 2;
@@ -114,22 +125,21 @@ impl Replies {
             self.pause -= 1;
             return;
         }
-        self.copied = copied;
-        self.last = fast::read(text).and_then(|line: Varying<'_>| {
-            let mut values = vec![
-                (Value::Unread, line.parent),
-                (Value::Unread, line.uuid),
-                (Value::Time, line.timestamp),
-                (Value::Original, line.forked_from),
-                (Value::Request, line.request),
-                (Value::Message, line.message.id),
-                (Value::Unread, line.message.content),
-                (Value::Unread, line.message.stop_reason),
-            ];
-            let counts = line.message.usage.counts().into_iter().enumerate();
-            values.extend(counts.map(|(at, count)| (Value::Tokens(at), count)));
-            Mould::of(text, &values)
-        });
+        self.copied = bill.forked_from.is_some();
+        let message = &bill.message;
+        let mut values = vec![
+            (Value::Unread, bill.parent),
+            (Value::Unread, bill.uuid),
+            (Value::Time, bill.timestamp),
+            (Value::Original, bill.forked_from),
+            (Value::Request, bill.request),
+            (Value::Message, message.id),
+            (Value::Unread, message.content),
+            (Value::Unread, message.stop_reason),
+        ];
+        let counts = message.usage.counts().into_iter().enumerate();
+        values.extend(counts.map(|(at, count)| (Value::Tokens(at), count)));
+        self.last = Mould::of(text, &values);
     }
 }
 
@@ -183,7 +193,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     outline.facts.extend(cwd.map(Fact::Cwd));
     let git_branch = lines.git_branch.changed_to(&bill.git_branch);
     outline.facts.extend(git_branch.map(Fact::GitBranch));
-    let spent = bill.message.usage;
+    let spent = bill.message.usage.spending();
     let (recorded, fault) = field::recorded("costUSD", bill.cost);
     let fault = spent.fault.or(fault);
     let model = bill.message.model.filled();
@@ -191,14 +201,14 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     // A reply as most are.
     let plain = fault.is_none() && spent.usage.is_some() && recorded.is_none();
     match plain && model != Some(SYNTHETIC) {
-        true => lines.replies.learn(text, copied),
+        true => lines.replies.learn(text, &bill),
         false => lines.replies = Replies::default(),
     }
     if let Some(detail) = fault {
         out.flaw(FlawKind::BadUsage, record.span, detail);
     }
     outline.reply = Some(Box::new(Reply {
-        response: lines.response(&bill.message.id, &bill.request),
+        response: lines.response(&Text(bill.message.id.text()), &Text(bill.request.text())),
         model: model.map(|model| lines.shared_model(model)),
         usage: spent.usage,
         terms: spent.terms,

@@ -1,0 +1,33 @@
+//! Sources of charges, each made once for all rows that follow each other and have it.
+
+use std::sync::Arc;
+
+use crate::cost::Source;
+use crate::model::Terms;
+
+/// The source of the row before: the numbers of its texts, its terms, and the source.
+#[derive(Debug, Default)]
+pub(super) struct Sources(Option<([u32; 3], Terms, Arc<Source>)>);
+
+impl Sources {
+    /// The source with these terms and texts: the model, the agent and the git branch, by their
+    /// numbers. `text` finds one that may be missing, but not be damaged.
+    pub(super) fn get(
+        &mut self,
+        numbers: [u32; 3],
+        terms: Terms,
+        mut text: impl FnMut(u32) -> Option<Option<Arc<str>>>,
+    ) -> Option<&Arc<Source>> {
+        let known = self.0.as_ref();
+        if known.is_none_or(|(of, on, _)| (*of, *on) != (numbers, terms)) {
+            let [model, agent, git_branch] = numbers;
+            let mut source = Source::default();
+            source.model = text(model)?;
+            source.terms = terms;
+            source.agent = text(agent)?;
+            source.git_branch = text(git_branch)?;
+            self.0 = Some((numbers, terms, Arc::new(source)));
+        }
+        self.0.as_ref().map(|(_, _, source)| source)
+    }
+}
