@@ -357,7 +357,7 @@ impl Wanted {
         let account = self.accounts.as_ref();
         let account = account.is_none_or(|wanted| wanted.get(charge.account) == Some(&true));
         let model = self.model.as_deref().is_none_or(|wanted| {
-            let model = charge.model.as_deref();
+            let model = charge.source.model.as_deref();
             model.is_some_and(|model| model.contains(wanted))
         });
         account && model

@@ -215,7 +215,7 @@ fn filled<'a>(
     told: &Told,
     pricer: &Pricer,
 ) -> Option<Filled> {
-    let main = charges.filter(|charge| charge.agent.is_none() && !charge.usage.is_zero());
+    let main = charges.filter(|charge| charge.source.agent.is_none() && !charge.usage.is_zero());
     let last = main.max_by_key(|charge| charge.time);
     let fill = last.and_then(|last| fill(last, told, pricer));
     let logged = fill.map(|fill| Filled {

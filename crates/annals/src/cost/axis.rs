@@ -62,8 +62,8 @@ impl<'a> Axis<'a> {
                 let names = ledger.accounts.iter();
                 shared(names.map(|account| (account.layout, None)))
             }
-            Dimension::Model => texts(|charge| charge.model.as_ref()),
-            Dimension::GitBranch => texts(|charge| charge.git_branch.as_ref()),
+            Dimension::Model => texts(|charge| charge.source.model.as_ref()),
+            Dimension::GitBranch => texts(|charge| charge.source.git_branch.as_ref()),
             Dimension::Agent => Kind::Agents(Texts::default(), "main".into()),
             Dimension::Branch => Kind::Branches {
                 branch: options.branch,
@@ -91,7 +91,9 @@ impl<'a> Axis<'a> {
             Kind::Accounts(_) => u32::try_from(charge.account).unwrap_or(ABSENT),
             Kind::Shared { of, .. } => of.get(charge.account).copied().unwrap_or(ABSENT),
             Kind::Texts(texts, of) => texts.number(of(charge)),
-            Kind::Agents(texts, main) => texts.number(Some(charge.agent.as_ref().unwrap_or(main))),
+            Kind::Agents(texts, main) => {
+                texts.number(Some(charge.source.agent.as_ref().unwrap_or(main)))
+            }
             Kind::Branches {
                 branch,
                 texts,

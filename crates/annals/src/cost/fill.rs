@@ -42,7 +42,7 @@ impl Fill {
 impl Prices {
     /// How full the context window was after a response.
     pub fn fill(&self, charge: &Charge) -> Option<Fill> {
-        let model = charge.model.as_deref();
+        let model = charge.source.model.as_deref();
         let window = model.and_then(|model| self.context_window(model));
         Fill::of(&charge.usage, window)
     }
@@ -108,9 +108,9 @@ mod tests {
         charge.usage.input = 50_000;
         let window = |charge: &Charge| prices.fill(charge).and_then(|fill| fill.window);
         assert_eq!(window(&charge), None);
-        charge.model = Some("claude-sonnet-4-5-20250929".into());
+        charge.source_mut().model = Some("claude-sonnet-4-5-20250929".into());
         assert_eq!(window(&charge), Some(200_000));
-        charge.model = Some("claude-sonnet-4-5-20250929[1m]".into());
+        charge.source_mut().model = Some("claude-sonnet-4-5-20250929[1m]".into());
         assert_eq!(window(&charge), Some(1_000_000));
     }
 }

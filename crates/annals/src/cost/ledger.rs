@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
@@ -18,39 +18,55 @@ pub struct Charge {
     pub response: Option<ResponseKey>,
     /// When it came.
     pub time: Option<Timestamp>,
-    /// The model as the log names it.
-    pub model: Option<Arc<str>>,
     /// Its tokens; none where the log told only a price.
     pub usage: Usage,
-    /// On which terms.
-    pub terms: Terms,
+    /// Who answered whom, and how.
+    pub source: Arc<Source>,
     /// What the log itself says it cost.
     pub recorded: Option<Money>,
-    /// The sub-agent that it answered; `None` is the main agent.
-    pub agent: Option<Arc<str>>,
-    /// The git branch that was checked out.
-    pub git_branch: Option<Arc<str>>,
     /// The log says that it is a copy from another session.
     pub copied: bool,
     /// The session that pays: an index into [`Ledger::accounts`].
     pub account: usize,
 }
 
+/// What most responses of a log have in common: one source serves them all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Source {
+    /// The model as the log names it.
+    pub model: Option<Arc<str>>,
+    /// On which terms it answered.
+    pub terms: Terms,
+    /// The sub-agent that it answered; `None` is the main agent.
+    pub agent: Option<Arc<str>>,
+    /// The git branch that was checked out.
+    pub git_branch: Option<Arc<str>>,
+}
+
 impl Charge {
     /// A charge of which nothing is known but who pays.
     pub fn to(account: usize) -> Self {
+        static UNKNOWN: LazyLock<Arc<Source>> = LazyLock::new(Arc::default);
+        Charge::of(&UNKNOWN, account)
+    }
+
+    /// A charge of which nothing else is known.
+    pub(crate) fn of(source: &Arc<Source>, account: usize) -> Self {
         Charge {
             response: None,
             time: None,
-            model: None,
             usage: Usage::default(),
-            terms: Terms::default(),
+            source: Arc::clone(source),
             recorded: None,
-            agent: None,
-            git_branch: None,
             copied: false,
             account,
         }
+    }
+
+    /// Its source, to be changed for this charge alone.
+    pub fn source_mut(&mut self) -> &mut Source {
+        Arc::make_mut(&mut self.source)
     }
 
     /// Takes in another record of the same response from the same log.
@@ -58,7 +74,10 @@ impl Charge {
         let before = self.usage;
         self.usage.settle(&other.usage);
         if self.usage != before {
-            self.terms = other.terms;
+            let terms = other.source.terms;
+            if self.source.terms != terms {
+                self.source_mut().terms = terms;
+            }
         }
         // A record that leaves out the request does not know the response's whole name.
         let vague = |key: ResponseKey| key.request == 0;
@@ -67,8 +86,8 @@ impl Charge {
         }
         self.recorded = self.recorded.max(other.recorded);
         self.time = earlier(self.time, other.time);
-        if self.model.is_none() {
-            self.model.clone_from(&other.model);
+        if self.source.model.is_none() && other.source.model.is_some() {
+            self.source_mut().model.clone_from(&other.source.model);
         }
         self.copied &= other.copied;
     }
@@ -267,7 +286,7 @@ fn rank<'a>(
     let began = own.get(charge.account).copied().flatten();
     let started = account.and_then(|account| account.started);
     // A sub-agent's log may repeat what the main agent said before it.
-    let aside = charge.agent.as_deref();
+    let aside = charge.source.agent.as_deref();
     let name = account.map(|account| (&account.session, &account.file));
     (
         charge.copied,

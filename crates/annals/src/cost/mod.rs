@@ -9,7 +9,7 @@
 //! # use jiff::tz::TimeZone;
 //! # let mut charge = Charge::to(0);
 //! # charge.time = "2026-11-15T10:00:00Z".parse().ok();
-//! # charge.model = Some("claude-sonnet-4-5".into());
+//! # charge.source_mut().model = Some("claude-sonnet-4-5".into());
 //! # charge.usage = Usage { input: 1_000, output: 50, ..Usage::default() };
 //! # let ledger = Ledger::new(Vec::new(), vec![charge; 100]);
 //! let prices = Prices::built_in();
@@ -38,7 +38,7 @@ pub use budget::{Budget, Spending};
 pub use calendar::{Period, Unit};
 pub use dimension::Dimension;
 pub use fill::Fill;
-pub use ledger::{Account, Charge, Ledger};
+pub use ledger::{Account, Charge, Ledger, Source};
 pub use prices::{Mode, Prices};
 pub use report::{
     BranchName, Branching, ModelTally, Options, Part, Pricing, Report, Row, Sort, Unpriced,

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::layout::Again;
 use crate::model::{Fact, Kind, Outline, SYNTHETIC, SessionId};
 
-use super::Charge;
 use super::places::Places;
+use super::{Charge, Source};
 
 /// Collects the charges of one log from its outlines, in their order.
 ///
@@ -42,8 +42,6 @@ pub struct Sheet {
     pub(crate) opening: Option<Opening>,
     /// The time of its newest record.
     pub(crate) latest: Option<Timestamp>,
-    model: Option<Arc<str>>,
-    agent: Option<Arc<str>>,
     /// What the newest reply came to.
     last: Option<Charge>,
 }
@@ -102,19 +100,24 @@ impl Sheet {
         if reply.usage.is_none() && reply.recorded.is_none() {
             return;
         }
-        let charge = self.last.get_or_insert_with(|| Charge::to(0));
-        charge.response = reply.response;
-        charge.time = outline.time;
-        charge.model = shared(&mut self.model, reply.model.as_deref());
-        charge.usage = reply.usage.unwrap_or_default();
-        charge.terms = reply.terms;
-        charge.recorded = reply.recorded;
         let agent = outline.agent.as_ref().map(|agent| agent.as_str());
         // Early clients wrote sub-agents into the main log without ids.
         let agent = agent.or(outline.sidechain.then_some("sidechain"));
-        charge.agent = shared(&mut self.agent, agent);
-        charge.git_branch.clone_from(&self.git_branch);
+        let charge = self.last.get_or_insert_with(|| Charge::to(0));
+        charge.response = reply.response;
+        charge.time = outline.time;
+        charge.usage = reply.usage.unwrap_or_default();
+        charge.recorded = reply.recorded;
         charge.copied = reply.copied;
+        let source = Source {
+            model: shared(&charge.source.model, reply.model.as_deref()),
+            terms: reply.terms,
+            agent: shared(&charge.source.agent, agent),
+            git_branch: self.git_branch.clone(),
+        };
+        if source != *charge.source {
+            charge.source = Arc::new(source);
+        }
         self.charge();
     }
 
@@ -205,13 +208,10 @@ impl Sheet {
     }
 }
 
-/// One text serves all charges in a row that have it.
-fn shared(last: &mut Option<Arc<str>>, text: Option<&str>) -> Option<Arc<str>> {
-    let text = text?;
-    if last.as_deref() != Some(text) {
-        *last = Some(text.into());
-    }
-    last.clone()
+/// A text, or the last one if that is the same.
+fn shared(last: &Option<Arc<str>>, text: Option<&str>) -> Option<Arc<str>> {
+    let same = last.as_ref().filter(|last| Some(&***last) == text);
+    same.cloned().or_else(|| text.map(Arc::from))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::store::books::{Books, OwnLog, Tab, are_same};
 use crate::store::{FoundFile, Root, Spent, Store};
 
 use super::Catalogue;
-use super::database::{Look, PATIENCE, looked, note_look};
+use super::database::{Look, PATIENCE, looked, note_look, with_little_room};
 use super::spending::{forget, recall, recent, write};
 
 impl Catalogue {
@@ -51,14 +51,11 @@ impl Catalogue {
         let mut books = self.remembering(|memory| Books::find(store, memory));
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
-            if let Err(error) = recall(
-                &self.database,
-                root,
-                number,
-                &mut books,
-                &mut gone,
-                changed_only,
-            ) {
+            // All rows are read once.
+            let recalled = with_little_room(&mut self.database, |database| {
+                recall(database, root, number, &mut books, &mut gone, changed_only)
+            });
+            if let Err(error) = recalled {
                 gone.clear();
                 self.begin_anew(&error);
                 break;

@@ -20,6 +20,7 @@ mod rows;
 mod seal;
 mod search;
 mod segment;
+mod sources;
 mod spelling;
 mod spending;
 mod status;

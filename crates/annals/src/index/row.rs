@@ -14,9 +14,10 @@ use crate::cost::Charge;
 use crate::model::{FlawKind, Key, Money, Pace, Project, ResponseKey, Terms, TitleSource, Usage};
 use crate::store::State;
 use crate::store::listing::Facts;
-use crate::store::talks::{Limb, Talk, Talks, for_pricing};
+use crate::store::talks::{ForPricing, Limb, Talk, Talks, are_priced_alike};
 use crate::tree::Title;
 
+use super::sources::Sources;
 use super::spelling::{Put, Take};
 
 const STATES: [State; 5] = [
@@ -185,8 +186,10 @@ pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
     }
     let count = row.list(10)?;
     facts.charges.reserve_exact(count);
+    let mut sources = Sources::default();
     for _ in 0..count {
-        facts.charges.push(charge(&mut row, names)?);
+        let charge = charge(&mut row, names, &mut sources)?;
+        facts.charges.push(charge);
     }
     Some(facts)
 }
@@ -397,11 +400,13 @@ pub(super) fn read_talks(bytes: &[u8], facts: &Facts, names: &mut Names) -> Opti
         for _ in 0..row.count()? {
             let (start, len) = (row.count()?, row.count()?);
             let run = facts.charges.get(start..start.checked_add(len)?)?;
-            charges.extend(run.iter().cloned().map(for_pricing));
+            let mut pricing = ForPricing::default();
+            charges.extend(run.iter().map(|charge| pricing.of(charge.clone())));
         }
         let names = names.of(&mut row)?;
+        let mut sources = Sources::default();
         for _ in 0..row.list(10)? {
-            charges.push(charge(&mut row, names)?);
+            charges.push(charge(&mut row, names, &mut sources)?);
         }
         talks.limbs.push(Limb {
             parent,
@@ -435,8 +440,8 @@ impl<'a> Places<'a> {
     /// Where a response is told of in the same words; most likely at `next`.
     fn find(&self, charge: &Charge, next: usize) -> Option<usize> {
         let is_it = |at: usize| {
-            let known = self.charges.get(at).cloned();
-            known.is_some_and(|known| for_pricing(known) == *charge)
+            let known = self.charges.get(at);
+            known.is_some_and(|known| are_priced_alike(known, charge))
         };
         let named = || {
             let named = self.named.get_or_init(|| self.named());
@@ -543,10 +548,10 @@ fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec
         row.byte(
             flag(charge.response.is_some(), charge_is::NAMED)
                 | flag(charge.time.is_some(), charge_is::TIMED)
-                | flag(charge.terms.us_only, charge_is::US_ONLY)
+                | flag(charge.source.terms.us_only, charge_is::US_ONLY)
                 | flag(charge.copied, charge_is::COPIED)
                 | flag(charge.recorded.is_some(), charge_is::RECORDED)
-                | (number_of(&Pace::ALL, charge.terms.pace)? * charge_is::PACE),
+                | (number_of(&Pace::ALL, charge.source.terms.pace)? * charge_is::PACE),
         );
         if let Some(key) = charge.response {
             row.raw(&key.message.to_bytes());
@@ -556,7 +561,8 @@ fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec
         for count in charge.usage.counters() {
             row.number(count);
         }
-        for text in [&charge.model, &charge.agent, &charge.git_branch] {
+        let source = &charge.source;
+        for text in [&source.model, &source.agent, &source.git_branch] {
             row.number(names.of(text.as_deref()));
         }
         if let Some(cost) = charge.recorded {
@@ -566,7 +572,7 @@ fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec
     Some(row.0)
 }
 
-fn charge(row: &mut Take<'_>, names: &[Arc<str>]) -> Option<Charge> {
+fn charge(row: &mut Take<'_>, names: &[Arc<str>], sources: &mut Sources) -> Option<Charge> {
     let flags = row.byte()?;
     let is = |bit: u8| flags & bit != 0;
     let mut charge = Charge::to(0);
@@ -582,16 +588,17 @@ fn charge(row: &mut Take<'_>, names: &[Arc<str>]) -> Option<Charge> {
         *counter = row.number()?;
     }
     charge.usage = Usage::from_counters(counters);
-    charge.model = name(names, row.number()?)?;
-    charge.agent = name(names, row.number()?)?;
-    charge.git_branch = name(names, row.number()?)?;
-    if is(charge_is::RECORDED) {
-        charge.recorded = Some(Money::from_pico(i128::from_le_bytes(row.array()?)));
-    }
-    charge.terms = Terms {
+    let terms = Terms {
         pace: *Pace::ALL.get(usize::from(flags / charge_is::PACE))?,
         us_only: is(charge_is::US_ONLY),
     };
+    let mut number = || u32::try_from(row.number()?).ok();
+    let numbers = [number()?, number()?, number()?];
+    let source = sources.get(numbers, terms, |number| name(names, number.into()))?;
+    charge.source = Arc::clone(source);
+    if is(charge_is::RECORDED) {
+        charge.recorded = Some(Money::from_pico(i128::from_le_bytes(row.array()?)));
+    }
     charge.copied = is(charge_is::COPIED);
     Some(charge)
 }

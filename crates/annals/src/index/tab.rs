@@ -8,8 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Charge, Opening, Owner, Sheet};
-use crate::model::{Key, Money, Pace, ResponseKey, SessionId, Terms, Usage};
+use crate::cost::{Charge, Opening, Owner, Sheet, Source};
+use crate::model::{Key, Money, Pace, ResponseKey, SessionId, Usage};
 use crate::store::books::Told;
 
 /// What stands before the rows.
@@ -26,61 +26,72 @@ struct Head<'a> {
     git_branch: Option<u32>,
     opening: Option<(bool, Option<(i64, i32)>)>,
     latest: Option<(i64, i32)>,
+    origins: Vec<Origin>,
     /// How many rows follow.
     rows: usize,
     /// What logs say that single responses cost, by the number of the row.
     recorded: Vec<(u32, i128)>,
 }
 
+/// Where rows come from: a source, and the session that they name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Origin {
+    model: Option<u32>,
+    agent: Option<u32>,
+    git_branch: Option<u32>,
+    session: Option<u32>,
+    pace: u8,
+    us_only: bool,
+}
+
+/// Bits of a row's first byte.
 const NAMED: u8 = 1;
 const COPIED: u8 = 2;
-const US_ONLY: u8 = 4;
-const TIMED: u8 = 8;
-/// The pace stands in the bits above.
-const PACE: u8 = 16;
+const TIMED: u8 = 4;
+/// The time is told in full, else by the milliseconds since the row before.
+const FINE: u8 = 8;
+
+const MILLISECOND: i32 = 1_000_000;
 
 /// Spells a sheet.
 pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
     let mut texts = Texts::default();
     let mut rows = Rows::default();
     let mut recorded = Vec::new();
-    // Rows mostly repeat what stands above.
-    let mut lasts = [None; 4];
+    let mut origins = Origins::default();
+    let mut before = 0;
     for (number, (charge, session)) in sheet.charges.iter().enumerate() {
         if let Some(cost) = charge.recorded {
             recorded.push((u32::try_from(number).ok()?, cost.pico()));
         }
-        let pace = Pace::ALL
-            .iter()
-            .position(|pace| *pace == charge.terms.pace)?;
         let flag = |is: bool, bit: u8| if is { bit } else { 0 };
+        let fine = |time: Timestamp| time.subsec_nanosecond() % MILLISECOND != 0;
         rows.0.push(
             flag(charge.response.is_some(), NAMED)
                 | flag(charge.copied, COPIED)
-                | flag(charge.terms.us_only, US_ONLY)
                 | flag(charge.time.is_some(), TIMED)
-                | (u8::try_from(pace).ok()? * PACE),
+                | flag(charge.time.is_some_and(fine), FINE),
         );
+        rows.put(origins.number(&charge.source, session.as_ref(), &mut texts)?);
         if let Some(key) = charge.response {
             rows.0.extend_from_slice(&key.message.to_bytes());
             rows.0.extend_from_slice(&key.request.to_le_bytes());
         }
-        if let Some((second, nanosecond)) = charge.time.map(parts) {
-            rows.0.extend_from_slice(&second.to_le_bytes());
-            rows.0.extend_from_slice(&nanosecond.to_le_bytes());
+        match charge.time {
+            Some(time) if fine(time) => {
+                let (second, nanosecond) = parts(time);
+                rows.0.extend_from_slice(&second.to_le_bytes());
+                rows.0.extend_from_slice(&nanosecond.to_le_bytes());
+            }
+            Some(time) => {
+                let now = time.as_millisecond();
+                rows.put(zigzag(now.wrapping_sub(before)));
+                before = now;
+            }
+            None => {}
         }
-        charge
-            .usage
-            .counters()
-            .into_iter()
-            .for_each(|count| rows.put(count));
-        let names = [&charge.model, &charge.agent, &charge.git_branch, session];
-        for (name, last) in names.into_iter().zip(&mut lasts) {
-            // Texts are counted from 1 here.
-            let number = texts
-                .number_after(last, name.as_ref())
-                .map_or(0, |number| u64::from(number) + 1);
-            rows.put(number);
+        for count in charge.usage.counters() {
+            rows.put(count);
         }
     }
     let directories = sheet.directories().into_iter();
@@ -104,6 +115,7 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
             .map(|opening| (opening.answers, opening.time.map(parts))),
         latest: sheet.latest.map(parts),
         texts: texts.list,
+        origins: origins.list,
         rows: sheet.charges.len(),
         recorded,
     };
@@ -149,11 +161,13 @@ impl<'a> Spelled<'a> {
         }
         // A guess that saves most of the growing.
         sheet.charges.reserve(self.rows.len() / SHORTEST);
-        let mut rows = Fields(self.rows);
-        while !rows.0.is_empty() {
-            let mut charge = Charge::to(0);
-            let session = rows.read(&mut charge, &mut names)?;
-            sheet.charges.push((charge, names.get(session)?));
+        let origins = self.origins(&mut names, |session, names| names.get(session))?;
+        let mut rows = Fields::of(self.rows);
+        while !rows.rest.is_empty() {
+            let (flags, (source, session)) = rows.begin(&origins)?;
+            let mut charge = Charge::of(source, 0);
+            rows.read(flags, &mut charge)?;
+            sheet.charges.push((charge, session.clone()));
         }
         if sheet.charges.len() != head.rows {
             return None;
@@ -163,6 +177,24 @@ impl<'a> Spelled<'a> {
             charge.recorded = Some(Money::from_pico(pico));
         }
         Some(sheet)
+    }
+
+    /// The sources of rows, with something made of the session that they name.
+    fn origins<T>(
+        &self,
+        names: &mut Names<'_>,
+        of: impl Fn(Option<u32>, &mut Names<'_>) -> Option<T>,
+    ) -> Option<Vec<(Arc<Source>, T)>> {
+        let made = self.head.origins.iter().map(|origin| {
+            let mut source = Source::default();
+            source.model = names.get(origin.model)?;
+            source.agent = names.get(origin.agent)?;
+            source.git_branch = names.get(origin.git_branch)?;
+            source.terms.pace = *Pace::ALL.get(usize::from(origin.pace))?;
+            source.terms.us_only = origin.us_only;
+            Some((Arc::new(source), of(origin.session, names)?))
+        });
+        made.collect()
     }
 
     /// A text of the head; a number without one would be damage.
@@ -191,20 +223,20 @@ impl Told for Spelled<'_> {
     }
 
     fn charges(&self, account: usize, only: &SessionId, to: &mut Vec<Charge>) -> Option<()> {
-        let mut names = Names::of(&self.head);
-        let foreign: Vec<bool> = {
-            let texts = self.head.texts.iter();
-            texts.map(|text| *text != only.as_str()).collect()
+        let is_foreign = |session: Option<u32>, _: &mut Names<'_>| match session {
+            None => Some(false),
+            Some(session) => Some(self.text(session)? != only.as_str()),
         };
+        let origins = self.origins(&mut Names::of(&self.head), is_foreign)?;
         let before = to.len();
-        let mut rows = Fields(self.rows);
-        while !rows.0.is_empty() {
+        let mut rows = Fields::of(self.rows);
+        while !rows.rest.is_empty() {
+            let (flags, (source, foreign)) = rows.begin(&origins)?;
             // Where it stays: a charge is long, and there are many.
-            to.push(Charge::to(account));
+            to.push(Charge::of(source, account));
             let charge = to.last_mut()?;
-            if let Some(session) = rows.read(charge, &mut names)? {
-                charge.copied |= *foreign.get(session as usize)?;
-            }
+            rows.read(flags, charge)?;
+            charge.copied |= foreign;
         }
         let new = to.get_mut(before..)?;
         if new.len() != self.head.rows {
@@ -218,7 +250,7 @@ impl Told for Spelled<'_> {
 }
 
 /// A row has at least about so many bytes.
-const SHORTEST: usize = 48;
+const SHORTEST: usize = 36;
 
 /// The texts of a head, each made when it is first asked for.
 struct Names<'a> {
@@ -263,64 +295,80 @@ impl Rows {
 }
 
 /// Rows that are being read.
-struct Fields<'a>(&'a [u8]);
+struct Fields<'a> {
+    rest: &'a [u8],
+    /// The time of the row before, in milliseconds since 1970.
+    before: i64,
+}
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    fn of(rest: &'a [u8]) -> Self {
+        Fields { rest, before: 0 }
+    }
+
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
+        let (field, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
         Some(*field)
     }
 
-    /// Reads the next row into a charge; gives the number of the session that it names.
-    fn read(&mut self, charge: &mut Charge, names: &mut Names<'_>) -> Option<Option<u32>> {
+    /// Begins with the next row: what kind it is, and where it comes from.
+    fn begin<'o, T>(&mut self, origins: &'o [T]) -> Option<(u8, &'o T)> {
         let [flags] = self.take()?;
+        let origin = usize::try_from(self.number()?).ok()?;
+        Some((flags, origins.get(origin)?))
+    }
+
+    /// Reads the rest of a row into a charge.
+    fn read(&mut self, flags: u8, charge: &mut Charge) -> Option<()> {
         if flags & NAMED != 0 {
             charge.response = Some(ResponseKey {
                 message: Key::from_bytes(self.take()?),
                 request: u64::from_le_bytes(self.take()?),
             });
         }
-        if flags & TIMED != 0 {
+        if flags & FINE != 0 {
             let second = i64::from_le_bytes(self.take()?);
             let nanosecond = i32::from_le_bytes(self.take()?);
             charge.time = Some(time((second, nanosecond))?);
+        } else if flags & TIMED != 0 {
+            self.before = self.before.wrapping_add(unzigzag(self.number()?));
+            charge.time = Some(Timestamp::from_millisecond(self.before).ok()?);
         }
         let mut counters = [0; 6];
         for counter in &mut counters {
             *counter = self.number()?;
         }
         charge.usage = Usage::from_counters(counters);
-        // Texts are counted from 1 here.
-        let mut number = || Some(u32::try_from(self.number()?).ok()?.checked_sub(1));
-        charge.model = names.get(number()?)?;
-        charge.agent = names.get(number()?)?;
-        charge.git_branch = names.get(number()?)?;
-        let session = number()?;
-        charge.terms = Terms {
-            pace: *Pace::ALL.get(usize::from(flags / PACE))?,
-            us_only: flags & US_ONLY != 0,
-        };
         charge.copied = flags & COPIED != 0;
-        Some(session)
+        Some(())
     }
 
     fn number(&mut self) -> Option<u64> {
         // Most have one byte.
-        if let Some((first @ ..0x80, rest)) = self.0.split_first() {
-            self.0 = rest;
+        if let Some((first @ ..0x80, rest)) = self.rest.split_first() {
+            self.rest = rest;
             return Some(u64::from(*first));
         }
         let mut number = 0u64;
-        for (at, byte) in self.0.iter().take(10).enumerate() {
+        for (at, byte) in self.rest.iter().take(10).enumerate() {
             number |= u64::from(byte & 0x7f) << (7 * at);
             if *byte < 0x80 {
-                self.0 = self.0.get(at + 1..)?;
+                self.rest = self.rest.get(at + 1..)?;
                 return Some(number);
             }
         }
         None
     }
+}
+
+/// A number near zero as a small one without a sign.
+fn zigzag(number: i64) -> u64 {
+    (number << 1 ^ number >> 63) as u64
+}
+
+fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// A time that may be missing but not wrong.
@@ -352,23 +400,6 @@ impl<'a> Texts<'a> {
         Some((owner, self.number(Some(path))?))
     }
 
-    /// The number of a text that may be the one of the row before.
-    fn number_after(
-        &mut self,
-        last: &mut Option<(&'a Arc<str>, u32)>,
-        text: Option<&'a Arc<str>>,
-    ) -> Option<u32> {
-        let text = text?;
-        if let Some((last, number)) = *last
-            && Arc::ptr_eq(last, text)
-        {
-            return Some(number);
-        }
-        let number = self.number(Some(text))?;
-        *last = Some((text, number));
-        Some(number)
-    }
-
     fn number(&mut self, text: Option<&'a Arc<str>>) -> Option<u32> {
         let text = text?;
         let next = u32::try_from(self.list.len()).ok()?;
@@ -376,6 +407,49 @@ impl<'a> Texts<'a> {
         if number == next {
             self.list.push(text);
         }
+        Some(number)
+    }
+}
+
+/// Origins by number, each once.
+#[derive(Default)]
+struct Origins<'a> {
+    list: Vec<Origin>,
+    numbers: HashMap<Origin, u64>,
+    /// That of the row before, which most rows have too.
+    last: Option<(&'a Arc<Source>, Option<&'a Arc<str>>, u64)>,
+}
+
+impl<'a> Origins<'a> {
+    fn number(
+        &mut self,
+        source: &'a Arc<Source>,
+        session: Option<&'a Arc<str>>,
+        texts: &mut Texts<'a>,
+    ) -> Option<u64> {
+        if let Some((of, named, number)) = self.last
+            && Arc::ptr_eq(of, source)
+            && named.map(Arc::as_ptr) == session.map(Arc::as_ptr)
+        {
+            return Some(number);
+        }
+        let pace = Pace::ALL
+            .iter()
+            .position(|pace| *pace == source.terms.pace)?;
+        let origin = Origin {
+            model: texts.number(source.model.as_ref()),
+            agent: texts.number(source.agent.as_ref()),
+            git_branch: texts.number(source.git_branch.as_ref()),
+            session: texts.number(session),
+            pace: u8::try_from(pace).ok()?,
+            us_only: source.terms.us_only,
+        };
+        let next = self.list.len() as u64;
+        let number = *self.numbers.entry(origin).or_insert(next);
+        if number == next {
+            self.list.push(origin);
+        }
+        self.last = Some((source, session, number));
         Some(number)
     }
 }
@@ -389,14 +463,19 @@ mod tests {
         for number in 0..40u64 {
             let mut charge = Charge::to(0);
             charge.response = (number % 3 > 0).then(|| ResponseKey::of(&number.to_string(), "r"));
-            charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
+            charge.time = match number % 9 {
+                0 => Timestamp::from_nanosecond(i128::from(number) * 1_000_001 - 7).ok(),
+                1 => Some(Timestamp::MAX),
+                2 => Timestamp::from_millisecond(Timestamp::MIN.as_millisecond()).ok(),
+                _ => Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok(),
+            };
             charge.time = charge.time.filter(|_| number % 5 > 0);
-            charge.model = Some(format!("model-{}", number % 4).into());
+            charge.source_mut().model = Some(format!("model-{}", number % 4).into());
             charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
-            charge.terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
-            charge.terms.us_only = number % 2 > 0;
+            charge.source_mut().terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
+            charge.source_mut().terms.us_only = number % 2 > 0;
             charge.recorded = (number % 7 == 0).then(|| Money::from_pico(i128::MAX / 3));
-            charge.agent = (number % 2 > 0).then(|| "agent".into());
+            charge.source_mut().agent = (number % 2 > 0).then(|| "agent".into());
             charge.copied = number % 6 == 0;
             let session = (number % 4 > 0).then(|| "session".into());
             sheet.charges.push((charge, session));

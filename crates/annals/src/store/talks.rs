@@ -4,10 +4,11 @@
 //! responses in it: prices may change, and with them what a conversation cost.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::cost::{Charge, Pricing, Sheet, Tally};
+use crate::cost::{Charge, Pricing, Sheet, Source, Tally};
 use crate::model::{Key, Money, Outline, ResponseKey, SessionId, TitleSource};
 use crate::tree::{Title, Titles, one_line, shorten};
 
@@ -263,22 +264,47 @@ impl Path<'_> {
     }
 }
 
-/// Of what is known of a response, only what its price depends on.
-pub(crate) fn for_pricing(charge: Charge) -> Charge {
-    Charge {
-        agent: None,
-        git_branch: None,
-        copied: false,
-        ..charge
+/// Leaves of what is known of responses only what their prices depend on.
+#[derive(Default)]
+pub(crate) struct ForPricing {
+    /// The source before, and what is left of it.
+    last: Option<(Arc<Source>, Arc<Source>)>,
+}
+
+impl ForPricing {
+    pub(crate) fn of(&mut self, mut charge: Charge) -> Charge {
+        let known = self.last.take();
+        let known = known.filter(|(of, _)| Arc::ptr_eq(of, &charge.source));
+        let (of, left) = known.unwrap_or_else(|| {
+            let mut left = (*charge.source).clone();
+            left.agent = None;
+            left.git_branch = None;
+            (Arc::clone(&charge.source), Arc::new(left))
+        });
+        charge.source = Arc::clone(&left);
+        charge.copied = false;
+        self.last = Some((of, left));
+        charge
     }
+}
+
+/// Whether nothing is known of one response that would make its price another than the other's.
+pub(crate) fn are_priced_alike(one: &Charge, other: &Charge) -> bool {
+    let known = |charge: &Charge| {
+        let same = (charge.response, charge.time, charge.usage);
+        (same, charge.recorded, charge.account, charge.source.terms)
+    };
+    known(one) == known(other) && one.source.model == other.source.model
 }
 
 /// What some records say that responses cost, each response once.
 fn charges<'a>(outlines: impl Iterator<Item = &'a Outline>, requests: &Requests) -> Vec<Charge> {
+    let mut pricing = ForPricing::default();
     if requests.are_told() {
         let mut sheet = Sheet::default();
         outlines.for_each(|outline| sheet.add(outline));
-        return sheet.charges(0, None).map(for_pricing).collect();
+        let charges = sheet.charges(0, None);
+        return charges.map(|charge| pricing.of(charge)).collect();
     }
     let mut charges: Vec<Charge> = Vec::new();
     let mut known: HashMap<ResponseKey, usize> = HashMap::new();
@@ -288,7 +314,7 @@ fn charges<'a>(outlines: impl Iterator<Item = &'a Outline>, requests: &Requests)
             .map(|key| *known.entry(key).or_insert(charges.len()));
         match place.and_then(|at| charges.get_mut(at)) {
             Some(first) => first.settle(&charge),
-            None => charges.push(for_pricing(charge)),
+            None => charges.push(pricing.of(charge)),
         }
     }
     charges

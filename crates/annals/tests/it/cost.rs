@@ -60,7 +60,9 @@ fn what_branches_share_is_paid_by_the_one_that_would_be_resumed() {
 #[test]
 fn sub_agents_without_ids_are_not_the_main_agent() {
     let charges = case("sidechain-own-root").only().info(None).charges;
-    let aside = charges.iter().filter(|charge| charge.agent.is_some());
+    let aside = charges
+        .iter()
+        .filter(|charge| charge.source.agent.is_some());
     assert_eq!((aside.count(), charges.len()), (3, 5));
 }
 
@@ -175,7 +177,7 @@ fn the_last_response_is_that_of_the_main_agent_at_its_largest() {
     let at = tree.resume.unwrap();
     let last = session.last_response(&tree.conversations[at]).unwrap();
     assert_eq!((last.usage.input, last.usage.output), (100, 70));
-    assert_eq!(last.model.as_deref(), Some("claude-sonnet-4-5"));
+    assert_eq!(last.source.model.as_deref(), Some("claude-sonnet-4-5"));
 }
 
 #[test]

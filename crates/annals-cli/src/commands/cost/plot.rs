@@ -430,7 +430,7 @@ mod tests {
     fn charge(time: &str, model: &str, output: u64) -> Charge {
         let mut charge = Charge::to(0);
         charge.time = time.parse().ok();
-        charge.model = Some(model.into());
+        charge.source_mut().model = Some(model.into());
         charge.usage.output = output;
         charge
     }
@@ -442,7 +442,7 @@ mod tests {
 
     fn drawn_top(charges: Vec<Charge>, by: &[Dimension], top: Option<usize>) -> Chart {
         let price = |charge: &Charge| {
-            let odd = charge.model.as_deref() == Some("odd");
+            let odd = charge.source.model.as_deref() == Some("odd");
             (!odd).then(|| Money::from_pico(1_000_000_000_000) * charge.usage.output)
         };
         let zone = TimeZone::get("Europe/Berlin").unwrap();
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn the_second_dimension_is_the_series() {
         let mut other = charge("2026-03-03T10:00:00Z", "a", 5);
-        other.git_branch = Some("fix".into());
+        other.source_mut().git_branch = Some("fix".into());
         let charges = vec![charge("2026-03-02T10:00:00Z", "a", 1), other];
         let chart = drawn(charges, &[Dimension::Model, Dimension::GitBranch]);
         assert_eq!(chart.title, "Cost by model and git branch");

@@ -318,7 +318,7 @@ mod tests {
     fn charge(time: &str, model: &str, counts: [u64; 4]) -> Charge {
         let mut charge = Charge::to(0);
         charge.time = time.parse().ok();
-        charge.model = Some(model.into());
+        charge.source_mut().model = Some(model.into());
         let [input, output, write, read] = counts;
         charge.usage.input = input;
         charge.usage.output = output;
@@ -356,7 +356,7 @@ mod tests {
     }
 
     fn price(charge: &Charge) -> Option<Money> {
-        let known = charge.model.as_deref() != Some("odd");
+        let known = charge.source.model.as_deref() != Some("odd");
         known.then(|| Money::from_pico(1_000_000) * charge.usage.total())
     }
 

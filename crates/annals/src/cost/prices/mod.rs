@@ -143,13 +143,13 @@ impl Prices {
 
     /// What a response cost; `None` if nobody knows.
     pub fn cost(&self, charge: &Charge, mode: Mode) -> Option<Money> {
-        let model = charge.model.as_ref();
+        let model = charge.source.model.as_ref();
         if model.is_some_and(|model| Prices::is_free(model)) {
             return Some(Money::ZERO);
         }
         let by_tokens = || {
             let tariff = self.tariff(model?)?;
-            tariff.cost(&charge.usage, charge.terms, charge.time)
+            tariff.cost(&charge.usage, charge.source.terms, charge.time)
         };
         // Who recorded a cost and no tokens had some.
         let untold =

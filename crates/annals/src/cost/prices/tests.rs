@@ -3,7 +3,7 @@ use crate::model::{Terms, Usage};
 
 fn charge(model: &str, usage: Usage) -> Charge {
     let mut charge = Charge::to(0);
-    charge.model = Some(model.into());
+    charge.source_mut().model = Some(model.into());
     charge.usage = usage;
     charge
 }
@@ -28,7 +28,7 @@ fn dollars(prices: &Prices, charge: &Charge) -> String {
 fn when(charge: &Charge, time: &str, pace: Pace) -> Charge {
     let mut charge = charge.clone();
     charge.time = Some(time.parse().unwrap());
-    charge.terms.pace = pace;
+    charge.source_mut().terms.pace = pace;
     charge
 }
 
@@ -140,12 +140,12 @@ fn searches_and_the_united_states_cost_more() {
     let mut opus = charge("claude-opus-4-6", usage);
     opus.time = Some("2026-11-01T00:00:00Z".parse().unwrap());
     assert_eq!(dollars(&prices, &opus), "0.035");
-    opus.terms = Terms {
+    opus.source_mut().terms = Terms {
         us_only: true,
         ..Terms::default()
     };
     assert_eq!(dollars(&prices, &opus), "0.0355");
-    opus.model = Some("claude-sonnet-4-5".into());
+    opus.source_mut().model = Some("claude-sonnet-4-5".into());
     assert_eq!(dollars(&prices, &opus), "0.033");
 }
 
@@ -174,9 +174,9 @@ fn modes_choose_between_tokens_and_what_was_recorded() {
     assert_eq!(all(&unknown), ["none", "none", "none"]);
     unknown.recorded = recorded;
     assert_eq!(all(&unknown), ["0.5", "none", "0.5"]);
-    unknown.model = None;
+    unknown.source_mut().model = None;
     assert_eq!(all(&unknown), ["0.5", "none", "0.5"]);
-    unknown.model = Some(SYNTHETIC.into());
+    unknown.source_mut().model = Some(SYNTHETIC.into());
     assert_eq!(all(&unknown), ["0", "0", "0"]);
     unknown.usage = Usage::default();
     assert_eq!(all(&unknown), ["0", "0", "0"]);

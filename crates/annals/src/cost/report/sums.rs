@@ -124,7 +124,7 @@ impl<'a> Sums<'a> {
         }
         let at = self.row(charge);
         let cell = self.model_axis.is_none().then(|| {
-            let model = self.models.number(charge.model.as_ref());
+            let model = self.models.number(charge.source.model.as_ref());
             self.cell(at, model)
         });
         let Some(row) = self.rows.get_mut(at) else {

@@ -25,14 +25,14 @@ fn account(session: &str, project: &str) -> Account {
 fn charge(account: usize, time: &str, model: &str, output: u64) -> Charge {
     let mut charge = Charge::to(account);
     charge.time = time.parse().ok();
-    charge.model = Some(model.into());
+    charge.source_mut().model = Some(model.into());
     charge.usage.output = output;
     charge
 }
 
 /// A dollar a token, but `odd` has no price.
 fn price(charge: &Charge) -> Option<Money> {
-    let known = charge.model.as_deref() != Some("odd");
+    let known = charge.source.model.as_deref() != Some("odd");
     known.then(|| Money::from_pico(1_000_000_000_000) * charge.usage.output)
 }
 
@@ -202,7 +202,7 @@ fn sessions_of_one_name_in_two_places_are_two() {
 #[test]
 fn models_without_a_price_are_named_by_size() {
     let options = Options::new(TimeZone::UTC, &|charge: &Charge| {
-        price(charge).filter(|_| charge.model.as_deref() != Some("opus"))
+        price(charge).filter(|_| charge.source.model.as_deref() != Some("opus"))
     });
     let report = Report::make(&ledger(), &[Dimension::Day], &options);
     let named: Vec<_> = report
@@ -233,9 +233,9 @@ fn any_charge() -> impl Strategy<Value = Charge> {
         .prop_map(|(time, (model, agent, git_branch), account, counts)| {
             let mut charge = Charge::to(account);
             charge.time = time;
-            charge.model = model;
-            charge.agent = agent;
-            charge.git_branch = git_branch;
+            charge.source_mut().model = model;
+            charge.source_mut().agent = agent;
+            charge.source_mut().git_branch = git_branch;
             let [input, output, five, hour, read, searches] = counts;
             charge.usage.input = input;
             charge.usage.output = output;

@@ -5,15 +5,15 @@ fn charge(number: u64) -> Charge {
     charge.response =
         (!number.is_multiple_of(3)).then(|| ResponseKey::of(&number.to_string(), "r"));
     charge.time = Timestamp::from_millisecond(number as i64 * 1_000_001 - 7).ok();
-    charge.model = Some(format!("model-{}", number % 4).into());
+    charge.source_mut().model = Some(format!("model-{}", number % 4).into());
     charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
-    charge.terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
-    charge.terms.us_only = !number.is_multiple_of(2);
+    charge.source_mut().terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
+    charge.source_mut().terms.us_only = !number.is_multiple_of(2);
     charge.recorded = number
         .is_multiple_of(7)
         .then(|| Money::from_pico(i128::MAX / 3));
-    charge.agent = (!number.is_multiple_of(2)).then(|| "agent".into());
-    charge.git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
+    charge.source_mut().agent = (!number.is_multiple_of(2)).then(|| "agent".into());
+    charge.source_mut().git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
     charge.copied = number.is_multiple_of(6);
     charge
 }
@@ -69,7 +69,11 @@ fn talks() -> Talks {
     let limb = |parent: Option<usize>| Limb {
         parent,
         keys: vec![Key::of("k")],
-        charges: (3..6).chain([77]).map(charge).map(for_pricing).collect(),
+        charges: (3..6)
+            .chain([77])
+            .map(charge)
+            .map(|charge| ForPricing::default().of(charge))
+            .collect(),
     };
     Talks {
         list: vec![talk(1), talk(2)],

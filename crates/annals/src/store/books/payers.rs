@@ -157,7 +157,9 @@ impl<'a> Payers<'a> {
             let aside = agent.is_some();
             let (_, account) = self.account(&session, file, aside, entries);
             charge.account = account;
-            charge.agent = agent.map(|agent| agent.as_str().into()).or(charge.agent);
+            if let Some(agent) = agent {
+                charge.source_mut().agent = Some(agent.as_str().into());
+            }
             entries.charges.push(charge);
         }
         for (owner, path) in sheet.directories() {
