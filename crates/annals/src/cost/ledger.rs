@@ -22,8 +22,8 @@ pub struct Charge {
     pub usage: Usage,
     /// Who answered whom, and how.
     pub source: Arc<Source>,
-    /// What the log itself says it cost.
-    pub recorded: Option<Money>,
+    /// What the log itself says it cost; few logs do.
+    pub recorded: Option<Box<Money>>,
     /// The log says that it is a copy from another session.
     pub copied: bool,
     /// The session that pays: an index into [`Ledger::accounts`].
@@ -84,7 +84,9 @@ impl Charge {
         if self.response.is_none_or(vague) && !other.response.is_none_or(vague) {
             self.response = other.response;
         }
-        self.recorded = self.recorded.max(other.recorded);
+        if self.recorded < other.recorded {
+            self.recorded.clone_from(&other.recorded);
+        }
         self.time = earlier(self.time, other.time);
         if self.source.model.is_none() && other.source.model.is_some() {
             self.source_mut().model.clone_from(&other.source.model);

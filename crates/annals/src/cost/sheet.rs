@@ -107,7 +107,7 @@ impl Sheet {
         charge.response = reply.response;
         charge.time = outline.time;
         charge.usage = reply.usage.unwrap_or_default();
-        charge.recorded = reply.recorded;
+        charge.recorded = reply.recorded.map(Box::new);
         charge.copied = reply.copied;
         let source = Source {
             model: shared(&charge.source.model, reply.model.as_deref()),

@@ -565,7 +565,7 @@ fn charges_row<'a>(charges: &'a [Charge], names: &mut Numbers<'a>) -> Option<Vec
         for text in [&source.model, &source.agent, &source.git_branch] {
             row.number(names.of(text.as_deref()));
         }
-        if let Some(cost) = charge.recorded {
+        if let Some(cost) = &charge.recorded {
             row.raw(&cost.pico().to_le_bytes());
         }
     }
@@ -597,7 +597,8 @@ fn charge(row: &mut Take<'_>, names: &[Arc<str>], sources: &mut Sources) -> Opti
     let source = sources.get(numbers, terms, |number| name(names, number.into()))?;
     charge.source = Arc::clone(source);
     if is(charge_is::RECORDED) {
-        charge.recorded = Some(Money::from_pico(i128::from_le_bytes(row.array()?)));
+        let cost = Money::from_pico(i128::from_le_bytes(row.array()?));
+        charge.recorded = Some(Box::new(cost));
     }
     charge.copied = is(charge_is::COPIED);
     Some(charge)

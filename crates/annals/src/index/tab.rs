@@ -61,7 +61,7 @@ pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
     let mut origins = Origins::default();
     let mut before = 0;
     for (number, (charge, session)) in sheet.charges.iter().enumerate() {
-        if let Some(cost) = charge.recorded {
+        if let Some(cost) = &charge.recorded {
             recorded.push((u32::try_from(number).ok()?, cost.pico()));
         }
         let flag = |is: bool, bit: u8| if is { bit } else { 0 };
@@ -161,7 +161,9 @@ impl<'a> Spelled<'a> {
         }
         // A guess that saves most of the growing.
         sheet.charges.reserve(self.rows.len() / SHORTEST);
-        let origins = self.origins(&mut names, |session, names| names.get(session))?;
+        let origins = self.origins(&mut names, &Source::default(), |session, names| {
+            names.get(session)
+        })?;
         let mut rows = Fields::of(self.rows);
         while !rows.rest.is_empty() {
             let (flags, (source, session)) = rows.begin(&origins)?;
@@ -174,22 +176,24 @@ impl<'a> Spelled<'a> {
         }
         for &(number, pico) in &head.recorded {
             let (charge, _) = sheet.charges.get_mut(number as usize)?;
-            charge.recorded = Some(Money::from_pico(pico));
+            charge.recorded = Some(Box::new(Money::from_pico(pico)));
         }
         Some(sheet)
     }
 
-    /// The sources of rows, with something made of the session that they name.
+    /// The sources of rows, with something made of the session that they name. Logs that follow each
+    /// other have much in common, so texts are taken from another source if it has them.
     fn origins<T>(
         &self,
         names: &mut Names<'_>,
+        other: &Source,
         of: impl Fn(Option<u32>, &mut Names<'_>) -> Option<T>,
     ) -> Option<Vec<(Arc<Source>, T)>> {
         let made = self.head.origins.iter().map(|origin| {
             let mut source = Source::default();
-            source.model = names.get(origin.model)?;
+            source.model = names.get_or(origin.model, &other.model)?;
             source.agent = names.get(origin.agent)?;
-            source.git_branch = names.get(origin.git_branch)?;
+            source.git_branch = names.get_or(origin.git_branch, &other.git_branch)?;
             source.terms.pace = *Pace::ALL.get(usize::from(origin.pace))?;
             source.terms.us_only = origin.us_only;
             Some((Arc::new(source), of(origin.session, names)?))
@@ -227,8 +231,10 @@ impl Told for Spelled<'_> {
             None => Some(false),
             Some(session) => Some(self.text(session)? != only.as_str()),
         };
-        let origins = self.origins(&mut Names::of(&self.head), is_foreign)?;
         let before = to.len();
+        let unknown = Source::default();
+        let other = to.last().map_or(&unknown, |charge| &charge.source);
+        let origins = self.origins(&mut Names::of(&self.head), other, is_foreign)?;
         let mut rows = Fields::of(self.rows);
         while !rows.rest.is_empty() {
             let (flags, (source, foreign)) = rows.begin(&origins)?;
@@ -243,7 +249,7 @@ impl Told for Spelled<'_> {
             return None;
         }
         for &(number, pico) in &self.head.recorded {
-            new.get_mut(number as usize)?.recorded = Some(Money::from_pico(pico));
+            new.get_mut(number as usize)?.recorded = Some(Box::new(Money::from_pico(pico)));
         }
         Some(())
     }
@@ -268,12 +274,23 @@ impl<'a> Names<'a> {
 
     /// A number without a text would be damage.
     fn get(&mut self, number: Option<u32>) -> Option<Option<Arc<str>>> {
+        self.get_or(number, &None)
+    }
+
+    /// The same, or another text that is alike.
+    fn get_or(
+        &mut self,
+        number: Option<u32>,
+        other: &Option<Arc<str>>,
+    ) -> Option<Option<Arc<str>>> {
         let Some(number) = number else {
             return Some(None);
         };
         let made = self.made.get_mut(number as usize)?;
         if made.is_none() {
-            *made = self.texts.get(number as usize).map(|text| (*text).into());
+            let text = *self.texts.get(number as usize)?;
+            let other = other.as_ref().filter(|other| ***other == *text);
+            *made = Some(other.map_or_else(|| text.into(), Arc::clone));
         }
         Some(made.clone())
     }
@@ -474,7 +491,7 @@ mod tests {
             charge.usage = Usage::from_counters([number, 127, 128, u64::MAX, 1 << 35, 0]);
             charge.source_mut().terms.pace = *Pace::ALL.get(number as usize % 5).unwrap();
             charge.source_mut().terms.us_only = number % 2 > 0;
-            charge.recorded = (number % 7 == 0).then(|| Money::from_pico(i128::MAX / 3));
+            charge.recorded = (number % 7 == 0).then(|| Box::new(Money::from_pico(i128::MAX / 3)));
             charge.source_mut().agent = (number % 2 > 0).then(|| "agent".into());
             charge.copied = number % 6 == 0;
             let session = (number % 4 > 0).then(|| "session".into());

@@ -41,11 +41,10 @@ pub(crate) struct Tab {
     pub(crate) whole: bool,
 }
 
-/// A log whose spending counts.
+/// What is known of a log whose spending counts, and the root that it is of.
 #[derive(Debug)]
 struct Book {
     root: usize,
-    file: FoundFile,
     state: State,
 }
 
@@ -64,6 +63,9 @@ enum State {
 pub(crate) struct Books<'a> {
     /// Each root, and the sessions in it.
     payers: Vec<Payers<'a>>,
+    /// The logs.
+    files: Vec<FoundFile>,
+    /// One for each log.
     books: Vec<Book>,
     /// The directories of each root that were looked into, with when they changed last.
     directories: Vec<Vec<(String, i64)>>,
@@ -86,6 +88,7 @@ impl<'a> Books<'a> {
             payers: roots
                 .map(|root| Payers::new(root, Registers::default(), 0))
                 .collect(),
+            files: Vec::new(),
             books: Vec::new(),
             directories: Vec::new(),
             entries: Entries::default(),
@@ -96,11 +99,7 @@ impl<'a> Books<'a> {
     /// Adds a log with what was read of it before.
     pub(crate) fn add(&mut self, root: usize, file: FoundFile, before: Option<Tab>) {
         let number = self.books.len();
-        self.books.push(Book {
-            root,
-            file,
-            state: State::Unread(None),
-        });
+        self.take(root, vec![file]);
         if let Some(tab) = before {
             self.recall(number, tab);
         }
@@ -143,14 +142,24 @@ impl<'a> Books<'a> {
             let mut registers = Registers::read(root, files.iter().filter(is_register));
             registers.recall(rows.unwrap_or_default());
             found.payers.push(Payers::new(root, registers, files.len()));
-            let logs = files.into_iter().filter(|file| !is_register(&file));
-            found.books.extend(logs.map(|file| Book {
-                root: number,
-                file,
-                state: State::Unread(None),
-            }));
+            files.retain(|file| !is_register(&file));
+            found.take(number, files);
         }
         found
+    }
+
+    /// Takes in logs of a root, of which nothing is known.
+    fn take(&mut self, root: usize, mut files: Vec<FoundFile>) {
+        let unread = || Book {
+            root,
+            state: State::Unread(None),
+        };
+        self.books
+            .extend(std::iter::repeat_with(unread).take(files.len()));
+        match self.files.is_empty() {
+            true => self.files = files,
+            false => self.files.append(&mut files),
+        }
     }
 
     /// The numbers of the logs of one of the roots.
@@ -161,15 +170,14 @@ impl<'a> Books<'a> {
 
     /// The file of a log.
     pub(crate) fn file(&self, number: usize) -> Option<&FoundFile> {
-        self.books.get(number).map(|book| &book.file)
+        self.files.get(number)
     }
 
     /// Takes what was read of a log before; it is used as far as the log is still the same.
     pub(crate) fn recall(&mut self, number: usize, tab: Tab) {
-        let Some(book) = self.books.get_mut(number) else {
-            return;
-        };
-        if tab.id.untouched(&book.file.id) && tab.whole {
+        let book = self.books.get_mut(number).zip(self.files.get(number));
+        let Some((book, file)) = book else { return };
+        if tab.id.untouched(&file.id) && tab.whole {
             self.enter(number, tab.sheet);
         } else {
             book.state = State::Unread(Some(Box::new(tab)));
@@ -179,14 +187,15 @@ impl<'a> Books<'a> {
     /// Enters what was read of a log that is still the same, without making a sheet of it; tells
     /// whether that could be done.
     pub(crate) fn enter_told(&mut self, number: usize, told: &impl Told) -> bool {
-        let Some(book) = self.books.get_mut(number) else {
+        let book = self.books.get_mut(number).zip(self.files.get(number));
+        let Some((book, file)) = book else {
             return false;
         };
-        let shared = book.file.artifact.kind == ArtifactKind::SharedLog;
+        let shared = file.artifact.kind == ArtifactKind::SharedLog;
         let Some(payers) = self.payers.get_mut(book.root).filter(|_| !shared) else {
             return false;
         };
-        let entered = payers.enter_told(number, &book.file, told, &mut self.entries);
+        let entered = payers.enter_told(number, file, told, &mut self.entries);
         if entered.is_some() {
             book.state = State::Done;
         }
@@ -203,12 +212,11 @@ impl<'a> Books<'a> {
     /// Enters what a log spent, so that all sheets are never in memory together. Volumes of a log
     /// that sessions share must wait for those before them.
     fn enter(&mut self, number: usize, sheet: Sheet) {
-        let Some(book) = self.books.get_mut(number) else {
-            return;
-        };
+        let book = self.books.get_mut(number).zip(self.files.get(number));
+        let Some((book, file)) = book else { return };
         book.state = match self.payers.get_mut(book.root) {
-            Some(payers) if book.file.artifact.kind != ArtifactKind::SharedLog => {
-                payers.enter(number, &book.file, sheet, &mut self.entries);
+            Some(payers) if file.artifact.kind != ArtifactKind::SharedLog => {
+                payers.enter(number, file, sheet, &mut self.entries);
                 State::Done
             }
             _ => State::Read(Box::new(sheet)),
@@ -222,11 +230,11 @@ impl<'a> Books<'a> {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) {
         let mut work: Vec<(usize, Option<Box<Tab>>, u64)> = Vec::new();
-        for (at, book) in self.books.iter_mut().enumerate() {
+        for (at, (book, file)) in self.books.iter_mut().zip(&self.files).enumerate() {
             if let State::Unread(before) = &mut book.state {
                 let before = before.take();
                 let known = before.as_ref().map_or(0, |tab| tab.cursor.offset);
-                work.push((at, before, book.file.id.len.saturating_sub(known)));
+                work.push((at, before, file.id.len.saturating_sub(known)));
             }
         }
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
@@ -243,9 +251,8 @@ impl<'a> Books<'a> {
             // each other in the order of paths: what is kept of them is then written in its order.
             portion.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
             let read = |(at, tab, bytes): (usize, Option<Box<Tab>>, u64)| {
-                let book = self.books.get(at)?;
-                let root = self.payers.get(book.root)?.root;
-                let reading = Reading::go_on(root, &book.file, tab).map(Box::new);
+                let (root, file) = (self.root_of(at)?, self.files.get(at)?);
+                let reading = Reading::go_on(root, file, tab).map(Box::new);
                 let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 progress(so_far, total);
                 Some((at, reading))
@@ -262,15 +269,19 @@ impl<'a> Books<'a> {
         }
     }
 
+    fn root_of(&self, number: usize) -> Option<&'a Root> {
+        let root = self.books.get(number)?.root;
+        self.payers.get(root).map(|payers| payers.root)
+    }
+
     fn take_in(
         &mut self,
         read: Vec<(usize, Result<Box<Reading>>)>,
         keep: &mut impl FnMut(&[(&Root, &FoundFile, &Tab)]),
     ) {
         let fresh = read.iter().filter_map(|(at, reading)| {
-            let book = self.books.get(*at)?;
             let tab = &reading.as_ref().ok()?.tab;
-            Some((self.payers.get(book.root)?.root, &book.file, tab))
+            Some((self.root_of(*at)?, self.files.get(*at)?, tab))
         });
         keep(&fresh.collect::<Vec<_>>());
         for (at, reading) in read {
@@ -291,11 +302,12 @@ impl<'a> Books<'a> {
 
     /// The same, and what stands in the logs of one session, copies included.
     pub(crate) fn ledger_with(mut self, log: Option<&Path>) -> (Spent, Vec<Error>) {
-        for (number, book) in self.books.into_iter().enumerate() {
+        let books = self.books.into_iter().zip(&self.files);
+        for (number, (book, file)) in books.enumerate() {
             if let State::Read(sheet) = book.state
                 && let Some(payers) = self.payers.get_mut(book.root)
             {
-                payers.enter(number, &book.file, *sheet, &mut self.entries);
+                payers.enter(number, file, *sheet, &mut self.entries);
             }
         }
         let Entries {

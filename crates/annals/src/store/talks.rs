@@ -292,9 +292,11 @@ impl ForPricing {
 pub(crate) fn are_priced_alike(one: &Charge, other: &Charge) -> bool {
     let known = |charge: &Charge| {
         let same = (charge.response, charge.time, charge.usage);
-        (same, charge.recorded, charge.account, charge.source.terms)
+        (same, charge.account, charge.source.terms)
     };
-    known(one) == known(other) && one.source.model == other.source.model
+    known(one) == known(other)
+        && one.recorded == other.recorded
+        && one.source.model == other.source.model
 }
 
 /// What some records say that responses cost, each response once.

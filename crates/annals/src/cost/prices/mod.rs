@@ -151,15 +151,15 @@ impl Prices {
             let tariff = self.tariff(model?)?;
             tariff.cost(&charge.usage, charge.source.terms, charge.time)
         };
+        let recorded = charge.recorded.as_deref().copied();
         // Who recorded a cost and no tokens had some.
-        let untold =
-            || charge.usage.is_zero() && charge.recorded.is_some_and(|cost| cost > Money::ZERO);
+        let untold = || charge.usage.is_zero() && recorded.is_some_and(|cost| cost > Money::ZERO);
         match mode {
             Mode::Tokens if untold() => None,
             Mode::Tokens => by_tokens(),
-            Mode::Recorded => charge.recorded,
-            Mode::Auto if charge.usage.is_zero() => charge.recorded.or_else(by_tokens),
-            Mode::Auto => by_tokens().or(charge.recorded),
+            Mode::Recorded => recorded,
+            Mode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),
+            Mode::Auto => by_tokens().or(recorded),
         }
     }
 

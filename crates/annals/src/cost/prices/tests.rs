@@ -161,18 +161,18 @@ fn modes_choose_between_tokens_and_what_was_recorded() {
     };
     let mut known = charge("claude-haiku-4-5", tokens(1_000, 0, 0, 0));
     assert_eq!(all(&known), ["0.001", "0.001", "none"]);
-    known.recorded = recorded;
+    known.recorded = recorded.map(Box::new);
     assert_eq!(all(&known), ["0.001", "0.001", "0.5"]);
     // Tokens that a log does not tell cost something.
     known.usage = Usage::default();
     assert_eq!(all(&known), ["0.5", "none", "0.5"]);
-    known.recorded = Some(Money::ZERO);
+    known.recorded = Some(Box::new(Money::ZERO));
     assert_eq!(all(&known), ["0", "0", "0"]);
     known.recorded = None;
     assert_eq!(all(&known), ["0", "0", "none"]);
     let mut unknown = charge("claude-imaginary-9", tokens(1_000, 0, 0, 0));
     assert_eq!(all(&unknown), ["none", "none", "none"]);
-    unknown.recorded = recorded;
+    unknown.recorded = recorded.map(Box::new);
     assert_eq!(all(&unknown), ["0.5", "none", "0.5"]);
     unknown.source_mut().model = None;
     assert_eq!(all(&unknown), ["0.5", "none", "0.5"]);

@@ -11,7 +11,7 @@ fn charge(number: u64) -> Charge {
     charge.source_mut().terms.us_only = !number.is_multiple_of(2);
     charge.recorded = number
         .is_multiple_of(7)
-        .then(|| Money::from_pico(i128::MAX / 3));
+        .then(|| Box::new(Money::from_pico(i128::MAX / 3)));
     charge.source_mut().agent = (!number.is_multiple_of(2)).then(|| "agent".into());
     charge.source_mut().git_branch = (!number.is_multiple_of(5)).then(|| "main".into());
     charge.copied = number.is_multiple_of(6);
