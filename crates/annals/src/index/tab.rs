@@ -56,7 +56,7 @@ const MILLISECOND: i32 = 1_000_000;
 /// Spells a sheet.
 pub(super) fn spell(sheet: &Sheet) -> Option<Vec<u8>> {
     let mut texts = Texts::default();
-    let mut rows = Rows::default();
+    let mut rows = Rows(Vec::with_capacity(sheet.charges.len() * SHORTEST * 5 / 4));
     let mut recorded = Vec::new();
     let mut origins = Origins::default();
     let mut before = 0;
@@ -297,7 +297,6 @@ impl<'a> Names<'a> {
 }
 
 /// Rows that are being spelled.
-#[derive(Default)]
 struct Rows(Vec<u8>);
 
 impl Rows {

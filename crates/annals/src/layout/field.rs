@@ -252,6 +252,50 @@ pub(crate) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
     }
 }
 
+/// Reads times: most are told in the minute of the one before, and spelled as that one was.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// How a minute is spelled, and its first millisecond since 1970.
+    minute: Option<([u8; MINUTE], i64)>,
+}
+
+/// How long the beginning is that times of one minute have in common.
+const MINUTE: usize = "\"2026-03-02T09:00:".len();
+
+impl Clock {
+    /// A time as [`timestamp`] reads it.
+    pub(crate) fn read(&mut self, raw: Raw<'_>) -> Option<Timestamp> {
+        let spelled = raw.0.and_then(|raw| raw.as_bytes().split_first_chunk());
+        let spelled = spelled.and_then(|(minute, rest)| Some((minute, within_minute(rest)?)));
+        let Some((minute, within)) = spelled else {
+            return timestamp(raw);
+        };
+        if let Some((known, began)) = &self.minute
+            && known == minute
+        {
+            return Timestamp::from_millisecond(began + within).ok();
+        }
+        let time = timestamp(raw)?;
+        self.minute = Some((*minute, time.as_millisecond() - within));
+        Some(time)
+    }
+}
+
+/// The milliseconds of `59.123Z"`, as most programs spell them; of another spelling nothing is told.
+fn within_minute(rest: &[u8]) -> Option<i64> {
+    let [tens, ones, b'.', fraction @ .., b'Z', b'"'] = rest else {
+        return None;
+    };
+    let fraction: &[u8; 3] = fraction.try_into().ok()?;
+    let digits = [tens, ones].into_iter().chain(fraction);
+    let number = digits.into_iter().try_fold(0, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        Some(number * 10 + digit)
+    })?;
+    // A sixtieth second is for those to judge who know of leap seconds.
+    (number < 60_000).then_some(number)
+}
+
 /// Tokens of a response in the words of the model's interface.
 #[derive(Serialize)]
 pub(crate) struct Spent {
@@ -306,6 +350,38 @@ mod tests {
         assert_eq!(fault, None, "{json}");
         let usage = usage.unwrap();
         (usage.cache_write_5m, usage.cache_write_1h)
+    }
+
+    /// Whatever was read before, and whatever follows.
+    #[test]
+    fn a_clock_reads_times_as_they_are_read_alone() {
+        let times = [
+            r#""2026-03-02T09:00:00.000Z""#,
+            r#""2026-03-02T09:00:59.999Z""#,
+            r#""2026-03-02T09:00:60.000Z""#,
+            r#""2026-03-02T09:00:61.000Z""#,
+            r#""2026-03-02T09:01:07.5Z""#,
+            r#""2026-03-02T09:01:07.500+01:00""#,
+            r#""2026-03-02T09:01:07.500z""#,
+            r#""2026-03-02 09:01:07.500Z""#,
+            r#""2026-03-02T09:01:0x.500Z""#,
+            r#""2026-03-32T09:01:07.500Z""#,
+            r#""2026-03-32T09:01:08.500Z""#,
+            r#""1969-12-31T23:59:59.001Z""#,
+            r#""1969-12-31T23:59:00.999Z""#,
+            r#""2026-03-02T09:01:07.500Z"#,
+            "1772442000123",
+            "null",
+            "",
+        ];
+        let mut clock = Clock::default();
+        for before in times {
+            for time in times.map(|time| Raw(Some(time))) {
+                clock.read(Raw(Some(before)));
+                assert_eq!(clock.read(time), timestamp(time), "{time:?} after {before}");
+            }
+        }
+        assert_eq!(clock.read(Raw(None)), None);
     }
 
     #[test]

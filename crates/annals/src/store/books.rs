@@ -7,9 +7,11 @@
 mod look;
 mod payers;
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
@@ -371,6 +373,7 @@ impl Reading {
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
         sheet.shared = shared;
+        let room = Room::lend(&mut sheet);
         let mut decoder = root.layout.decoder(&file.artifact);
         // Lines that spend nothing may tell whose a log is, where its path does not.
         let opening = match start == 0 && file.artifact.session.is_none() {
@@ -388,6 +391,7 @@ impl Reading {
             Ok((Cursor::of(&id, lines.reader().bytes(), end)?, pending))
         })
         .map_err(failed)?;
+        room.take_back(&mut sheet);
         Ok(Reading {
             tab: Tab {
                 id,
@@ -398,6 +402,33 @@ impl Reading {
             pending,
         })
     }
+}
+
+/// Room for charges while a log is read. A list for each log that grows with it would cost more than
+/// to copy it once it is known how long it is.
+struct Room;
+
+impl Room {
+    /// More is given back to the system.
+    const MOST: usize = 1 << 14;
+
+    fn lend(sheet: &mut Sheet) -> Self {
+        if sheet.charges.is_empty() {
+            sheet.charges = ROOM.take();
+        }
+        Room
+    }
+
+    fn take_back(self, sheet: &mut Sheet) {
+        if sheet.charges.capacity() <= Room::MOST {
+            let charges = sheet.charges.drain(..).collect();
+            ROOM.set(std::mem::replace(&mut sheet.charges, charges));
+        }
+    }
+}
+
+thread_local! {
+    static ROOM: RefCell<Vec<(Charge, Option<Arc<str>>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Tab {

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::json::mould::Mould;
 use crate::json::{Flag, Raw, Text, fast, object};
-use crate::layout::field::{self, COUNTS, Told, timestamp};
+use crate::layout::field::{self, COUNTS, Told};
 use crate::layout::{Again, Decoder as _, Mark, Record, Sink};
 use crate::model::{Fact, FlawKind, Kind, Outline, Reply, SYNTHETIC};
 
@@ -153,7 +153,7 @@ pub(super) fn again(lines: &mut Lines, record: &Record<'_>) -> Option<Again> {
     mould.read(text, |value, raw| {
         match value {
             Value::Unread => {}
-            Value::Time => time = timestamp(raw),
+            Value::Time => time = lines.clock.read(raw),
             Value::Message => message = Text(raw.text()),
             Value::Request => request = Text(raw.text()),
             Value::Original => (raw.is_some() == replies.copied).then_some(())?,
@@ -184,7 +184,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     }
     let mut outline = Outline::at(record.span);
     outline.kind = Kind::Assistant;
-    outline.time = timestamp(bill.timestamp);
+    outline.time = lines.clock.read(bill.timestamp);
     outline.agent = lines.agent(&bill.agent, bill.sidechain);
     outline.sidechain = bill.sidechain.0;
     let session = lines.session.changed(&bill.session);

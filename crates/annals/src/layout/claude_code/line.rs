@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
-use crate::layout::field::timestamp;
+use crate::layout::field::{Clock, timestamp};
 use crate::model::{AgentId, Artifact, EntryId, ResponseKey};
 
 use super::bill::Replies;
@@ -85,6 +85,7 @@ pub(super) struct Lines {
     reply: Option<(Box<str>, Box<str>, ResponseKey)>,
     /// How replies are spelled.
     pub(super) replies: Replies,
+    pub(super) clock: Clock,
 }
 
 /// A text that most lines repeat.
@@ -120,6 +121,7 @@ impl Lines {
             model: None,
             reply: None,
             replies: Replies::default(),
+            clock: Clock::default(),
         }
     }
 

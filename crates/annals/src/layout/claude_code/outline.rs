@@ -66,7 +66,7 @@ impl Lines {
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.key = line.uuid.filled().map(Key::of);
-        outline.time = line.time();
+        outline.time = self.clock.read(line.timestamp);
         outline.agent = self.agent(&line.agent, line.sidechain);
         outline.sidechain = line.sidechain.0;
         outline.link = line.link();
