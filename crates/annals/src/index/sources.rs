@@ -21,11 +21,12 @@ impl Sources {
         let known = self.0.as_ref();
         if known.is_none_or(|(of, on, _)| (*of, *on) != (numbers, terms)) {
             let [model, agent, git_branch] = numbers;
-            let mut source = Source::default();
-            source.model = text(model)?;
-            source.terms = terms;
-            source.agent = text(agent)?;
-            source.git_branch = text(git_branch)?;
+            let source = Source {
+                model: text(model)?,
+                terms,
+                agent: text(agent)?,
+                git_branch: text(git_branch)?,
+            };
             self.0 = Some((numbers, terms, Arc::new(source)));
         }
         self.0.as_ref().map(|(_, _, source)| source)

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::{Charge, Opening, Owner, Sheet, Source};
-use crate::model::{Key, Money, Pace, ResponseKey, SessionId, Usage};
+use crate::model::{Key, Money, Pace, ResponseKey, SessionId, Terms, Usage};
 use crate::store::books::Told;
 
 /// What stands before the rows.
@@ -190,12 +190,15 @@ impl<'a> Spelled<'a> {
         of: impl Fn(Option<u32>, &mut Names<'_>) -> Option<T>,
     ) -> Option<Vec<(Arc<Source>, T)>> {
         let made = self.head.origins.iter().map(|origin| {
-            let mut source = Source::default();
-            source.model = names.get_or(origin.model, &other.model)?;
-            source.agent = names.get(origin.agent)?;
-            source.git_branch = names.get_or(origin.git_branch, &other.git_branch)?;
-            source.terms.pace = *Pace::ALL.get(usize::from(origin.pace))?;
-            source.terms.us_only = origin.us_only;
+            let source = Source {
+                model: names.get_or(origin.model, &other.model)?,
+                terms: Terms {
+                    pace: *Pace::ALL.get(usize::from(origin.pace))?,
+                    us_only: origin.us_only,
+                },
+                agent: names.get(origin.agent)?,
+                git_branch: names.get_or(origin.git_branch, &other.git_branch)?,
+            };
             Some((Arc::new(source), of(origin.session, names)?))
         });
         made.collect()
@@ -433,7 +436,14 @@ struct Origins<'a> {
     list: Vec<Origin>,
     numbers: HashMap<Origin, u64>,
     /// That of the row before, which most rows have too.
-    last: Option<(&'a Arc<Source>, Option<&'a Arc<str>>, u64)>,
+    last: Option<Known<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    source: &'a Arc<Source>,
+    session: Option<&'a Arc<str>>,
+    number: u64,
 }
 
 impl<'a> Origins<'a> {
@@ -443,11 +453,11 @@ impl<'a> Origins<'a> {
         session: Option<&'a Arc<str>>,
         texts: &mut Texts<'a>,
     ) -> Option<u64> {
-        if let Some((of, named, number)) = self.last
-            && Arc::ptr_eq(of, source)
-            && named.map(Arc::as_ptr) == session.map(Arc::as_ptr)
+        if let Some(last) = self.last
+            && Arc::ptr_eq(last.source, source)
+            && last.session.map(Arc::as_ptr) == session.map(Arc::as_ptr)
         {
-            return Some(number);
+            return Some(last.number);
         }
         let pace = Pace::ALL
             .iter()
@@ -465,7 +475,11 @@ impl<'a> Origins<'a> {
         if number == next {
             self.list.push(origin);
         }
-        self.last = Some((source, session, number));
+        self.last = Some(Known {
+            source,
+            session,
+            number,
+        });
         Some(number)
     }
 }
