@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use annals::archive::{Fate, Member, Pack};
-use annals::cost::Prices;
+use annals::cost::{Prices, Sheet};
 use annals::export::{Archive, Exporter, Format, Options, Part, Redactor, read_entry, write_entry};
 use annals::jsonl::{Bytes, Ending, Scanner, TailReader};
 use annals::layout::{Enrolled, Layout, Record, Row, Sink, by_name};
-use annals::model::{Artifact, Block, Body, Entry, Span};
+use annals::model::{Artifact, Block, Body, Entry, Kind, Outline, Span};
 use annals::repair::Mending;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
@@ -128,6 +128,7 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
             };
             depths(layout, &artifact, &record);
         }
+        spending(layout, &artifact, bytes);
     } else {
         let span = Span {
             offset: 0,
@@ -183,6 +184,41 @@ fn depths(layout: &dyn Layout, artifact: &Artifact, record: &Record<'_>) {
     if artifact.kind.is_conversation() {
         entries.found.iter().for_each(comes_back);
     }
+}
+
+/// Reads replies as a ledger does, each by what was read before it, and each in full: both come to the
+/// same.
+fn spending(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) {
+    let Some(mark) = layout.spending_mark() else {
+        return;
+    };
+    let (mut one, mut other) = (layout.decoder(artifact), layout.decoder(artifact));
+    let (mut quick, mut full) = (Sheet::default(), Sheet::default());
+    for (span, line, terminated) in split(bytes) {
+        let record = Record {
+            span,
+            bytes: &line,
+            terminated,
+            oversize: false,
+        };
+        let mut alone = Sink::default();
+        layout.decoder(artifact).outline(&record, &mut alone);
+        let reply = |found: &Outline| found.kind == Kind::Assistant;
+        if (mark.find)(&line).is_none() || !alone.found.iter().all(reply) {
+            continue;
+        }
+        let mut found = Sink::default();
+        match one.spending_again(&record) {
+            Some(again) => quick.add_again(&again),
+            None => one.spending(&record, &mut found),
+        }
+        found.found.iter().for_each(|reply| quick.add(reply));
+        let mut found = Sink::default();
+        other.outline(&record, &mut found);
+        found.found.iter().for_each(|reply| full.add(reply));
+    }
+    let charges = |sheet: Sheet| sheet.charges(0, None).collect::<Vec<_>>();
+    assert_eq!(charges(quick), charges(full));
 }
 
 /// An entry that is written as JSON is read as the same.

@@ -109,20 +109,25 @@ impl Sheet {
         charge.usage = reply.usage.unwrap_or_default();
         charge.recorded = reply.recorded.map(Box::new);
         charge.copied = reply.copied;
-        let source = Source {
-            model: shared(&charge.source.model, reply.model.as_deref()),
-            terms: reply.terms,
-            agent: shared(&charge.source.agent, agent),
-            git_branch: self.git_branch.clone(),
-        };
-        if source != *charge.source {
-            charge.source = Arc::new(source);
+        let source = &*charge.source;
+        let model = reply.model.as_deref();
+        let same = source.model.as_deref() == model
+            && source.terms == reply.terms
+            && source.agent.as_deref() == agent
+            && source.git_branch == self.git_branch;
+        if !same {
+            charge.source = Arc::new(Source {
+                model: shared(&source.model, model),
+                terms: reply.terms,
+                agent: shared(&source.agent, agent),
+                git_branch: self.git_branch.clone(),
+            });
         }
         self.charge();
     }
 
     /// Takes in a reply that is the one before it but for this.
-    pub(crate) fn add_again(&mut self, again: &Again) {
+    pub fn add_again(&mut self, again: &Again) {
         self.latest = self.latest.max(again.time);
         let charge = self.last.get_or_insert_with(|| Charge::to(0));
         charge.response = again.response;
