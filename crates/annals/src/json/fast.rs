@@ -1,7 +1,7 @@
 //! A reader for records that are as they should be, which is nearly all of them.
 //!
 //! Most bytes of a log are long texts that an outline skips. This reader passes over them in blocks
-//! of 32 bytes and copies nothing. It is as strict as serde: control characters, bad
+//! and copies nothing. It is as strict as serde: control characters, bad
 //! escapes, bad numbers and anything after the value end it. It never says what is wrong: it gives
 //! up, and the record is read again by serde, whose word on damage counts. It gives up on odd but
 //! good records too: escaped keys, numbers in the place of objects, deep nesting. So what it does
@@ -352,7 +352,7 @@ fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
             .and_then(<[u8]>::first_chunk)
             .is_some_and(is_common::<CLEAN>)
         {
-            at += BLOCK;
+            at += COMMON;
         }
         if at > start && bytes.get(at - 1) == Some(&b'\\') {
             at -= 1;
@@ -362,9 +362,9 @@ fn string_end<const CLEAN: bool>(bytes: &[u8], mut at: usize) -> Option<usize> {
 
 /// Whether a block is all text and the most common escapes. It begins with the byte before it. In a
 /// clean text there is no control character to look for.
-fn is_common<const CLEAN: bool>(block: &[u8; BLOCK + 1]) -> bool {
-    let (Some(before), Some(bytes)) = (block.first_chunk::<BLOCK>(), block.last_chunk::<BLOCK>())
-    else {
+fn is_common<const CLEAN: bool>(block: &[u8; COMMON + 1]) -> bool {
+    let (before, bytes) = (block.first_chunk::<COMMON>(), block.last_chunk::<COMMON>());
+    let (Some(before), Some(bytes)) = (before, bytes) else {
         return false;
     };
     let mut rare = false;
@@ -378,6 +378,8 @@ fn is_common<const CLEAN: bool>(block: &[u8; BLOCK + 1]) -> bool {
     !rare
 }
 
+/// In smaller blocks fewer of them hold something rare.
+const COMMON: usize = 16;
 const BLOCK: usize = 32;
 
 /// One bit for each of the first bytes that is a quote, a backslash or a control character.
