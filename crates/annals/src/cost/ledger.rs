@@ -198,7 +198,17 @@ impl Ledger {
         for (first, payer) in payers {
             charges.swap(first, payer);
         }
-        for &(at, first) in &copies {
+        // In the order in which they would pay: what a record lacks comes from the next of them, in
+        // whichever order logs were read.
+        let mut order = copies.clone();
+        order.sort_by_key(|(_, first)| *first);
+        for several in order.chunk_by_mut(|(_, one), (_, other)| one == other) {
+            if several.len() > 1 {
+                let rank = |at: usize| charges.get(at).map(|charge| rank(charge, &accounts, &own));
+                several.sort_by(|(one, _), (other, _)| rank(*one).cmp(&rank(*other)));
+            }
+        }
+        for (at, first) in order {
             if let Ok([copy, charge]) = charges.get_disjoint_mut([at, first]) {
                 charge.settle(copy);
             }

@@ -126,10 +126,10 @@ impl Sheet {
         self.charge();
     }
 
-    /// Takes in a reply that is the one before it but for this.
+    /// Takes in a reply that is the one before it but for this; without one there is none.
     pub fn add_again(&mut self, again: &Again) {
+        let Some(charge) = &mut self.last else { return };
         self.latest = self.latest.max(again.time);
-        let charge = self.last.get_or_insert_with(|| Charge::to(0));
         charge.response = again.response;
         charge.time = again.time;
         charge.usage = again.usage;

@@ -26,7 +26,8 @@ impl<K: Copy> Mould<K> {
             spans.push((start, start + value.len(), *name));
         }
         spans.sort_unstable_by_key(|(start, ..)| *start);
-        let mut rest = String::with_capacity(text.len());
+        let gone: usize = spans.iter().map(|(start, end, _)| end - start).sum();
+        let mut rest = String::with_capacity(text.len().saturating_sub(gone));
         let mut gaps = Vec::with_capacity(spans.len());
         let mut end = 0;
         for (start, next, name) in spans {

@@ -294,78 +294,94 @@ impl<R: Read + Seek> Scanner<R> {
     ///
     /// `find` gets pieces of the input that may begin and end within lines, and says where in them
     /// the first mark is. Marks are at most `longest` bytes long and hold no line ending. A line above
-    /// the cap may be given whatever it holds. At the end of the input, [`offset`](Self::offset) is
-    /// where an unterminated line without a mark begins.
+    /// the cap that is longer than what is held at once is given whatever it holds. At the end of the input, [`offset`](Self::offset) is
+    /// where an unterminated line without a mark begins. After an error it begins with the line anew.
     pub fn next_where(
         &mut self,
         find: impl Fn(&[u8]) -> Option<usize>,
         longest: usize,
     ) -> io::Result<Option<Line<'_>>> {
+        // Where the cap is no longer than the buffer there is nothing to gain.
+        let lets_go = longest <= self.window / 2 && self.max_line >= self.window;
         // How much of the unread bytes is known to hold no beginning of a mark.
         let mut passed = 0;
-        // Long lines mostly have none: they are let go as they are read, and read again if they do.
-        let long = self.window / 2;
-        let lets_go = longest <= long && self.max_line >= self.window;
-        // How many bytes of a line were let go.
-        let mut gone = 0;
         while self.skip.is_none() {
             let from = self.unread.start + passed;
             if let Some(at) = find(part(&self.buffer, from..self.unread.end)) {
                 let before = part(&self.buffer, self.unread.start..from + at);
-                match memrchr(b'\n', before) {
-                    Some(end) => self.pass(end + 1, gone),
-                    None if gone > 0 => {
-                        self.go_back(gone)?;
-                        break;
-                    }
-                    None => {}
-                }
+                let skipped = memrchr(b'\n', before).map_or(0, |at| at + 1);
+                self.pass(skipped);
                 self.searched = from + at;
                 break;
             }
             let fresh = part(&self.buffer, self.searched..self.unread.end);
             if let Some(at) = memrchr(b'\n', fresh) {
-                self.pass(self.searched + at + 1 - self.unread.start, gone);
-                gone = 0;
+                self.pass(self.searched + at + 1 - self.unread.start);
             }
             self.searched = self.unread.end;
             if self.ended {
-                self.go_back(gone)?;
                 return Ok(None);
             }
+            if lets_go && self.unread.len() > self.window / 2 {
+                match self.go_through(&find, longest)? {
+                    None => return Ok(None),
+                    Some(true) => break,
+                    Some(false) => passed = 0,
+                }
+                continue;
+            }
             passed = self.unread.len().saturating_sub(longest - 1);
-            if lets_go && self.unread.len() > long {
-                self.unread.start += passed;
-                gone += passed;
-                passed = 0;
-            }
             self.make_room();
-            if let Err(error) = self.fill() {
-                self.go_back(gone)?;
-                return Err(error);
-            }
+            self.fill()?;
         }
         self.number = 0;
         let found = self.next();
         found.map(|line| line.map(|line| Line { number: 0, ..line }))
     }
 
-    /// Goes back to the beginning of a line, if bytes of it were let go.
-    fn go_back(&mut self, gone: usize) -> io::Result<()> {
-        if gone > 0 {
-            let back = gone + self.unread.len();
-            self.reader.seek_relative(-(back as i64))?;
-            self.unread = 0..0;
-            self.searched = 0;
-            self.ended = false;
-        }
-        Ok(())
+    /// Goes through a long line that has no mark so far, without keeping it: most have none. Then
+    /// stands behind it, or at its beginning if it is to be given, or if the input ends (`None`).
+    fn go_through(
+        &mut self,
+        find: &impl Fn(&[u8]) -> Option<usize>,
+        longest: usize,
+    ) -> io::Result<Option<bool>> {
+        let mut gone = 0;
+        let outcome = loop {
+            let passed = self.unread.len().saturating_sub(longest - 1);
+            self.unread.start += passed;
+            gone += passed;
+            self.make_room();
+            if let Err(error) = self.fill() {
+                break Err(error);
+            }
+            if self.ended {
+                break Ok(None);
+            }
+            let held = part(&self.buffer, self.unread.clone());
+            let end = memchr(b'\n', held);
+            let line = part(held, 0..end.map_or(held.len(), |end| end + 1));
+            if gone + line.len() > self.max_line || find(line).is_some() {
+                break Ok(Some(true));
+            }
+            if end.is_some() {
+                self.pass(line.len());
+                self.offset += gone as u64;
+                self.searched = self.unread.start;
+                return Ok(Some(false));
+            }
+        };
+        let back = gone + self.unread.len();
+        self.reader.seek_relative(-(back as i64))?;
+        self.set_unread(0..0);
+        self.ended = false;
+        outcome
     }
 
-    /// Passes over whole lines, of which some bytes were let go.
-    fn pass(&mut self, bytes: usize, gone: usize) {
+    /// Passes over whole lines.
+    fn pass(&mut self, bytes: usize) {
         self.unread.start += bytes;
-        self.offset += (gone + bytes) as u64;
+        self.offset += bytes as u64;
     }
 }
 

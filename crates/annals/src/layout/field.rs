@@ -95,13 +95,13 @@ fn spent(tokens: &Tokens<'_>) -> Spending {
 
 /// What a reply says about its tokens, as it is spelled.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told<'a> {
+pub(crate) struct SpelledTokens<'a> {
     tokens: Tokens<'a>,
     /// What stands in their place, or has not been read.
     other: Raw<'a>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> SpelledTokens<'a> {
     /// What it says.
     pub(crate) fn spending(&self) -> Spending {
         match self.other.0 {
@@ -126,9 +126,9 @@ impl<'a> Told<'a> {
 }
 
 /// Read where it stands: to skip an object first would cost as much again.
-impl<'a> Fast<'a> for Told<'a> {
+impl<'a> Fast<'a> for SpelledTokens<'a> {
     fn fast(walk: &mut Walk<'a>) -> Option<Self> {
-        let mut told = Told::default();
+        let mut told = SpelledTokens::default();
         match walk.peek()? {
             b'{' => told.tokens = Tokens::fast(walk)?,
             _ => told.other = Raw::fast(walk)?,
@@ -137,11 +137,11 @@ impl<'a> Fast<'a> for Told<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Told<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for SpelledTokens<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Raw::deserialize(deserializer).map(|other| Told {
+        Raw::deserialize(deserializer).map(|other| SpelledTokens {
             other,
-            ..Told::default()
+            ..SpelledTokens::default()
         })
     }
 }
@@ -219,7 +219,7 @@ fn counted(counts: Counts<'_>) -> (Option<Usage>, Option<String>) {
     (together(counts), fault)
 }
 
-/// Counts in the order of [`Told::counts`]; `None` if none of them is told.
+/// Counts in the order of [`SpelledTokens::counts`]; `None` if none of them is told.
 pub(crate) fn together(counts: [Option<u64>; COUNTS]) -> Option<Usage> {
     if counts.iter().all(Option::is_none) {
         return None;

@@ -182,6 +182,7 @@ pub trait Decoder: Send {
 
 /// In what a reply differs from the one before it, where that is all.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Again {
     /// The response that it is part of.
     pub response: Option<ResponseKey>,

@@ -361,7 +361,9 @@ impl Reading {
         let handle = file.open()?;
         // What it was when it was found: what was added since makes it another one next time.
         let id = file.id;
-        let mut known = tab;
+        // Whose a log is may be told by lines that spend nothing: as long as nobody is named, all of it counts.
+        let nobody = |tab: &Tab| tab.sheet.first.is_none() && file.artifact.session.is_none();
+        let mut known = tab.filter(|tab| !nobody(tab));
         if let Some(tab) = &known
             && !(tab.goes_on_in(&id) && tab.cursor.still_valid(&handle).map_err(failed)?)
         {
@@ -373,7 +375,7 @@ impl Reading {
             |tab| (tab.sheet.reopened(), tab.cursor.offset),
         );
         sheet.shared = shared;
-        let room = Room::lend(&mut sheet);
+        lend_room(&mut sheet);
         let mut decoder = root.layout.decoder(&file.artifact);
         // Lines that spend nothing may tell whose a log is, where its path does not.
         let opening = match start == 0 && file.artifact.session.is_none() {
@@ -391,7 +393,7 @@ impl Reading {
             Ok((Cursor::of(&id, lines.reader().bytes(), end)?, pending))
         })
         .map_err(failed)?;
-        room.take_back(&mut sheet);
+        give_room_back(&mut sheet);
         Ok(Reading {
             tab: Tab {
                 id,
@@ -404,31 +406,28 @@ impl Reading {
     }
 }
 
-/// Room for charges while a log is read. A list for each log that grows with it would cost more than
-/// to copy it once it is known how long it is.
-struct Room;
+thread_local! {
+    /// For the charges of the log that is being read. A list for each log that grows with it would cost
+    /// more than to copy it once it is known how long it is.
+    static ROOM: RefCell<Vec<(Charge, Option<Arc<str>>)>> = const { RefCell::new(Vec::new()) };
+}
 
-impl Room {
-    /// More is given back to the system.
-    const MOST: usize = 1 << 14;
-
-    fn lend(sheet: &mut Sheet) -> Self {
-        if sheet.charges.is_empty() {
-            sheet.charges = ROOM.take();
-        }
-        Room
-    }
-
-    fn take_back(self, sheet: &mut Sheet) {
-        if sheet.charges.capacity() <= Room::MOST {
-            let charges = sheet.charges.drain(..).collect();
-            ROOM.set(std::mem::replace(&mut sheet.charges, charges));
-        }
+/// Gives a sheet that has no charges yet room for many.
+fn lend_room(sheet: &mut Sheet) {
+    if sheet.charges.is_empty() {
+        sheet.charges = ROOM.take();
     }
 }
 
-thread_local! {
-    static ROOM: RefCell<Vec<(Charge, Option<Arc<str>>)>> = const { RefCell::new(Vec::new()) };
+/// Leaves a sheet the room that it needs, and keeps the rest for the next unless that is too much to
+/// keep.
+fn give_room_back(sheet: &mut Sheet) {
+    const MOST: usize = 1 << 14;
+    if sheet.charges.capacity() > MOST {
+        return sheet.charges.shrink_to_fit();
+    }
+    let charges = sheet.charges.drain(..).collect();
+    ROOM.set(std::mem::replace(&mut sheet.charges, charges));
 }
 
 impl Tab {

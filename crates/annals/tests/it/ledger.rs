@@ -212,6 +212,24 @@ fn records_that_cannot_be_read_whole_are_counted() {
     assert_eq!(history.output(), sums(&[("a", 10)]));
 }
 
+/// As long as a log names nobody's session its first lines are looked at, in one go or in two.
+#[test]
+fn a_log_that_names_nobody_yet_is_told_alike_when_it_grows() {
+    let history = History::new();
+    let log = history.log("a").with_file_name("agent-a1.jsonl");
+    let summary = "{\"type\":\"summary\",\"summary\":\"x\"}\n";
+    fs::write(&log, summary).unwrap();
+    let mut catalogue = Catalogue::open(history.state.path()).unwrap();
+    assert_eq!(recorded(&mut catalogue, &history.store()).uncounted, 0);
+    let damaged = "{\"type\":\"user\",\"message\":{\"content\":\"cut of\n";
+    let more = [summary, damaged, &reply("a", "m1", 1, 10)].concat();
+    fs::write(&log, more).unwrap();
+    let kept = recorded(&mut catalogue, &history.store());
+    assert_eq!(kept.uncounted, 1);
+    assert_eq!(picture(&kept), picture(&ledger(&history.store())));
+    assert_eq!(kept.uncounted, ledger(&history.store()).uncounted);
+}
+
 #[test]
 fn what_is_cut_replaced_or_changed_is_read_anew() {
     let history = History::new();
@@ -489,6 +507,33 @@ fn who_pays_does_not_depend_on_times_that_copies_told() {
         ],
     );
     assert_eq!(rows, owned(&[("c", 1)]));
+}
+
+/// What the one who pays does not tell comes from the same copy, whichever log was read first.
+#[test]
+fn what_a_record_lacks_does_not_depend_on_the_order_of_logs() {
+    let copies = ["", "opus", "haiku", "sonnet"].into_iter().enumerate();
+    let charges: Vec<Charge> = copies
+        .map(|(number, model)| {
+            let mut copy = charge(number, "m1", "r1", number as i64, 5);
+            copy.source_mut().model = (!model.is_empty()).then(|| model.into());
+            copy
+        })
+        .collect();
+    for turn in 0..charges.len() {
+        for swapped in 0..charges.len() {
+            let mut charges = charges.clone();
+            charges.rotate_left(turn);
+            charges.swap(0, swapped);
+            let accounts = ["a", "b", "c", "d"].map(account).into();
+            let settled = Ledger::settle(accounts, charges).charges;
+            let models: Vec<_> = settled
+                .iter()
+                .map(|one| one.source.model.as_deref())
+                .collect();
+            assert_eq!(models, [Some("opus")]);
+        }
+    }
 }
 
 #[test]

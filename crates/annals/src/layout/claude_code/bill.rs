@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::json::mould::Mould;
 use crate::json::{Flag, Raw, Text, fast, object};
-use crate::layout::field::{self, COUNTS, Told};
+use crate::layout::field::{self, COUNTS, SpelledTokens};
 use crate::layout::{Again, Decoder as _, Mark, Record, Sink};
 use crate::model::{Fact, FlawKind, Kind, Outline, Reply, SYNTHETIC};
 
@@ -84,7 +84,7 @@ object! {
         "model" => model: Text<'a>,
         "content" => content: Raw<'a>,
         "stop_reason" => stop_reason: Raw<'a>,
-        "usage" => usage: Told<'a>,
+        "usage" => usage: SpelledTokens<'a>,
     }
 }
 
@@ -382,6 +382,22 @@ mod tests {
         assert_eq!(charges, expected);
         assert_eq!(flaws, faults);
         assert!(repeated > lines.len() / 2, "{repeated} of {}", lines.len());
+    }
+
+    /// Wherever it stands in a block or across two, and whatever escapes stand before it.
+    #[test]
+    fn an_escaped_letter_is_found_wherever_it_stands() {
+        for at in 0..3 * BLOCK {
+            for before in ["x", "\\n6", "\\u001b", "\\u0031"] {
+                let before: String = before.chars().cycle().take(at).collect();
+                // What is cut off may be no escape, or one of another character.
+                let text = format!("{before}+\\u0073{}", "\\\\y".repeat(90));
+                assert_eq!(escaped_letter(text.as_bytes()), Some(at + 1), "{text}");
+                let none = text.replace("\\u0073", "\\u0053");
+                assert_eq!(escaped_letter(none.as_bytes()), None, "{none}");
+                assert_eq!(escaped_letter(&text.as_bytes()[..at + 5]), None);
+            }
+        }
     }
 
     #[test]
