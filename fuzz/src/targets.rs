@@ -119,15 +119,7 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
         return;
     };
     if artifact.kind.is_log() {
-        for (span, line, terminated) in split(bytes) {
-            let record = Record {
-                span,
-                bytes: &line,
-                terminated,
-                oversize: false,
-            };
-            depths(layout, &artifact, &record);
-        }
+        each_record(bytes, |record| depths(layout, &artifact, record));
         spending(layout, &artifact, bytes);
     } else {
         let span = Span {
@@ -145,19 +137,21 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
     }
 }
 
-/// The lines of a file, with what they take of it.
-fn split(bytes: &[u8]) -> Vec<(Span, Vec<u8>, bool)> {
+/// The records of a log.
+fn each_record(bytes: &[u8], mut visit: impl FnMut(&Record<'_>)) {
     let mut scanner = Scanner::with_capacity_and_cap(bytes, 64, 1 << 20);
-    let mut found = Vec::new();
     while let Some(line) = scanner.next().unwrap() {
-        let span = Span {
-            offset: line.offset,
-            len: line.len,
-            line: line.number,
-        };
-        found.push((span, line.bytes.to_vec(), line.ending != Ending::None));
+        visit(&Record {
+            span: Span {
+                offset: line.offset,
+                len: line.len,
+                line: line.number,
+            },
+            bytes: line.bytes,
+            terminated: line.ending != Ending::None,
+            oversize: false,
+        });
     }
-    found
 }
 
 /// Reads one record at every depth: what lies outside of it is nobody's, and what a ledger sees is
@@ -194,38 +188,32 @@ fn spending(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) {
     };
     let (mut one, mut other) = (layout.decoder(artifact), layout.decoder(artifact));
     let (mut quick, mut full) = (Sheet::default(), Sheet::default());
-    for (span, line, terminated) in split(bytes) {
-        let record = Record {
-            span,
-            bytes: &line,
-            terminated,
-            oversize: false,
-        };
+    each_record(bytes, |record| {
         let mut alone = Sink::default();
-        layout.decoder(artifact).outline(&record, &mut alone);
+        layout.decoder(artifact).outline(record, &mut alone);
         let mut replies = alone
             .found
             .iter()
             .map(|found| found.kind == Kind::Assistant);
         let (any, all) = (replies.clone().any(|is| is), replies.all(|is| is));
         // What a ledger does not know of is not told to it; a damaged line may hold both.
-        if (mark.find)(&line).is_none() || any && !all {
-            continue;
+        if (mark.find)(record.bytes).is_none() || any && !all {
+            return;
         }
         let mut found = Sink::default();
-        match one.spending_again(&record) {
+        match one.spending_again(record) {
             Some(again) => quick.add_again(&again),
-            None => one.spending(&record, &mut found),
+            None => one.spending(record, &mut found),
         }
         let odd = !found.found.is_empty() || !alone.flaws.is_empty();
         found.found.iter().for_each(|reply| quick.add(reply));
         if any || odd {
             let mut outlines = Sink::default();
-            other.outline(&record, &mut outlines);
+            other.outline(record, &mut outlines);
             outlines.found.iter().for_each(|reply| full.add(reply));
             assert_eq!(found.flaws, outlines.flaws);
         }
-    }
+    });
     let charges = |sheet: Sheet| -> Vec<_> {
         let session = SessionId::new("aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa").unwrap();
         sheet.charges(0, Some(&session)).collect()
@@ -340,18 +328,14 @@ fn search(data: &[u8]) {
     };
     let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
     let mut said = None;
-    for (span, line, terminated) in split(log) {
-        let record = Record {
-            span,
-            bytes: &line,
-            terminated,
-            oversize: false,
-        };
+    each_record(log, |record| {
         let mut entries = Sink::default();
         let mut decoder = layout.decoder(&file.artifact);
-        decoder.decode(&record, &mut entries);
-        said = said.or_else(|| entries.found.iter().find_map(first_text));
-    }
+        decoder.decode(record, &mut entries);
+        said = said
+            .take()
+            .or_else(|| entries.found.iter().find_map(first_text));
+    });
     let Some(said) = said else { return };
     let letters: Vec<char> = said.chars().collect();
     let from = usize::from(*from) % letters.len();
