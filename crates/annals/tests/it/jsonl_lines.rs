@@ -387,3 +387,20 @@ fn peak_kib() -> u64 {
         .unwrap();
     peak.trim().trim_end_matches(" kB").parse().unwrap()
 }
+
+#[test]
+fn a_long_line_without_a_mark_is_given_only_above_the_cap() {
+    for len in 10..30 {
+        for ending in ["", "\n"] {
+            let input = "x".repeat(len) + ending;
+            let mut scanner = Scanner::with_capacity_and_cap(Cursor::new(&input), 4, 19);
+            let given = scanner.next_where(|_| None, 1).unwrap();
+            let above = input.len() > 19;
+            assert_eq!(
+                given.map(|line| line.oversize),
+                above.then_some(true),
+                "{len}"
+            );
+        }
+    }
+}
