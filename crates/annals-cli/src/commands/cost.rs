@@ -473,7 +473,7 @@ fn notes(told: &Told<'_>, context: &Context) -> Vec<Span> {
 fn uncounted(records: u64) -> String {
     let count = plural(records, "record");
     format!(
-        "! {count} could not be read whole, so what they spent may be missing; `annals check` lists them"
+        "! {count} could not be read whole, so some spending may be missing; `annals check` tells where"
     )
 }
 
