@@ -1,5 +1,7 @@
 //! Entries as JSON, in the shape that scripts may rely on.
 
+use std::collections::BTreeMap;
+
 use annals::model::{Block, Body, Entry, Flaw, Money, Usage};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -23,6 +25,8 @@ pub(crate) struct EntryRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<String>,
     usage: Option<Usage>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    members: BTreeMap<String, Json>,
     cost_usd: Option<Money>,
     line: Option<u64>,
     offset: u64,
@@ -108,6 +112,11 @@ impl EntryRow {
             human: None,
             response: None,
             usage: None,
+            members: entry
+                .members
+                .into_iter()
+                .map(|(name, json)| (name, Json::of(json)))
+                .collect(),
             cost_usd: None,
             line: Some(entry.span.line).filter(|line| *line > 0),
             offset: entry.span.offset,

@@ -73,10 +73,8 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         .as_deref()
         .map(|agent| folder(context, &root, &new.cwd, agent))
         .transpose()?;
+    new.title = title.map(str::to_owned);
     let writer = context.store.create(&root, &new, context.writing())?;
-    if let Some(title) = title {
-        writer.retitle(title)?;
-    }
     let written: Vec<Entry> = match prompt {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
         None => Vec::new(),

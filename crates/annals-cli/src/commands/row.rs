@@ -1,7 +1,7 @@
 //! Rows as JSON, in the shape that scripts may rely on, and what tables share.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
@@ -25,6 +25,8 @@ pub(crate) struct SessionRow<'a> {
     file: &'a Path,
     title: Option<&'a str>,
     tag: Option<&'a str>,
+    #[serde(flatten)]
+    attributes: &'a BTreeMap<String, String>,
     pinned: bool,
     state: &'a str,
     started: Option<Timestamp>,
@@ -55,6 +57,7 @@ impl<'a> SessionRow<'a> {
             file: &session.file,
             title: session.title.as_ref().map(|title| title.text.as_str()),
             tag: session.tag.as_deref(),
+            attributes: &session.attributes,
             pinned: false,
             state: session.state_at(now).as_str(),
             started: session.started,

@@ -14,8 +14,8 @@ use crate::layout::{
     Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, SessionId, Subject,
-    TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Members, SessionId,
+    Subject, TitleSource, Usage,
 };
 use crate::store::{FoundFile, Root, Session, row_of_log};
 
@@ -492,7 +492,15 @@ impl<'a> Work<'a> {
         pen.head.leaf = parent.as_ref().map(fitting);
         pen.head.last = pen.last.get(&aside).cloned();
         pen.head.at(entry.place);
+        let (members, unknown): (Members, Members) = entry
+            .members
+            .into_iter()
+            .partition(|(name, _)| self.target.writer.members().contains(&name.as_str()));
+        if !self.target.origin {
+            unknown.iter().for_each(|(name, _)| self.counts.lost(name));
+        }
         let mut draft = Draft {
+            members,
             id: entry.id.as_ref().map(fitting),
             time: Some(now),
             sidechain,

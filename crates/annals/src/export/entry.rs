@@ -6,6 +6,7 @@
 //! `input_text` or `json_text`.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -14,8 +15,8 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role,
-    Span, TitleSource, Todo, Usage,
+    AgentId, Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message,
+    Place, Role, Span, TitleSource, Todo, Usage,
 };
 
 /// Writes an entry as one line of JSON, without its ending.
@@ -94,6 +95,7 @@ members! {
         description: Text<'a>,
         call: Text<'a>,
         flaw: FlawKind,
+        members: BTreeMap<Text<'a>, Cow<'a, RawValue>>,
     }
 }
 
@@ -134,6 +136,7 @@ impl<'a> Row<'a> {
             program,
             copied,
             place,
+            members,
             body,
         } = entry;
         let Place {
@@ -155,6 +158,7 @@ impl<'a> Row<'a> {
             version: text(version),
             channel: text(channel),
             named_session: text(session),
+            members: (!members.is_empty()).then(|| members_row(members)),
             ..Row::default()
         };
         row.say(body);
@@ -289,6 +293,7 @@ impl<'a> Row<'a> {
                 version: owned(self.version),
                 channel: owned(self.channel),
             },
+            members: self.members.map(members_back).unwrap_or_default(),
             body,
         })
     }
@@ -499,6 +504,24 @@ fn missing(what: &str, name: &str) -> Fault {
     format!("{what} needs `{name}`")
 }
 
+/// Members as JSON. One whose value cannot stand in a line of JSON becomes its text.
+fn members_row(members: &Members) -> BTreeMap<Text<'_>, Cow<'_, RawValue>> {
+    let row = members.iter().filter_map(|(name, json)| {
+        let whole = Some(json).filter(|json| !json.contains(['\n', '\r']));
+        let raw = whole.and_then(|json| RawValue::from_string(json.clone()).ok());
+        let raw = raw.or_else(|| serde_json::value::to_raw_value(json).ok())?;
+        Some((Cow::Borrowed(name.as_str()), Cow::Owned(raw)))
+    });
+    row.collect()
+}
+
+fn members_back(row: BTreeMap<Text<'_>, Cow<'_, RawValue>>) -> Members {
+    let members = row.into_iter();
+    members
+        .map(|(name, json)| (name.into_owned(), json.get().to_owned()))
+        .collect()
+}
+
 fn agent(id: Option<Text<'_>>) -> Result<Option<AgentId>, Fault> {
     id.map(|id| AgentId::new(&id))
         .transpose()
@@ -521,6 +544,10 @@ mod tests {
             program: Some("cli".to_owned()),
             copied: true,
             place: Place::default(),
+            members: vec![
+                ("a".to_owned(), r#"{"b": 1e5}"#.to_owned()),
+                ("channel".to_owned(), r#""tui""#.to_owned()),
+            ],
             body,
         };
         let mut json = Vec::new();

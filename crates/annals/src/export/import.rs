@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::jsonl::Durability;
 use crate::layout::{NewSession, Spawn};
 use crate::model::{
-    AgentId, Block, Body, Draft, Entry, EntryId, Message, SessionId, TitleSource, Todo,
+    AgentId, Block, Body, Draft, Entry, EntryId, Members, Message, SessionId, TitleSource, Todo,
 };
 use crate::store::{
     MessageFilter, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
@@ -56,7 +56,7 @@ pub struct Imported {
     /// Sub-agents that were taken over.
     pub agents: u64,
     /// What the layout has no place for, by kind: an entry's, or `agent`, `root` (an entry that began
-    /// anew and now follows the one before it), `project` (no entry told it).
+    /// anew and now follows the one before it), `project` (no entry told it), `member` (of a record).
     pub left_out: BTreeMap<&'static str, u64>,
     /// An earlier run of the same import had written it all, and nothing was done.
     pub already: bool,
@@ -595,6 +595,7 @@ impl<'a> Pen<'a> {
     fn draft(&mut self, entry: &Entry) -> Draft {
         let mut draft = Draft::new(entry.body.clone());
         draft.id = entry.id.clone().filter(|id| id.check().is_ok());
+        draft.members = self.known_members(entry);
         draft.time = entry.time.or(self.time);
         self.time = draft.time;
         if let Body::Summary { leaf, .. } = &mut draft.body {
@@ -615,6 +616,18 @@ impl<'a> Pen<'a> {
             self.placed.insert(id.clone(), now.clone());
         }
         draft
+    }
+
+    /// The members of an entry that the target layout knows; the others are counted as left out.
+    fn known_members(&mut self, entry: &Entry) -> Members {
+        let known = self.writer.known_members();
+        let (members, unknown): (Members, Members) = entry
+            .members
+            .iter()
+            .cloned()
+            .partition(|(name, _)| known.contains(&name.as_str()));
+        unknown.iter().for_each(|_| self.leave("member"));
+        members
     }
 
     /// Takes note of the id that an entry was given.

@@ -130,6 +130,12 @@ impl Redactor {
             channel: _,
         } = &mut entry.place;
         self.each([cwd, git_branch]);
+        for (name, json) in &mut entry.members {
+            *json = match json::string(json) {
+                Some(text) => json::quote(&self.member(name, &text)),
+                None => self.json(json).into_owned(),
+            };
+        }
         match &mut entry.body {
             Body::Message(message) => self.message(message),
             Body::Summary { text, .. }

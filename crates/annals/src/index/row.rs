@@ -69,6 +69,7 @@ mod is {
 pub(super) fn spell(facts: &Facts) -> Option<Vec<u8>> {
     let odd = !(facts.other_directories.is_empty()
         && facts.agent_names.is_empty()
+        && facts.attributes.is_empty()
         && facts.flaw_kinds.is_empty()
         && facts.summaries.is_empty()
         && facts.homes.is_empty());
@@ -106,6 +107,8 @@ pub(super) fn spell(facts: &Facts) -> Option<Vec<u8>> {
             row.text(text);
         }
         put_texts(&mut row, &facts.homes);
+        put_texts(&mut row, facts.attributes.keys());
+        put_texts(&mut row, facts.attributes.values());
     }
     row.count(facts.messages_by_day.len());
     for (day, count) in &facts.messages_by_day {
@@ -141,6 +144,7 @@ pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
         other_directories: Vec::new(),
         title: row.maybe(is(is::TITLED), title)?,
         tag: row.maybe(is(is::TAGGED), |row| row.text().map(str::to_owned))?,
+        attributes: Default::default(),
         state,
         started: row.maybe(is(is::STARTED), Take::time)?,
         updated: row.maybe(is(is::UPDATED), Take::time)?,
@@ -173,6 +177,9 @@ pub(super) fn read(bytes: &[u8], names: &mut Names) -> Option<Facts> {
             .into_iter()
             .map(Into::into)
             .collect();
+        let attributes: Vec<String> = texts(&mut row)?;
+        let values: Vec<String> = texts(&mut row)?;
+        facts.attributes = attributes.into_iter().zip(values).collect();
     }
     for _ in 0..row.count()? {
         let day = day(i32::from_le_bytes(row.array()?))?;
@@ -237,6 +244,8 @@ pub(super) fn glance(bytes: &[u8], mut message: impl FnMut(Key)) -> Option<Glanc
             row.raw(16)?;
             row.bytes()?;
         }
+        row.skip_texts()?;
+        row.skip_texts()?;
         row.skip_texts()?;
     }
     for _ in 0..row.count()? {

@@ -8,7 +8,8 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Place, SessionId, Todo, Usage,
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SessionId, Todo,
+    Usage,
 };
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
@@ -27,6 +28,24 @@ pub trait Writer: Sync {
 
     /// The edits that make the change, in the order in which a crash does least harm.
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
+
+    /// The members of a draft that only this layout knows: see [`Draft::members`]. A draft with any
+    /// other is refused before anything is written.
+    fn members(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
+    /// title afterwards.
+    fn begins_with_title(&self) -> bool {
+        false
+    }
+
+    /// The members that a new session may be given: see [`NewSession::members`]. They stand in
+    /// [`Head::words`] when it begins.
+    fn session_members(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// An id of another layout in a form that this layout's program takes for one of its own.
     fn fitting(&self, id: &str) -> String {
@@ -178,11 +197,20 @@ pub struct NewSession {
     pub beside: Option<Artifact>,
     /// The folder it goes to, where a register has one for its directory.
     pub folder: Option<String>,
+    /// Its title, where the layout has a place for it in what begins a session. Elsewhere the
+    /// store writes it after the session has begun.
+    pub title: Option<String>,
+    /// Members of what begins a session that only its layout knows, such as a channel;
+    /// [`Writer::session_members`] lists their names.
+    pub members: Members,
 }
 
 impl Head {
     /// The word for the id that was asked for when a session begins: the layout may make another of it.
     pub const WANTED: &'static str = "id";
+
+    /// The word for the title that a session is given when it begins.
+    pub const TITLE: &'static str = "title";
 
     /// The head of a log of which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
@@ -256,6 +284,8 @@ impl NewSession {
             git_branch: None,
             beside: None,
             folder: None,
+            title: None,
+            members: Members::new(),
         }
     }
 
@@ -280,6 +310,18 @@ impl NewSession {
     /// Says which git branch is checked out.
     pub fn git_branch(mut self, branch: impl Into<String>) -> Self {
         self.git_branch = Some(branch.into());
+        self
+    }
+
+    /// Gives it a title.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Adds a member that only its layout knows, as JSON text.
+    pub fn member(mut self, name: impl Into<String>, json: impl Into<String>) -> Self {
+        self.members.push((name.into(), json.into()));
         self
     }
 

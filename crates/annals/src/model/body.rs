@@ -1,5 +1,7 @@
 //! What an entry says.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +145,10 @@ pub struct About {
     pub updated: Option<Timestamp>,
     /// How many messages it has.
     pub messages: Option<u64>,
+    /// What else a list of sessions tells, by name; see [`SessionInfo::attributes`].
+    ///
+    /// [`SessionInfo::attributes`]: crate::store::SessionInfo::attributes
+    pub attributes: BTreeMap<String, String>,
 }
 
 impl About {
@@ -156,6 +162,7 @@ impl About {
             started: None,
             updated: None,
             messages: None,
+            attributes: BTreeMap::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{AgentId, Block, Body, EntryId, Message, Role, Usage};
+use super::{AgentId, Block, Body, EntryId, Members, Message, Role, Usage};
 
 /// An entry not yet written. What it leaves open, the layout's writer fills in.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,10 @@ pub struct Draft {
     pub sidechain: bool,
     /// The sub-agent that such traffic is of.
     pub agent: Option<AgentId>,
+    /// Members of the record that only its layout knows; [`Writer::members`] lists their names.
+    ///
+    /// [`Writer::members`]: crate::layout::Writer::members
+    pub members: Members,
 }
 
 impl Draft {
@@ -32,6 +36,7 @@ impl Draft {
             time: None,
             sidechain: false,
             agent: None,
+            members: Members::new(),
         }
     }
 
@@ -80,6 +85,12 @@ impl Draft {
     /// Says when it was said.
     pub fn at(mut self, time: Timestamp) -> Self {
         self.time = Some(time);
+        self
+    }
+
+    /// Adds a member that only the session's layout knows, as JSON text.
+    pub fn member(mut self, name: impl Into<String>, json: impl Into<String>) -> Self {
+        self.members.push((name.into(), json.into()));
         self
     }
 

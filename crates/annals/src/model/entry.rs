@@ -46,9 +46,14 @@ pub struct Entry {
     pub copied: bool,
     /// Where its writer was at work.
     pub place: Place,
+    /// Members of the record that only its layout knows, in its own spelling.
+    pub members: Members,
     /// What it says.
     pub body: Body,
 }
+
+/// Names and JSON texts of members of a record.
+pub type Members = Vec<(String, String)>;
 
 /// Where the writer of an entry was at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +83,7 @@ impl Entry {
             program: None,
             copied: false,
             place: Place::default(),
+            members: Members::new(),
             body,
         }
     }

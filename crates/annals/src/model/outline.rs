@@ -152,6 +152,8 @@ pub enum Fact {
     Purpose(Box<Purpose>),
     /// A name and a value that the layout's writer will need again, such as a thread's id.
     Word(Box<str>, Box<str>),
+    /// A name and a value that a list of sessions tells, such as a channel; the last one counts.
+    Attribute(&'static str, Box<str>),
     /// Versions of files were saved.
     Files,
     /// Output too long for the log lies in a file of this name among the session's own.

@@ -132,6 +132,7 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         other_directories: Vec::new(),
         title: None,
         tag: None,
+        attributes: Default::default(),
         state: State::Deleted,
         expires: None,
         archived: false,

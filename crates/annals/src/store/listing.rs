@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::model::{FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
+use crate::model::{Fact, FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::Title;
 
 use super::inventory::SessionFiles;
@@ -32,6 +32,7 @@ pub(crate) struct Facts {
     pub(crate) other_directories: Vec<String>,
     pub(crate) title: Option<Title>,
     pub(crate) tag: Option<String>,
+    pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) state: State,
     pub(crate) started: Option<Timestamp>,
     /// The time of its newest entry.
@@ -80,6 +81,7 @@ impl Facts {
         homes.add(files.root.layout, files.folder(), &opening.directories);
         let mut homes: Vec<Box<str>> = homes.0.into_iter().collect();
         let (project, other_directories) = project(session);
+        let attributes = attributes(session);
         let at_home = matches!(homes.as_slice(), [only] if **only == *project.path);
         if at_home {
             homes.clear();
@@ -89,6 +91,7 @@ impl Facts {
             other_directories,
             title,
             tag: session.tag(),
+            attributes,
             state: match session.main() {
                 Some((_, scan, _)) => State::of(&scan.outlines),
                 None if told.messages > 0 => State::Active,
@@ -137,6 +140,7 @@ impl Facts {
             other_directories: self.other_directories,
             title: self.title,
             tag: self.tag,
+            attributes: self.attributes,
             state: self.state,
             // What is archived, no other program can delete.
             expires: touched
@@ -253,6 +257,24 @@ impl Told {
             self.models.insert(model.to_owned());
         }
     }
+}
+
+/// Collects what the session list and the main log say of a session beyond the common members. What
+/// the log says counts, because the list is derived from it.
+fn attributes(session: &Session) -> BTreeMap<String, String> {
+    let mut attributes = BTreeMap::new();
+    for about in session.files.about.iter().rev() {
+        let listed = about.attributes.iter();
+        attributes.extend(listed.map(|(name, value)| (name.clone(), value.clone())));
+    }
+    let outlines = session.main().into_iter();
+    let facts = outlines.flat_map(|(_, scan, _)| scan.outlines.iter().flat_map(|it| &it.facts));
+    for fact in facts {
+        if let Fact::Attribute(name, value) = fact {
+            attributes.insert((*name).to_owned(), value.to_string());
+        }
+    }
+    attributes
 }
 
 /// What the session's logs tell of responses; several may tell of one.

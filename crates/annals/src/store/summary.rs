@@ -36,6 +36,10 @@ pub struct SessionInfo {
     pub title: Option<Title>,
     /// Its label.
     pub tag: Option<String>,
+    /// What its log or its layout's session list says beyond these members, by name: `session_id`,
+    /// `workspace`, `workspace_name`, `agent`, `agent_name` (chorus), `thread`, `conversation`,
+    /// `channel` (clog), `source` (orchestrator).
+    pub attributes: BTreeMap<String, String>,
     /// Where it is in its life.
     pub state: State,
     /// When its own program will delete it, if it goes on untouched.

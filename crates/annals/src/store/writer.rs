@@ -18,7 +18,8 @@ use crate::json;
 use crate::jsonl::{self, Create, Durability, FileId, Log, Options};
 use crate::layout::{Change, Edit, Head, NewSession, Plan, Spawn, Stamp, Writer};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, SessionId, TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
+    Todo,
 };
 
 use super::document::swap;
@@ -70,6 +71,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
+        refuse_unknown(root, writer.session_members(), &new.members)?;
         let cwd = real_directory(&new.cwd);
         let home = || register::home(root, writer, &cwd);
         let new = &NewSession {
@@ -82,7 +84,7 @@ impl Store {
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
-            words: wanted(new.wanted.as_deref().unwrap_or(new.id.as_str())),
+            words: words_of(new),
             ..Head::new(session, file.artifact.clone())
         };
         let listing = Listing::of_new(writer, &head);
@@ -98,6 +100,9 @@ impl Store {
             listing,
         };
         session.change(&Change::Begin)?;
+        if let Some(title) = new.title.as_deref().filter(|_| !writer.begins_with_title()) {
+            session.retitle(title)?;
+        }
         Ok(session)
     }
 
@@ -325,7 +330,15 @@ impl SessionWriter {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
+        let known = self.known_members();
+        let mut members = drafts.iter().map(|draft| &draft.members);
+        members.try_for_each(|members| refuse_unknown(&self.root, known, members))?;
         self.change(&Change::Append(drafts))
+    }
+
+    /// The members of drafts that only this session's layout knows.
+    pub fn known_members(&self) -> &'static [&'static str] {
+        self.root.layout.writer().map_or(&[], Writer::members)
     }
 
     /// Gives the session a title.
@@ -657,6 +670,37 @@ impl SessionWriter {
 /// The id that was asked for, where the layout makes another of it.
 pub(super) fn wanted(id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(Head::WANTED.to_owned(), id.to_owned())])
+}
+
+/// What a new session's first record may need to say.
+fn words_of(new: &NewSession) -> BTreeMap<String, String> {
+    let mut words = wanted(new.wanted.as_deref().unwrap_or(new.id.as_str()));
+    let title = new.title.iter().cloned();
+    words.extend(title.map(|title| (Head::TITLE.to_owned(), title)));
+    let members = new.members.iter();
+    words.extend(members.map(|(name, value)| {
+        let text = json::string(value).map_or_else(|| value.clone(), |text| text.into_owned());
+        (name.clone(), text)
+    }));
+    words
+}
+
+/// Refuses members that the layout does not know: nothing that is given is dropped.
+fn refuse_unknown(root: &Root, known: &[&str], members: &Members) -> Result<()> {
+    let Some((name, _)) = members
+        .iter()
+        .find(|(name, _)| !known.contains(&name.as_str()))
+    else {
+        return Ok(());
+    };
+    let layout = root.layout.name();
+    Err(Error::refused(match known {
+        [] => format!("`{name}` has no place in a record of the layout {layout}"),
+        known => format!(
+            "`{name}` has no place in a record of the layout {layout}, which knows {}",
+            known.join(", ")
+        ),
+    }))
 }
 
 /// A directory as agent programs name it: without links and final slashes, where that can be told.

@@ -32,6 +32,11 @@ fn facts() -> Facts {
             source: TitleSource::Ai,
         }),
         tag: Some(text("tag")),
+        attributes: [
+            (text("channel"), text("telegram")),
+            (text("thread"), text("t1")),
+        ]
+        .into(),
         state: State::Resumed,
         started: Timestamp::new(-7, -5).ok(),
         updated: Timestamp::new(1_800_000_000, 999_999_999).ok(),

@@ -21,8 +21,8 @@ use crate::layout::{
 };
 use crate::layout::{copied, remark};
 use crate::model::{
-    About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, Subject,
-    TitleSource, Todo,
+    About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Members, Message, Role,
+    Subject, TitleSource, Todo,
 };
 
 use super::line::{Line, is_noted};
@@ -366,6 +366,7 @@ impl Pen<'_, '_> {
                 time: draft.time.and_then(|time| later(time, at)),
                 sidechain: draft.sidechain,
                 agent: draft.agent.clone(),
+                members: Members::new(),
                 body: Body::Opaque {
                     kind: None,
                     flaw: None,
