@@ -7,7 +7,7 @@
     python3 gates/run.py --full 1 5 6 --only convert    operations with that in their name
 
 Gates 1, 5 and 6 drive the built program under strace; 2, 3, 4, 8 and 9 are tests of the library in
-their full form; 7 is cargo-fuzz. What cannot be run here is said and counts as skipped, not passed.
+their full form; 7 is cargo-fuzz; 10 runs the program beside other writers. What cannot be run here is said and counts as skipped, not passed.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import crash
 import eio
+import foreign
 import kill
 import shutdown
 import stage
@@ -206,6 +207,7 @@ def full(wanted, seed, only):
         "7": lambda: gate_7(skipped, only),
         "8": lambda: tests(8, ["gate_histories::"], "histories", {"ANNALS_GATE_DIR": str(FAST)}, str(FAST)),
         "9": lambda: tests(9, ["laws::law_1", "laws::law_5"], "round trips"),
+        "10": lambda: foreign.gate(True, seed),
     }
     return run_all(gates, wanted, skipped)
 
@@ -216,6 +218,7 @@ def short(wanted, seed, only):
         "1": lambda: kill.gate(False, seed, only),
         "5": lambda: crash.gate(False, seed, only),
         "6": lambda: eio.gate(False, seed, only),
+        "10": lambda: foreign.gate(False, seed),
     }
     return run_all(gates, wanted, [])
 

@@ -1,6 +1,7 @@
 //! Appends records to a log so that an acknowledged one is never lost.
 //!
-//! Owns the order of an append: lock → seal → one `write` → read back → unlock → sync. Bytes that
+//! Owns the order of an append: lock → seal → one `write` → read back → unlock → sync. Logs whose
+//! own programs lock a file beside them are written under that lock too: see `lock_file.rs`. Bytes that
 //! stand in the log are never changed: a torn tail becomes a line of its own, and a record that a
 //! foreign writer spoiled is appended again. Does not create directories and does not know what a
 //! record says.
@@ -18,9 +19,11 @@ use super::batch::Batch;
 use super::device::{Device, Os};
 use super::group::Unsettled;
 use super::lock::{Lock, Patience};
+use super::lock_file::{self, LockFile};
 use super::open::{Create, Open};
 use super::place::place;
 use super::replace::sync_parent;
+use super::span::read_span;
 use crate::{Error, Result};
 
 /// What an acknowledgement stands for.
@@ -44,6 +47,8 @@ pub struct Options {
     pub create: Create,
     /// Whether to write on a network file system, where neither locks nor `O_APPEND` are reliable.
     pub network: bool,
+    /// Whether the log's own program locks `FILE.lock` and may replace the log by a copy.
+    pub lock_file: bool,
 }
 
 impl Default for Options {
@@ -53,6 +58,7 @@ impl Default for Options {
             lock_wait: Duration::from_secs(5),
             create: Create::default(),
             network: false,
+            lock_file: false,
         }
     }
 }
@@ -154,6 +160,7 @@ impl Log {
     pub fn locked<T>(&self, look: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let patience = Patience::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock_file = self.lock_file(patience)?;
         self.in_section(&mut writer, patience, |open, _, _| look(&open.file))
     }
 
@@ -166,20 +173,26 @@ impl Log {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(self.poison());
         }
-        let (open, appended) = self.in_section(&mut writer, patience, |open, end, batch| {
-            batch.clear();
-            fill(end, &open.file, batch)?;
-            if batch.is_empty() {
-                return Ok((Arc::clone(open), Vec::new()));
-            }
-            let start = place(&*self.device, &open.file, &self.path, batch)?;
-            let at = |within: usize| start + within as u64;
-            let spans = batch.spans().map(|span| Appended {
-                offset: at(span.start),
-                end: at(span.end),
-            });
-            Ok((Arc::clone(open), spans.collect()))
-        })?;
+        let lock_file = self.lock_file(patience)?;
+        let (mut open, mut start) =
+            self.in_section(&mut writer, patience, |open, end, batch| {
+                batch.clear();
+                fill(end, &open.file, batch)?;
+                let start = match batch.is_empty() {
+                    true => end,
+                    false => place(&*self.device, &open.file, &self.path, batch)?,
+                };
+                Ok((Arc::clone(open), start))
+            })?;
+        if let Some(lock_file) = lock_file.filter(|_| !writer.batch.is_empty()) {
+            (open, start) = self.settle(lock_file, &mut writer, patience, open, start)?;
+        }
+        let at = |within: usize| start + within as u64;
+        let spans = writer.batch.spans().map(|span| Appended {
+            offset: at(span.start),
+            end: at(span.end),
+        });
+        let appended: Vec<Appended> = spans.collect();
         let ticket = open.group.ticket();
         drop(writer);
         if self.options.durability == Durability::Disk && !appended.is_empty() {
@@ -190,6 +203,45 @@ impl Log {
             })?;
         }
         Ok(appended)
+    }
+
+    fn lock_file(&self, patience: Patience) -> Result<Option<LockFile>> {
+        let wanted = self.options.lock_file;
+        wanted
+            .then(|| LockFile::acquire(&self.path, patience))
+            .transpose()
+    }
+
+    /// Makes sure that no copy of the log which lacks the batch can take its place, and appends the
+    /// batch again where one did. Returns the file that the batch stands in, and where.
+    fn settle(
+        &self,
+        mut lock_file: LockFile,
+        writer: &mut Writer,
+        patience: Patience,
+        mut open: Arc<Open>,
+        mut start: u64,
+    ) -> Result<(Arc<Open>, u64)> {
+        loop {
+            let held = open.file.metadata();
+            let held = held.map_err(|e| Error::io("stat", &self.path, e))?;
+            let named = lock_file.is_current() && self.is_named(&held);
+            if named && !lock_file::is_copied(&self.path)? {
+                return Ok((open, start));
+            }
+            drop(lock_file);
+            lock_file::await_copies(&self.path, patience)?;
+            lock_file = LockFile::acquire(&self.path, patience)?;
+            (open, start) = self.in_section(writer, patience, |open, _, batch| {
+                // A copy keeps the places of what it has.
+                let there = read_span(&open.file, start, batch.lines().len() as u64);
+                let start = match there.is_ok_and(|there| there == batch.lines()) {
+                    true => start,
+                    false => place(&*self.device, &open.file, &self.path, batch)?,
+                };
+                Ok((Arc::clone(open), start))
+            })?;
+        }
     }
 
     /// Runs `work` with the lock of the inode that the path names now, and the log's length.

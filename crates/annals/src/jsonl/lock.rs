@@ -58,19 +58,16 @@ impl<'a> Lock<'a> {
     /// Polls, because a blocking `flock` cannot be given a limit without signals. At least one
     /// attempt is made however little patience is left.
     pub(super) fn acquire(file: &'a File, path: &Path, patience: Patience) -> Result<Self> {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::default();
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { file }),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(source)) => return Err(Error::io("lock", path, source)),
             }
-            let left = patience.left();
-            if left.is_zero() {
+            if !pauses.pause(patience) {
                 return Err(patience.exhausted(path));
             }
-            thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 }
@@ -79,6 +76,31 @@ impl Drop for Lock<'_> {
     fn drop(&mut self) {
         // An unlock can only fail on a descriptor that is not open; closing it unlocks as well.
         let _ = self.file.unlock();
+    }
+}
+
+/// The pauses between attempts, each longer than the one before.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    next: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses { next: FIRST_PAUSE }
+    }
+}
+
+impl Pauses {
+    /// Sleeps until the next attempt; `false` if no patience is left.
+    pub(super) fn pause(&mut self, patience: Patience) -> bool {
+        let left = patience.left();
+        if left.is_zero() {
+            return false;
+        }
+        thread::sleep(self.next.min(left));
+        self.next = (self.next * 2).min(LAST_PAUSE);
+        true
     }
 }
 
@@ -94,7 +116,7 @@ impl Patience {
         self.limit.saturating_sub(self.since.elapsed())
     }
 
-    fn exhausted(&self, path: &Path) -> Error {
+    pub(super) fn exhausted(&self, path: &Path) -> Error {
         Error::Busy {
             path: path.to_owned(),
             waited: self.since.elapsed(),

@@ -16,6 +16,7 @@ mod group;
 mod holder;
 mod identity;
 mod lock;
+pub(crate) mod lock_file;
 mod open;
 mod place;
 mod relocate;

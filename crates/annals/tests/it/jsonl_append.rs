@@ -22,6 +22,7 @@ const OS: Options = Options {
     lock_wait: Duration::from_secs(30),
     create: Create::Never,
     network: false,
+    lock_file: false,
 };
 const DISK: Options = Options {
     durability: Durability::Disk,

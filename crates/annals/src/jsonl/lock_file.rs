@@ -1,0 +1,211 @@
+//! The lock file of agent programs that lock `FILE.lock` before they write `FILE`.
+//!
+//! Such a program opens the lock file, takes an exclusive `flock` on it, and then either appends to
+//! the log or copies the log, adds a record to the copy and renames the copy over the log. After
+//! that it releases the lock and removes the lock file.
+//!
+//! Taking the same lock is not enough. Because the lock file is removed after the lock was
+//! released, two processes can hold locks of two inodes of that name at the same time, and a copy
+//! that was begun before our write can take the log's place after it. So a write counts only if,
+//! once it stands in the log,
+//!
+//! - the lock that was held is still the one that the name leads to,
+//! - the log is still the file that was written to, and
+//! - no copy of it is being made: whoever begins one later copies our record too.
+//!
+//! Otherwise the lock is taken again, and the record is looked for in the file that the name leads
+//! to by then. annals never removes a lock file while its log is there.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+
+use super::lock::{Patience, Pauses};
+use super::replace::is_temp;
+use super::{FileId, refuse_held};
+use crate::{Error, Result};
+
+/// The ending that a log's lock file has.
+pub(crate) const ENDING: &str = ".lock";
+
+/// A copy that was written to so recently is taken to be in the making.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A copy that is older than this was left behind by a program that died.
+const STALE: Duration = Duration::from_secs(600);
+
+/// The held lock of a log's lock file; released when dropped.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl LockFile {
+    /// Takes the lock of the lock file of the log at `log`, and makes that file if need be.
+    pub(super) fn acquire(log: &Path, patience: Patience) -> Result<Self> {
+        let path = path_of(log);
+        let mut pauses = Pauses::default();
+        loop {
+            let file = open(&path)?;
+            let locked = match file.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => false,
+                Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path, source)),
+            };
+            let lock = LockFile {
+                file,
+                path: path.clone(),
+            };
+            // Whoever held it before may have removed it meanwhile.
+            if locked && lock.is_current() {
+                return Ok(lock);
+            }
+            if !locked && !pauses.pause(patience) {
+                return Err(patience.exhausted(log));
+            }
+        }
+    }
+
+    /// Whether the name still leads to the file whose lock is held.
+    pub(super) fn is_current(&self) -> bool {
+        let held = self.file.metadata();
+        let named = self.path.symlink_metadata();
+        matches!((held, named), (Ok(held), Ok(named))
+            if (held.dev(), held.ino()) == (named.dev(), named.ino()))
+    }
+}
+
+/// The lock file of a log.
+pub(crate) fn path_of(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(ENDING);
+    name.into()
+}
+
+/// Waits until no copy of the log at `log` is being made.
+pub(super) fn await_copies(log: &Path, patience: Patience) -> Result<()> {
+    let mut pauses = Pauses::default();
+    while is_copied(log)? {
+        if !pauses.pause(patience) {
+            return Err(patience.exhausted(log));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a program may be making a copy of the log, to rename it over the log.
+///
+/// A copy lies in the log's directory under a hidden or temporary name, or one that begins with the
+/// log's own. It is complete when it is renamed, so one that was neither written to for a while nor
+/// is open in any process was left behind.
+pub(super) fn is_copied(log: &Path) -> Result<bool> {
+    let dir = super::replace::parent(log);
+    let failed = |error| Error::io("read", dir, error);
+    let own = log.file_name().unwrap_or_default().to_string_lossy();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !may_be_copy(&name, &own) || is_temp(Path::new(&*name)) {
+            continue;
+        }
+        // What is gone by now was renamed, and is no longer being made.
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        let age = metadata.modified().ok();
+        let age = age.and_then(|time| SystemTime::now().duration_since(time).ok());
+        let age = age.unwrap_or(FRESH / 2);
+        let open = || refuse_held([(&*entry.path(), &FileId::from(&metadata))]).is_err();
+        if metadata.is_file() && (age < FRESH || (age < STALE && open())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn may_be_copy(name: &str, log: &str) -> bool {
+    let beside = name.strip_prefix(log);
+    let beside = beside.is_some_and(|rest| !rest.is_empty() && rest != ENDING);
+    beside || name.starts_with('.') || name.contains("tmp")
+}
+
+fn open(path: &Path) -> Result<File> {
+    // Neither a link nor a pipe in its place must lead us elsewhere or make us wait.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|source| Error::io("open", path, source))
+}
+
+/// Removes the lock file of a log that is gone. The caller holds its lock, or knows that nobody
+/// writes to the log any more.
+pub(crate) fn remove(log: &Path) -> io::Result<()> {
+    if log.exists() {
+        return Ok(());
+    }
+    match fs::remove_file(path_of(log)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_copies_are_told_from_other_files() {
+        for (name, copy) in [
+            (".tmp_x1y2.jsonl", true),
+            ("2026-11-16.jsonl.repaired", true),
+            ("2026-11-16.jsonl.tmp", true),
+            ("tmpab12", true),
+            ("2026-11-16.jsonl", false),
+            ("2026-11-16.jsonl.lock", false),
+            ("2026-11-15.jsonl", false),
+            ("s1.notes.jsonl", false),
+        ] {
+            assert_eq!(may_be_copy(name, "2026-11-16.jsonl"), copy, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lock_file_that_was_replaced_is_not_current() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.jsonl");
+        let patience = || Patience::new(Duration::from_millis(10));
+        let lock = LockFile::acquire(&log, patience()).unwrap();
+        assert!(lock.is_current());
+        assert!(LockFile::acquire(&log, patience()).is_err());
+        fs::remove_file(path_of(&log)).unwrap();
+        assert!(!lock.is_current());
+        let other = LockFile::acquire(&log, patience()).unwrap();
+        assert!(other.is_current() && !lock.is_current());
+    }
+
+    #[test]
+    fn a_copy_counts_while_it_is_fresh() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.jsonl");
+        fs::write(&log, "").unwrap();
+        assert!(!is_copied(&log).unwrap());
+        let copy = dir.path().join(".tmp_1.jsonl");
+        let file = File::create(&copy).unwrap();
+        assert!(is_copied(&log).unwrap());
+        let before = SystemTime::now() - FRESH * 2;
+        file.set_modified(before).unwrap();
+        assert!(!is_copied(&log).unwrap());
+    }
+}

@@ -1,0 +1,154 @@
+"""Gate 10: annals beside programs that keep the orchestrator's own lock protocol.
+
+The protocol is that of `orchestrator_writer.py`: lock `FILE.lock`, then append to the log, or copy it,
+add a record and rename the copy over it. Such writers and annals processes write to one log at once,
+and all of them are killed at random. Afterwards every record that a writer reported stands in the
+log.
+
+The protocol itself loses records between two writers that remove the lock file (see
+`jsonl/lock_file.rs`), so what those report counts only where they leave it; what annals reports
+counts always. The control is a writer that takes no lock, as annals once did.
+"""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import stage
+from table import Row
+
+WRITER = Path(__file__).with_name("orchestrator_writer.py")
+PROJECT = "/work/app"
+# base64url(sha256(PROJECT))[:20]
+FOLDER = "cEZ-_y4KI2SX8Gk5AceC"
+
+
+class Log:
+    """A log of today that several programs write to."""
+
+    def __init__(self):
+        self.base = Path(tempfile.mkdtemp(prefix="annals-gate-"))
+        folder = self.base / "root" / "projects" / FOLDER
+        folder.mkdir(parents=True)
+        self.path = folder / "2026-11-15.jsonl"
+        self.path.touch()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def records(self):
+        return self.path.read_text(errors="replace")
+
+    def annals(self, text):
+        environment = {
+            "ANNALS_STATE_DIR": str(self.base / "state"),
+            "HOME": str(self.base),
+            "PATH": "/usr/bin:/bin",
+        }
+        command = [str(stage.PROGRAM), "--no-index", "--root", f"orchestrator:{self.base / 'root'}"]
+        command += ["append", str(self.path), "-m", text]
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+        )
+
+
+class Writers:
+    """Threads that keep writers running until the time is over, and what these reported."""
+
+    def __init__(self, log, seconds, seed, options):
+        self.log, self.until, self.options = log, time.monotonic() + seconds, options
+        self.random = random.Random(seed)
+        self.acknowledged = {}
+        self.kills = 0
+        self.errors = []
+
+    def run(self, kinds):
+        threads = []
+        for number, kind in enumerate(kinds):
+            name = f"{kind}{number}"
+            self.acknowledged[name] = []
+            work = self.annals if kind == "annals" else self.foreign
+            threads.append(threading.Thread(target=work, args=(kind, name)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def annals(self, _, name):
+        number = 0
+        while time.monotonic() < self.until:
+            text = f"{name}-{number}-end"
+            number += 1
+            process = self.log.annals(text)
+            if self.random.random() < 0.2:
+                time.sleep(self.random.random() * 0.02)
+                process.kill()
+                self.kills += 1
+            _, error = process.communicate()
+            if process.returncode == 0:
+                self.acknowledged[name].append(text)
+            elif process.returncode > 0:
+                self.errors.append(error.decode(errors="replace"))
+
+    def foreign(self, kind, name):
+        run = 0
+        while time.monotonic() < self.until:
+            run += 1
+            command = [sys.executable, str(WRITER), kind, str(self.log.path), f"{name}.{run}", "1000000"]
+            process = subprocess.Popen([*command, *self.options], stdout=subprocess.PIPE, text=True)
+            time.sleep(min(0.2 + self.random.random() * 0.6, max(0, self.until - time.monotonic())))
+            process.send_signal(signal.SIGKILL)
+            self.kills += 1
+            lines = process.communicate()[0].split("\n")
+            # The last one may have been cut off by the kill.
+            self.acknowledged[name] += [f'"{line}"' for line in lines[:-1]]
+
+    def lost(self, counts):
+        records = self.log.records()
+        names = [name for name in self.acknowledged if counts(name)]
+        return [text for name in names for text in self.acknowledged[name] if text not in records]
+
+
+def race(what, kinds, seconds, seed, options=(), counts=lambda name: True):
+    begin = time.monotonic()
+    with Log() as log:
+        writers = Writers(log, seconds, seed, list(options))
+        writers.run(kinds)
+        lost = writers.lost(counts)
+        acknowledged = sum(map(len, writers.acknowledged.values()))
+        row = Row("10", what, "disk", kills=writers.kills, acks=acknowledged, lost=len(lost))
+        row.seconds = time.monotonic() - begin
+        for name, texts in writers.acknowledged.items():
+            if not texts:
+                row.failures.append(f"{what}: {name} wrote nothing: {writers.errors[:3]}")
+        return row, lost
+
+
+def gate(full, seed):
+    seconds = 120 if full else 4
+    kinds = ["annals", "annals", "annals", "copy", "append"]
+    rows = []
+    row, lost = race("beside the lock protocol", kinds, seconds, seed, ["--keep-lock"])
+    row.failures += [f"lost {text}" for text in lost]
+    rows.append(row)
+    row, lost = race(
+        "and lock files removed", kinds, seconds, seed, counts=lambda name: name.startswith("annals")
+    )
+    row.failures += [f"lost {text}" for text in lost]
+    rows.append(row)
+    control, lost = race(
+        "control", ["unlocked", "copy"], min(seconds, 4), seed, ["--keep-lock"], lambda name: "unlocked" in name
+    )
+    row.control = f"{len(lost)} lost, caught" if lost else "not caught"
+    row.failures += control.failures
+    row.failures += [] if lost else ["a writer that takes no lock lost nothing"]
+    return rows
