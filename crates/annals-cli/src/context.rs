@@ -458,6 +458,13 @@ impl Context {
         Ok(self.store.find(&inventory, id)?)
     }
 
+    /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
+    /// the log's end is read.
+    pub(crate) fn inventory_at(&mut self, id: &str) -> Inventory {
+        let at = self.store.inventory_at(id);
+        at.unwrap_or_else(|| self.inventory())
+    }
+
     /// Finds a session where a message of it would make no sense.
     pub(crate) fn find_session(&mut self, id: &str) -> Result<SessionFiles> {
         let target = self.find(id)?;

@@ -116,7 +116,11 @@ impl<'a> EntryRow<'a> {
 }
 
 pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
-    let mut target = context.find(&args.session)?;
+    let inventory = match args.agent {
+        None => context.inventory_at(&args.session),
+        Some(_) => context.inventory(),
+    };
+    let mut target = context.store.find(&inventory, &args.session)?;
     let mut agent = args.agent.clone();
     if let Some(log) = target.agent_log().cloned() {
         if agent.is_some() {

@@ -30,7 +30,8 @@ entry has one. It goes with everything that belongs to it, and `annals delete --
 Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that went on
 since, or that share a file with one that stays.
 
-How long sessions are kept may stand in config.toml; --older-than overrules all of it but \"never\":
+Without an age, the plan is for 30 days; to apply it, say so. How long sessions are kept may stand in
+config.toml; --older-than overrules all of it but \"never\":
   [clean]
   older-than = \"90d\"
   keep-last = 3
@@ -40,7 +41,7 @@ How long sessions are kept may stand in config.toml; --older-than overrules all 
   \"/home/me/app\" = \"never\"
 
 Examples:
-  annals clean --older-than 30d                what would be moved
+  annals clean                                 what would be moved after 30 days
   annals clean --older-than 30d --apply
   annals clean --apply                         by the settings
   annals clean --older-than 1y -p my-app       only sessions of a project
@@ -226,6 +227,9 @@ fn of_state(error: Error, context: &Context) -> anyhow::Error {
     if ours { error.context(OfState) } else { error }
 }
 
+/// The age at which a plan is made where nothing else is said.
+const DEFAULT: &str = "30d";
+
 fn term(text: &str) -> Result<Term> {
     match Term::parse(text) {
         Some(term @ Term::For { .. }) => Ok(term),
@@ -257,10 +261,13 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
         policy = policy.with_term(term);
     }
     if policy.is_silent() {
-        bail!(
-            "nothing says how long sessions are kept; give --older-than 30d, or write `older-than = \"90d\"` under [clean] in {}",
-            Config::path(&context.config_dir).display()
-        );
+        if args.apply {
+            bail!(
+                "nothing says how long sessions are kept; give --older-than {DEFAULT}, or write `older-than = \"90d\"` under [clean] in {}",
+                Config::path(&context.config_dir).display()
+            );
+        }
+        policy = policy.with_term(self::term(DEFAULT)?);
     }
     Ok(policy)
 }

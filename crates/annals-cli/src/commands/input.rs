@@ -87,6 +87,7 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
         (Some(id), Some(writer)) if writer.thread(id).is_some() => {
             Ok(NewSession::named(writer, id, cwd)?)
         }
+        (None, _) => Ok(NewSession::unnamed(cwd)?),
         _ => Ok(NewSession::new(new_id(given)?, cwd)),
     }
 }

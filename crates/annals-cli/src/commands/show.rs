@@ -136,7 +136,10 @@ impl Selection {
 }
 
 pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
-    let inventory = context.inventory();
+    let inventory = match args.last {
+        Some(_) if args.agent.is_none() => context.inventory_at(&args.id),
+        _ => context.inventory(),
+    };
     let asked = place::Asked::of(&args.id, &inventory, &context.store)?;
     asked.check(args)?;
     // The end of a log is enough for its last messages, unless something must be looked for.

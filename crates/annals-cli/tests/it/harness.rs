@@ -40,6 +40,12 @@ impl Stage {
         Stage { dir, root, layout }
     }
 
+    /// The same root as one of another layout.
+    pub(crate) fn with_layout(mut self, layout: &'static str) -> Self {
+        self.layout = layout;
+        self
+    }
+
     /// A copy of a fixture of another layout.
     pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
         let mut stage = Stage::empty();

@@ -24,6 +24,7 @@ mod orchestrator;
 mod plot;
 mod prices;
 mod repair;
+mod requirements;
 mod search;
 mod spent;
 mod statusline;

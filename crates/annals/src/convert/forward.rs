@@ -420,7 +420,7 @@ impl<'a> Work<'a> {
     ) -> Result<()> {
         let root = &self.session.files.root;
         let layout = root.layout;
-        let mut decoder = layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         let mut refused = HashSet::new();
         let partial = match self.part {
             Part::Path(path) if log == 0 => Some(*path),
@@ -511,7 +511,6 @@ impl<'a> Work<'a> {
             *leaf = leaf.as_ref().map(fitting);
         }
         pen.give_usage(&mut draft.body);
-        pen.head.log = self.stamped_volume(&pen.head, now);
         let change = Change::Append(vec![draft]);
         let plan = match self.plan(&pen.head, &change, now) {
             Ok(plan) => plan,
@@ -558,11 +557,6 @@ impl<'a> Work<'a> {
             }
         }
         Ok(lines)
-    }
-
-    fn stamped_volume(&mut self, head: &Head, now: Timestamp) -> Artifact {
-        let writer = self.target.writer;
-        self.stamped(now, |stamp| writer.volume(head, stamp))
     }
 
     /// Writes what became of one line of the source.

@@ -569,6 +569,7 @@ fn others(
     let all_go_back = plan.restores > 0 && plan.restores == plan.sessions.len();
     let goes_back = header.is_some() || all_go_back;
     let mut kept = plan.others.clone();
+    kept.retain(|path| !source.is_lock_file(path));
     kept.retain(|path| {
         let derived = goes_back && kind_of(path) == Some(ArtifactKind::Register);
         !derived && (header.is_none() || *path != own)
@@ -605,21 +606,20 @@ fn shared_there(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
     for files in &inventory.sessions {
         for log in files.logs() {
             for volume in log.volumes().filter(|volume| volume.share.is_some()) {
-                let scan = crate::store::LogScan::read(
-                    root,
-                    &FoundFile {
-                        earlier: Vec::new(),
-                        ..volume.clone()
-                    },
-                );
+                let alone = FoundFile {
+                    earlier: Vec::new(),
+                    ..volume.clone()
+                };
+                let mut records: usize = 0;
+                let scan = crate::store::outline_noting(root, &alone, &mut |_, _, _| records += 1);
                 // A line that a cut-off run left half written does not count.
-                let whole = scan.map_or(0, |scan| {
+                let hidden = scan.map_or(records, |scan| {
                     let hidden = scan.flaws.iter().filter(|flaw| flaw.kind.hides_record());
-                    scan.lines.saturating_sub(hidden.count() as u64)
+                    hidden.count()
                 });
                 *there
                     .entry((volume.path.clone(), files.id.clone()))
-                    .or_insert(0) += usize::try_from(whole).unwrap_or(usize::MAX);
+                    .or_insert(0) += records.saturating_sub(hidden);
             }
         }
     }

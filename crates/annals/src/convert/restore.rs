@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::jsonl::{MAX_LINE, Scanner};
+use crate::layout::Decoder;
 use crate::model::ArtifactKind;
-use crate::store::{FoundFile, SessionFiles};
+use crate::store::{FoundFile, Root, SessionFiles, uncounted};
 
 use super::forward::Target;
 use super::origin::{self, Found, Header, Spot};
@@ -51,7 +52,7 @@ pub(super) fn session(
     }
     let logs = files.logs().flat_map(FoundFile::volumes);
     for file in logs.chain(files.notes()) {
-        streams.push(Stream::of_log(file)?);
+        streams.push(Stream::of_log(&files.root, file)?);
     }
     let mut settled = write(target, header, &mut streams, shared)?;
     let mut fresh: HashMap<PathBuf, Vec<u64>> = HashMap::new();
@@ -102,7 +103,8 @@ fn write(
             )));
         };
         let meaning = target.root.layout.classify(&within);
-        let is_shared = meaning.is_some_and(|meaning| meaning.kind == ArtifactKind::SharedLog);
+        let shared_kinds = [ArtifactKind::SharedLog, ArtifactKind::Companion];
+        let is_shared = meaning.is_some_and(|meaning| shared_kinds.contains(&meaning.kind));
         if is_shared {
             let lines = shared.entry(within).or_default();
             let mut piece = 0;
@@ -179,8 +181,8 @@ struct Stream {
     lines: Scanner<Take<File>>,
     /// What of the file is still to be read, where several sessions lie in it.
     stretches: VecDeque<Range<u64>>,
-    /// It is a file of origins, not a log whose records have them.
-    bare: bool,
+    /// Reads the records of a log, which have the origins in them; a file of origins needs none.
+    decoder: Option<Box<dyn Decoder>>,
     next: Option<(Spot, Vec<u8>)>,
     /// The offsets of records that were written after the conversion.
     fresh: Vec<u64>,
@@ -188,10 +190,10 @@ struct Stream {
 
 impl Stream {
     fn open(path: &Path) -> Result<Self> {
-        Stream::over(path, true, std::iter::once(0..u64::MAX).collect())
+        Stream::over(path, None, std::iter::once(0..u64::MAX).collect())
     }
 
-    fn of_log(file: &FoundFile) -> Result<Self> {
+    fn of_log(root: &Root, file: &FoundFile) -> Result<Self> {
         let stretches = match &file.share {
             None => std::iter::once(0..u64::MAX).collect(),
             Some(share) => share
@@ -200,10 +202,14 @@ impl Stream {
                 .map(|one| one.bytes.clone())
                 .collect(),
         };
-        Stream::over(&file.path, false, stretches)
+        Stream::over(&file.path, Some(root.decoder(file)), stretches)
     }
 
-    fn over(path: &Path, bare: bool, stretches: VecDeque<Range<u64>>) -> Result<Self> {
+    fn over(
+        path: &Path,
+        decoder: Option<Box<dyn Decoder>>,
+        stretches: VecDeque<Range<u64>>,
+    ) -> Result<Self> {
         let failed = |error| Error::io("read", path, error);
         let file = File::open(path).map_err(failed)?;
         let nothing = file.try_clone().map_err(failed)?.take(0);
@@ -212,7 +218,7 @@ impl Stream {
             file,
             lines: Scanner::new(nothing),
             stretches,
-            bare,
+            decoder,
             next: None,
             fresh: Vec::new(),
         };
@@ -229,18 +235,21 @@ impl Stream {
         loop {
             let failed = |error| Error::io("read", &self.path, error);
             while let Some(line) = self.lines.next().map_err(failed)? {
-                let found = match self.bare {
-                    true => std::str::from_utf8(line.bytes)
+                let found = match &mut self.decoder {
+                    None => std::str::from_utf8(line.bytes)
                         .ok()
                         .and_then(origin::of_line),
-                    false => match origin::of_record(line.bytes) {
-                        Found::Line(spot, bytes) => Some((spot, bytes)),
-                        Found::Made => None,
-                        Found::New => {
-                            self.fresh.push(line.offset);
-                            None
+                    Some(decoder) => {
+                        let whole = decoder.whole(&uncounted(&line));
+                        match origin::of_record(whole.as_deref().unwrap_or(line.bytes)) {
+                            Found::Line(spot, bytes) => Some((spot, bytes)),
+                            Found::Made => None,
+                            Found::New => {
+                                self.fresh.push(line.offset);
+                                None
+                            }
                         }
-                    },
+                    }
                 };
                 if found.is_some() {
                     self.next = found;

@@ -327,7 +327,7 @@ fn read_words(
     // No further than it went when it was found: that is the state of which is taken note.
     let within = BytesReader::between(&handle, unread.from, unread.from + unread.bytes());
     let mut lines = Scanner::from_offset(within, unread.from, unread.lines + 1);
-    let mut decoder = unread.root.layout.decoder(&file.artifact);
+    let mut decoder = unread.root.decoder(file);
     let mut sink = Sink::default();
     let mut cutter = Cutter::default();
     let (mut end, mut count) = (unread.from, unread.lines);

@@ -46,6 +46,9 @@ pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrato
 /// The file that says what a converted session or root was before.
 pub(crate) const ORIGIN: &str = "annals-origin.jsonl";
 
+/// The line of a log in whose place a record stands that only the log's companion has.
+pub(crate) const BLANK: &[u8] = b" ";
+
 /// The names that a path consists of; `None` if it leads anywhere but down.
 pub(crate) fn parts(path: &Path) -> Option<Vec<&str>> {
     // Nearly all paths are plain; only others must be taken apart with care.
@@ -106,6 +109,13 @@ pub trait Layout: Sync {
     /// Several directories may share one, so a folder is never decoded.
     fn folder(&self, directory: &str) -> Option<String>;
 
+    /// The log that a text names by itself, such as a project's directory and a day, whether it is
+    /// there or not.
+    fn log_named(&self, text: &str) -> Option<Artifact> {
+        let _ = text;
+        None
+    }
+
     /// After how many days its own program deletes sessions, unless its settings say otherwise.
     fn keep_days(&self) -> Option<u64>;
 
@@ -113,6 +123,12 @@ pub trait Layout: Sync {
     /// newest entry.
     fn expires_by_file(&self) -> bool {
         true
+    }
+
+    /// Whether its own program locks `FILE.lock` while it writes the log `FILE`, and may replace the
+    /// log by a copy under that lock.
+    fn has_lock_files(&self) -> bool {
+        false
     }
 
     /// Whether its own program finds a conversation by following links from its end, so that it loses
@@ -129,6 +145,13 @@ pub trait Layout: Sync {
 
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
+
+    /// The file beside a log in which annals says what the layout's own program would not take in
+    /// the log.
+    fn companion(&self, log: &Artifact) -> Option<Artifact> {
+        let _ = log;
+        None
+    }
 
     /// Writes such roots; `None` for a layout that is only read.
     fn writer(&self) -> Option<&dyn Writer>;
@@ -177,6 +200,17 @@ pub trait Decoder: Send {
     /// what a tool did to a file, of which the model saw only a word.
     fn beside(&mut self, record: &Record<'_>, give: &mut dyn FnMut(&str)) {
         let _ = (record, give);
+    }
+
+    /// The record with all that is said of it elsewhere; `None` where that is the record itself.
+    fn whole(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+        let _ = record;
+        None
+    }
+
+    /// Whether something is said of its records elsewhere, so that their bytes are not all of it.
+    fn says_more(&self) -> bool {
+        false
     }
 }
 

@@ -20,12 +20,6 @@ pub trait Writer: Sync {
     /// Where a new sub-agent's log goes.
     fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact>;
 
-    /// Where the next entry goes, if a log goes on in another file with time.
-    fn volume(&self, head: &Head, stamp: &Stamp<'_>) -> Artifact {
-        let _ = stamp;
-        head.log.clone()
-    }
-
     /// The edits that make the change, in the order in which a crash does least harm.
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan>;
 
@@ -45,6 +39,12 @@ pub trait Writer: Sync {
     /// [`Head::words`] when it begins.
     fn session_members(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Parts a record into the line that the layout's own program takes, and the object of members
+    /// that goes to the log's companion.
+    fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
+        Ok((record.to_vec(), None))
     }
 
     /// An id of another layout in a form that this layout's program takes for one of its own.
@@ -197,6 +197,8 @@ pub struct NewSession {
     pub beside: Option<Artifact>,
     /// The folder it goes to, where a register has one for its directory.
     pub folder: Option<String>,
+    /// The id was made up, so that the layout may give the session another one.
+    pub unnamed: bool,
     /// Its title, where the layout has a place for it in what begins a session. Elsewhere the
     /// store writes it after the session has begun.
     pub title: Option<String>,
@@ -226,7 +228,8 @@ impl Head {
             version: None,
             prompt: None,
             anchored: true,
-            resumed: false,
+            end: 0,
+            follows: false,
             words: BTreeMap::new(),
             calls: Vec::new(),
             replies: Vec::new(),
@@ -284,9 +287,19 @@ impl NewSession {
             git_branch: None,
             beside: None,
             folder: None,
+            unnamed: false,
             title: None,
             members: Members::new(),
         }
+    }
+
+    /// A session about a directory, under a fresh id or one that the layout gives it.
+    pub fn unnamed(cwd: impl Into<String>) -> Result<Self> {
+        let id = SessionId::new(&uuid::Uuid::new_v4().to_string())?;
+        Ok(NewSession {
+            unnamed: true,
+            ..NewSession::new(id, cwd)
+        })
     }
 
     /// A session that a person gave a name: any text, where the layout takes that.
@@ -374,8 +387,10 @@ pub struct Head {
     pub prompt: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
-    /// The session was opened again, and nothing was written since.
-    pub resumed: bool,
+    /// Where in the log's file the next record will stand.
+    pub end: u64,
+    /// The last record of the log's file is this session's, where several sessions share it.
+    pub follows: bool,
     /// What the log's records say that the layout's writer needs again, by name.
     pub words: BTreeMap<String, String>,
     /// The tool calls near the end of the log that nothing has answered: their ids and their tools.
@@ -486,6 +501,8 @@ pub struct Plan {
     pub leaf: Option<EntryId>,
     /// A title for the session, where it is the register that keeps titles.
     pub title: Option<String>,
+    /// Records for the log's companion that have no line in the log.
+    pub companion: Vec<String>,
     /// What the log says from now on that the writer will need again: see [`Head::words`].
     pub words: BTreeMap<String, String>,
 }

@@ -85,6 +85,8 @@ pub enum ArtifactKind {
     State,
     /// What the agent program printed while it ran.
     RunLog,
+    /// What annals says of a log's records beside the log.
+    Companion,
     /// What a session, or a whole root, was converted from, as far as its own layout cannot say it.
     Origin,
 }
@@ -99,6 +101,7 @@ impl ArtifactKind {
                 | ArtifactKind::AgentLog
                 | ArtifactKind::History
                 | ArtifactKind::Notes
+                | ArtifactKind::Companion
                 | ArtifactKind::Origin
         )
     }

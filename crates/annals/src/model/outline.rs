@@ -164,8 +164,6 @@ pub enum Fact {
     Stranger,
     /// A person's remark.
     Note(Box<str>),
-    /// The session was opened again, and this is the first that was written since.
-    Resumed,
 }
 
 /// A call that hands work to a sub-agent.

@@ -36,7 +36,7 @@ impl Store {
         let path = &plan.file.path;
         plan.root.guard(path)?;
         let quarantine = self.quarantine()?;
-        let log = Log::open(path, Options::default())?;
+        let log = plan.root.open_log(path, Options::default())?;
         log.locked(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
             if !FileId::from(&metadata).untouched(&plan.file.id) {
@@ -89,7 +89,7 @@ impl Store {
         }
         root.guard(&path)?;
         let original = self.quarantine()?.join(&kept.id).join(ORIGINAL);
-        let log = Log::open(&path, Options::default())?;
+        let log = root.open_log(&path, Options::default())?;
         log.locked(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", &path, e))?;
             let now = hash(handle, metadata.len()).map_err(|e| Error::io("read", &path, e))?;
@@ -321,7 +321,7 @@ fn save_late(path: &Path, old: &File, looked: u64) -> Result<()> {
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     let lines: Vec<&[u8]> = lines.collect();
-    // A handle of its own: the lock that is held is the old file's.
+    // A handle of its own: the lock that is held is the old file's. A lock file is held as well.
     Log::open(path, Options::default())?.append_all(&lines)?;
     Ok(())
 }

@@ -232,7 +232,7 @@ impl Plan {
 fn named_by(root: &Root, files: &[FoundFile]) -> Result<HashSet<Key>> {
     let mut named = HashSet::new();
     for file in files {
-        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         let mut sink: Sink<Outline> = Sink::default();
         each_line(file, |record| {
             decoder.outline(record, &mut sink);

@@ -206,7 +206,7 @@ fn hit(
         terminated: true,
         oversize: false,
     };
-    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    let mut decoder = source.root().decoder(source.file);
     let mut sink = Sink::default();
     decoder.decode(&record, &mut sink);
     let beside = match sink.found.len() {
@@ -268,7 +268,7 @@ pub(super) fn of(source: &Source<'_>, entry: &Entry, record: Span, snippet: Snip
 
 fn decode(source: &Source<'_>, record: &Record<'_>) -> Vec<Entry> {
     let mut sink = Sink::default();
-    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    let mut decoder = source.root().decoder(source.file);
     decoder.decode(record, &mut sink);
     sink.found
 }

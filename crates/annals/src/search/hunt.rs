@@ -189,7 +189,7 @@ impl<'a> Hunt<'a> {
             source,
             number,
             handle: &handle,
-            decoder: source.root().layout.decoder(&source.file.artifact),
+            decoder: source.root().decoder(source.file),
             sink: Sink::default(),
             calls: &calls,
             found: Vec::new(),
@@ -209,7 +209,7 @@ impl<'a> Hunt<'a> {
         if source.file.share.is_some() {
             each_record(source.root(), source.file, |record| {
                 let fresh = record.span.offset >= plan.from;
-                if fresh && self.may_be_in(record.bytes) {
+                if fresh && (gaze.decoder.says_more() || self.may_be_in(record.bytes)) {
                     // Lines are counted when they are shown.
                     let span = Span {
                         line: 0,
@@ -472,7 +472,7 @@ fn calls_in(source: &Source<'_>, offset: u64, bytes: &[u8]) -> Vec<(String, Stri
         line: 0,
     };
     let mut sink = Sink::default();
-    let mut decoder = source.root().layout.decoder(&source.file.artifact);
+    let mut decoder = source.root().decoder(source.file);
     decoder.decode(
         &Record {
             span,

@@ -376,7 +376,7 @@ impl Reading {
         );
         sheet.shared = shared;
         lend_room(&mut sheet);
-        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         // Lines that spend nothing may tell whose a log is, where its path does not.
         let opening = match start == 0 && file.artifact.session.is_none() {
             true => inventory::NAMED_WITHIN,

@@ -11,6 +11,7 @@ use crate::layout::LAYOUTS;
 use crate::model::{Artifact, ArtifactKind, SessionId};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::share::Share;
 use super::{Root, Store};
 
 /// What a person named: a session, maybe one of its logs, and maybe one of its messages.
@@ -76,6 +77,11 @@ impl Store {
         if is_path(text) && is_file(text) {
             return at_path(text, None);
         }
+        for (name, message) in [(text, None), (session, message)] {
+            if let Some(id) = self.log_named(name).filter(|_| is_path(name)) {
+                return by_id(id.as_str(), message);
+            }
+        }
         // Where a log says its session's name, that may be any text.
         for (name, message) in [(text, None), (session, message)] {
             let odd = SessionId::new(name).is_err() && !is_file(name);
@@ -95,6 +101,52 @@ impl Store {
             }
             found => found,
         }
+    }
+
+    /// The session whose log a text names by itself, if that log is there.
+    fn log_named(&self, text: &str) -> Option<SessionId> {
+        let (_, file) = self.file_named(text)?;
+        file.artifact.session
+    }
+
+    fn file_named(&self, text: &str) -> Option<(&Root, FoundFile)> {
+        self.roots().iter().find_map(|root| {
+            let artifact = root.layout.log_named(text)?;
+            let path = root.locate(&artifact).ok()?;
+            let metadata = path.symlink_metadata().ok();
+            let metadata = metadata.filter(std::fs::Metadata::is_file)?;
+            let file = FoundFile::new(path, artifact, FileId::from(&metadata));
+            Some((root, file))
+        })
+    }
+
+    /// The session whose log `text` names by itself, and nothing else: no other file is read, so
+    /// this costs the same whatever lies beside it. Its sub-agents are not told apart from others'.
+    ///
+    /// `None` if the text is no such name, or the log is not there.
+    pub fn inventory_at(&self, text: &str) -> Option<Inventory> {
+        let (root, mut file) = self.file_named(text)?;
+        let id = file.artifact.session.clone()?;
+        file.share = Some(Share::unread(id.clone()).into());
+        let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
+        let beside = std::fs::read_dir(file.path.parent()?).ok()?;
+        for entry in beside.flatten() {
+            let (path, metadata) = (entry.path(), entry.metadata());
+            let within = path.strip_prefix(&root.path).ok();
+            let meaning = within.and_then(|path| root.layout.classify(path));
+            if let (Some(meaning), Ok(metadata)) = (meaning, metadata)
+                && meaning.session.as_ref() == Some(&id)
+                && !meaning.kind.is_conversation()
+            {
+                let found = FoundFile::new(path, meaning, FileId::from(&metadata));
+                files.beside.push(found);
+            }
+        }
+        files.log = Some(file);
+        Some(Inventory {
+            sessions: vec![files],
+            ..Inventory::default()
+        })
     }
 
     fn at_path(&self, inventory: &Inventory, path: &Path) -> Result<(SessionFiles, FoundFile)> {

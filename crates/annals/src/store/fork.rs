@@ -206,8 +206,7 @@ impl<'a> Copies<'a> {
                 Ok(())
             })?;
             lines.extend_from_slice(last);
-            let log = writer::open_or_make(path, WriteOptions::default())?;
-            return log.append_all(&lines).map(drop);
+            return writer::append_parted(self.root, path, &lines, WriteOptions::default());
         }
         jsonl::create_with(path, |put| {
             let mut line = |line: &[u8]| {
@@ -225,7 +224,7 @@ impl<'a> Copies<'a> {
         let mut parent: Option<&EntryId> = None;
         let end = self.chain.len().saturating_sub(1);
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
-            let (record, _) = reader.record(*at)?;
+            let record = reader.whole(*at)?;
             // A compaction begins a chain of its own; everything else hangs from what comes before.
             let hangs = match parent {
                 None => Parent::None,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{NewSession, Spawn};
 use crate::model::{AgentId, SessionId};
 
-use super::inventory::SessionFiles;
+use super::inventory::{Inventory, SessionFiles};
 use super::{Session, SessionWriter, Store, Trashed, WriteOptions};
 
 impl Store {
@@ -19,13 +19,12 @@ impl Store {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        let new = NewSession::new(SessionId::new(&Uuid::new_v4().to_string())?, cwd);
-        self.create(root, &new, WriteOptions::default())
+        self.create(root, &NewSession::unnamed(cwd)?, WriteOptions::default())
     }
 
     /// Opens a session to go on writing: a unique beginning of its id, or the path of its log.
     pub fn resume(&self, id: &str, options: WriteOptions) -> Result<SessionWriter> {
-        self.write(&self.files_of(id)?, options)
+        self.write(&self.end_of(id)?, options)
     }
 
     /// Reads a session whole: a unique beginning of its id, or the path of its log.
@@ -35,7 +34,7 @@ impl Store {
 
     /// Reads only so much of a session's end as its last `messages` messages take.
     pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
-        Session::read_tail(self.files_of(id)?, messages)
+        Session::read_tail(self.end_of(id)?, messages)
     }
 
     /// Copies everything that leads to a message, and the message, into a fresh session.
@@ -56,15 +55,18 @@ impl Store {
     /// moved is told with the others, not instead of them.
     pub fn reset(&self, project: &str, now: Timestamp) -> Vec<Result<Trashed>> {
         let sessions = self.of_project(project);
-        let moved = sessions.iter().map(|files| self.delete(files, now));
-        moved.collect()
+        together(&sessions, |files, others| {
+            self.delete_with(files, others, now)
+        })
     }
 
     /// What [`Store::reset`] would move.
     pub fn reset_plan(&self, project: &str, now: Timestamp) -> Result<Vec<Trashed>> {
         let sessions = self.of_project(project);
-        let plans = sessions.iter().map(|files| self.deletion(files, now));
-        plans.collect()
+        let plans = together(&sessions, |files, others| {
+            self.deletion_of(files, others, now)
+        });
+        plans.into_iter().collect()
     }
 
     fn of_project(&self, project: &str) -> Vec<SessionFiles> {
@@ -80,9 +82,18 @@ impl Store {
             .collect()
     }
 
+    /// A session of which only the end is wanted.
+    fn end_of(&self, id: &str) -> Result<SessionFiles> {
+        let inventory = self.inventory_at(id);
+        self.files_in(&inventory.unwrap_or_else(|| self.inventory()), id)
+    }
+
     fn files_of(&self, id: &str) -> Result<SessionFiles> {
-        let inventory = self.inventory();
-        let target = self.find(&inventory, id)?;
+        self.files_in(&self.inventory(), id)
+    }
+
+    fn files_in(&self, inventory: &Inventory, id: &str) -> Result<SessionFiles> {
+        let target = self.find(inventory, id)?;
         target.refuse_agent()?;
         match target.message {
             None => Ok(target.files),
@@ -91,6 +102,20 @@ impl Store {
             ))),
         }
     }
+}
+
+/// Does something to sessions, those that share a log together.
+fn together<T>(
+    sessions: &[SessionFiles],
+    mut work: impl FnMut(&SessionFiles, &[&SessionFiles]) -> T,
+) -> Vec<T> {
+    let all: Vec<&SessionFiles> = sessions.iter().collect();
+    let groups = SessionFiles::sharing(&all).into_iter();
+    let groups = groups.filter_map(|group| {
+        let (first, others) = group.split_first()?;
+        Some(work(first, others))
+    });
+    groups.collect()
 }
 
 impl SessionWriter {

@@ -16,6 +16,7 @@ use crate::jsonl::{BytesReader, FileId, LogFile};
 use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
 
 use super::Root;
+use super::companion;
 use super::kept::{self, Kept};
 use super::log;
 use super::memory::Memory;
@@ -39,6 +40,8 @@ pub struct FoundFile {
     pub share: Option<Box<Share>>,
     /// Earlier volumes of the log, the oldest first.
     pub earlier: Vec<FoundFile>,
+    /// What annals says of its records, in the archive, if it is there too.
+    pub(crate) companion: Option<Box<FoundFile>>,
     /// Where it is kept, if it is no more where it was.
     pub(crate) kept: Option<Box<Kept>>,
 }
@@ -52,6 +55,7 @@ impl FoundFile {
             id,
             share: None,
             earlier: Vec::new(),
+            companion: None,
             kept: None,
         }
     }
@@ -364,10 +368,15 @@ impl Inventory {
         let mut beside = Vec::new();
         let is_shared = |file: &FoundFile| file.artifact.kind == ArtifactKind::SharedLog;
         // Few layouts have such logs.
-        let (shared, files) = match files.iter().any(is_shared) {
+        let (mut shared, files) = match files.iter().any(is_shared) {
             true => files.into_iter().partition(is_shared),
             false => (Vec::new(), files),
         };
+        let (companions, files): (Vec<FoundFile>, Vec<FoundFile>) = match shared.is_empty() {
+            true => (Vec::new(), files),
+            false => files.into_iter().partition(companion::is_companion),
+        };
+        companion::pair(&mut shared, &companions);
         for (id, file) in share::split(&root, shared, &mut self.troubles) {
             sessions.add_log(&id, file);
         }
@@ -386,6 +395,11 @@ impl Inventory {
         }
         owners.end(&root);
         let mut sessions = sessions.sorted();
+        for file in companions {
+            if !companion::give(&mut sessions, &file) {
+                self.others.push(other(file));
+            }
+        }
         for file in beside {
             match home(&sessions, &file).and_then(|at| sessions.get_mut(at)) {
                 Some(files) => files.beside.push(file),

@@ -1,19 +1,16 @@
 //! Where a session is in its life: created, active, resumed, expired, deleted.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::model::{Fact, Outline, Project, SessionId, Usage};
+use crate::model::{Outline, Project, SessionId, Usage};
 
 use super::inventory::Inventory;
 use super::session::Session;
 use super::summary::SessionInfo;
 use super::trash::Trashed;
 use super::{Root, Store};
-
-/// Whoever comes back after longer than this has been away.
-const BREAK: SignedDuration = SignedDuration::from_hours(4);
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +21,7 @@ pub enum State {
     Created,
     /// In use.
     Active,
-    /// In use again: it went on after a break of more than four hours, or says so itself.
+    /// Opened again, and nothing was said since: see [`SessionWriter::state`](super::SessionWriter::state).
     Resumed,
     /// Untouched for so long that its own program may delete it.
     Expired,
@@ -46,25 +43,10 @@ impl State {
 
     /// The state of a session with these records in its main log, whatever the time is now.
     pub(super) fn of(outlines: &[Outline]) -> Self {
-        let mut state = State::Created;
-        let mut newest: Option<Timestamp> = None;
-        for outline in outlines {
-            // Before the first message there was nothing to come back to.
-            if state == State::Created {
-                if !outline.kind.is_message() {
-                    continue;
-                }
-                state = State::Active;
-            }
-            let away = newest
-                .zip(outline.time)
-                .is_some_and(|(newest, time)| time.duration_since(newest) > BREAK);
-            if away || outline.facts.contains(&Fact::Resumed) {
-                return State::Resumed;
-            }
-            newest = newest.max(outline.time);
+        match outlines.iter().any(|outline| outline.kind.is_message()) {
+            true => State::Active,
+            false => State::Created,
         }
-        state
     }
 }
 
@@ -151,67 +133,4 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         charges: Vec::new(),
         messages_by_day: Default::default(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Kind, Span};
-
-    /// Records as letters and hours: `m` says something, `n` does not, `r` says that it resumes.
-    fn state(records: &[(char, Option<f64>)]) -> State {
-        let outline = |&(what, hours): &(char, Option<f64>)| {
-            let mut outline = Outline::at(Span::default());
-            let millis = hours.map(|hours| (hours * 3_600_000.0) as i64);
-            outline.time = millis.and_then(|millis| Timestamp::from_millisecond(millis).ok());
-            if what != 'n' {
-                outline.kind = Kind::User;
-            }
-            if what == 'r' {
-                outline.facts.push(Fact::Resumed);
-            }
-            outline
-        };
-        let outlines: Vec<Outline> = records.iter().map(outline).collect();
-        State::of(&outlines)
-    }
-
-    #[test]
-    fn a_session_is_resumed_after_a_break() {
-        let at = Some;
-        for (records, wanted) in [
-            (vec![], State::Created),
-            (vec![('n', at(0.0)), ('n', at(9.0))], State::Created),
-            (vec![('n', at(0.0)), ('m', at(9.0))], State::Active),
-            (
-                vec![('m', at(0.0)), ('m', at(4.0)), ('m', at(8.0))],
-                State::Active,
-            ),
-            (vec![('m', at(0.0)), ('m', at(4.001))], State::Resumed),
-            (
-                vec![('m', at(0.0)), ('m', at(5.0)), ('m', at(5.1))],
-                State::Resumed,
-            ),
-            (
-                vec![('m', at(0.0)), ('n', at(3.0)), ('m', at(6.0))],
-                State::Active,
-            ),
-            // Lines are not in order of time: only what is newer than all before it counts.
-            (
-                vec![('m', at(9.0)), ('m', at(0.0)), ('m', at(10.0))],
-                State::Active,
-            ),
-            (
-                vec![('m', None), ('m', None), ('m', at(50.0))],
-                State::Active,
-            ),
-            (
-                vec![('m', at(0.0)), ('m', None), ('m', at(5.0))],
-                State::Resumed,
-            ),
-            (vec![('m', at(0.0)), ('r', at(0.1))], State::Resumed),
-        ] {
-            assert_eq!(state(&records), wanted, "{records:?}");
-        }
-    }
 }

@@ -56,8 +56,8 @@ impl LiveLog {
             root: root.clone(),
             path: path.to_owned(),
             artifact: artifact.clone(),
-            decoder: root.layout.decoder(artifact),
-            outliner: root.layout.decoder(artifact),
+            decoder: root.decoder_at(path, artifact),
+            outliner: root.decoder_at(path, artifact),
             name: None,
             last: HashMap::new(),
         }
@@ -173,7 +173,7 @@ impl LiveLog {
             return Ok(known.clone());
         }
         let shared = self.artifact.kind == ArtifactKind::SharedLog;
-        let mut decoder = self.root.layout.decoder(&self.artifact);
+        let mut decoder = self.root.decoder_at(&self.path, &self.artifact);
         let mut found = None;
         backwards(&self.path, handle, offset, |record| {
             let mut sink = Sink::default();
@@ -218,7 +218,7 @@ fn owner(
     upto: u64,
     days: usize,
 ) -> Result<Option<(SessionId, Option<jiff::Timestamp>)>> {
-    let mut decoder = root.layout.decoder(artifact);
+    let mut decoder = root.decoder_at(path, artifact);
     let (mut named, mut time) = (None, None);
     backwards(path, handle, upto, |record| {
         let mut sink: Sink<Entry> = Sink::default();

@@ -72,16 +72,20 @@ pub(crate) fn outline_noting(
     let mut sink = Sink::default();
     for (number, volume) in file.volumes().enumerate() {
         let number = u16::try_from(number).unwrap_or(u16::MAX);
-        let mut decoder = root.layout.decoder(&volume.artifact);
+        let mut decoder = root.decoder(volume);
         let (found, flaws) = (sink.found.len(), sink.flaws.len());
         let mut counted = VolumeScan::default();
         each_record(root, volume, |record| {
             counted.bytes += record.span.len;
+            let before = sink.found.len();
+            let valid = outline_one(decoder.as_mut(), record, &mut sink);
             if !record.is_blank() {
                 counted.lines += 1;
-                let before = sink.found.len();
-                counted.valid += u64::from(outline_one(decoder.as_mut(), record, &mut sink));
-                note(number, record, sink.found.get(before..).unwrap_or_default());
+                counted.valid += u64::from(valid);
+            }
+            let fresh = sink.found.get(before..).unwrap_or_default();
+            if !fresh.is_empty() || !record.is_blank() {
+                note(number, record, fresh);
             }
             Ok(true)
         })?;
@@ -163,7 +167,7 @@ pub(crate) fn each_record(
     let Some(share) = &file.share else {
         return each_line(file, visit);
     };
-    let mut decoder = root.layout.decoder(&file.artifact);
+    let mut decoder = root.decoder(file);
     let mut sieve = Sieve::new(share);
     let handle = file.open()?;
     let failed = |error| Error::io("read", &file.path, error);
@@ -311,7 +315,23 @@ impl<'a> Reader<'a> {
         self.record_if(at, |_| true)
     }
 
-    /// The same, without the entry where `wanted` does not want to know more of the bytes.
+    /// A record's bytes with all that its log's companion says of it.
+    pub(super) fn whole(&mut self, at: usize) -> Result<Vec<u8>> {
+        let (bytes, _) = self.record(at)?;
+        let span = self.outlines.get(at).map(|outline| outline.span);
+        let (Some(span), Some((_, _, decoder))) = (span, &mut self.open) else {
+            return Ok(bytes);
+        };
+        let record = Record {
+            span,
+            bytes: &bytes,
+            terminated: true,
+            oversize: false,
+        };
+        Ok(decoder.whole(&record).unwrap_or(bytes))
+    }
+
+    /// A record's bytes, and its entry unless `wanted` does not want to know more of the bytes.
     pub(super) fn record_if(
         &mut self,
         at: usize,
@@ -324,13 +344,13 @@ impl<'a> Reader<'a> {
         let (_, handle, decoder) = match self.open.take() {
             Some(open) if open.0 == outline.volume => self.open.insert(open),
             _ => {
-                let decoder = self.root.layout.decoder(&volume.artifact);
+                let decoder = self.root.decoder(volume);
                 self.open.insert((outline.volume, volume.open()?, decoder))
             }
         };
         let span = outline.span;
         let bytes = record_bytes(handle, volume, span)?;
-        if !wanted(&bytes) {
+        if !wanted(&bytes) && !decoder.says_more() {
             return Ok((bytes, None));
         }
         let mut sink = Sink::default();
@@ -341,7 +361,7 @@ impl<'a> Reader<'a> {
             oversize: false,
         };
         decoder.decode(&record, &mut sink);
-        let mut entry = pick(sink.found, outline);
+        let mut entry = pick(sink.found, self.outlines, at);
         let id = entry.as_ref().and_then(|entry| entry.id.as_ref());
         if outline.key.is_some() && id.map(EntryId::key) != outline.key {
             return Err(Error::Changed {
@@ -356,10 +376,18 @@ impl<'a> Reader<'a> {
 }
 
 /// Of a record's entries, the one that was outlined.
-fn pick(mut found: Vec<Entry>, outline: &Outline) -> Option<Entry> {
+fn pick(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<Entry> {
+    let outline = outlines.get(at)?;
     let is_it = |entry: &Entry| entry.id.as_ref().map(EntryId::key) == outline.key;
-    match found.iter().rposition(is_it) {
-        Some(at) if outline.key.is_some() => Some(found.swap_remove(at)),
+    if outline.key.is_some() {
+        let at = found.iter().rposition(is_it);
+        return at.map(|at| found.swap_remove(at)).or_else(|| found.pop());
+    }
+    // Those of one record come in the same order each time.
+    let before = outlines.get(..at).unwrap_or_default().iter().rev();
+    let same = |other: &&Outline| (other.span, other.volume) == (outline.span, outline.volume);
+    match before.take_while(same).count() {
+        nth if nth + 1 < found.len() => Some(found.swap_remove(nth)),
         _ => found.pop(),
     }
 }
@@ -426,18 +454,15 @@ impl Window {
     /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
     /// granted after [`REACH`]. Only outlines are held, so memory goes with the number of lines.
     ///
-    /// A file of several sessions is read from its beginning: only so can one tell whose its records
-    /// are.
+    /// In a file of several sessions, records count from the first on that names its session: before
+    /// that nobody knows whose they are.
     pub(super) fn read(
         root: &Root,
         file: &FoundFile,
         handle: &dyn Bytes,
         enough: impl Fn(&Tree) -> bool,
     ) -> Result<Self> {
-        let mut bytes = match file.share {
-            None => 64 << 10,
-            Some(_) => u64::MAX,
-        };
+        let mut bytes = 64 << 10;
         loop {
             let window = Window::of(root, file, handle, bytes)?;
             let resume = window.scan.outlines.iter().rev().find_map(|outline| {
@@ -472,8 +497,11 @@ impl Window {
         };
         let mut scanner = Scanner::from_offset(BytesReader::between(handle, start, end), start, 1);
         let mut records = Vec::new();
-        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         let mut sieve = file.share.as_deref().map(Sieve::new);
+        if let Some(sieve) = sieve.as_mut().filter(|_| start > 0) {
+            sieve.in_the_middle();
+        }
         let mut sink = Sink::default();
         while let Some(line) = scanner.next().map_err(failed)? {
             let record = uncounted(&line);
@@ -488,11 +516,11 @@ impl Window {
                 terminated: record.terminated,
                 oversize: record.oversize,
             });
-            if record.is_blank() {
-                continue;
+            let valid = outline_one(decoder.as_mut(), &record, &mut sink);
+            if !record.is_blank() {
+                scan.lines += 1;
+                scan.valid += u64::from(valid);
             }
-            scan.lines += 1;
-            scan.valid += u64::from(outline_one(decoder.as_mut(), &record, &mut sink));
         }
         scan.outlines = sink.found;
         scan.flaws = sink.flaws;
@@ -523,7 +551,7 @@ impl Window {
     pub(super) fn entry(
         &self,
         root: &Root,
-        artifact: &Artifact,
+        file: &FoundFile,
         handle: &dyn Bytes,
         at: usize,
     ) -> Option<Entry> {
@@ -545,8 +573,8 @@ impl Window {
             oversize: false,
         };
         let mut sink = Sink::default();
-        root.layout.decoder(artifact).decode(&record, &mut sink);
-        let mut entry = pick(sink.found, outline)?;
+        root.decoder(file).decode(&record, &mut sink);
+        let mut entry = pick(sink.found, &self.scan.outlines, at)?;
         let same = entry.id.as_ref().map(EntryId::key) == outline.key;
         adopt(&mut entry, &self.scan.outlines, at);
         (same || outline.key.is_none()).then_some(entry)
@@ -598,7 +626,7 @@ pub(super) fn ids(
     let mut sink: Sink<Entry> = Sink::default();
     let mut known = HashMap::new();
     for volume in file.volumes() {
-        let mut decoder = root.layout.decoder(&volume.artifact);
+        let mut decoder = root.decoder(volume);
         each_record(root, volume, |record| {
             decoder.decode(record, &mut sink);
             sink.flaws.clear();
@@ -623,7 +651,7 @@ pub(super) fn first_fact<T>(
     wanted: impl Fn(&Fact) -> Option<T>,
 ) -> Result<Option<T>> {
     let mut found = None;
-    let mut decoder = root.layout.decoder(&file.artifact);
+    let mut decoder = root.decoder(file);
     let mut sink: Sink<Outline> = Sink::default();
     let mut left = entries;
     each_record(root, file, |record| {
@@ -638,7 +666,7 @@ pub(super) fn first_fact<T>(
 
 /// The outlines of a log's first record.
 pub(super) fn first_outlines(root: &Root, file: &FoundFile) -> Result<Vec<Outline>> {
-    let mut decoder = root.layout.decoder(&file.artifact);
+    let mut decoder = root.decoder(file);
     let mut sink = Sink::default();
     each_record(root, file, |record| {
         decoder.outline(record, &mut sink);
@@ -777,7 +805,7 @@ impl Opening {
 
     /// Reads the beginning of a log.
     pub(super) fn read(root: &Root, file: &FoundFile) -> Result<Self> {
-        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         let mut sink: Sink<Outline> = Sink::default();
         each_record(root, file, |record| {
             let near = record.span.offset < Opening::REACH;

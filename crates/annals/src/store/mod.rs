@@ -6,6 +6,7 @@
 mod agent;
 pub(crate) mod books;
 mod branch;
+mod companion;
 mod config;
 mod document;
 mod file;
@@ -226,7 +227,7 @@ impl Store {
         }
         let mut sink = Sink::default();
         for volume in file.volumes() {
-            let mut decoder = root.layout.decoder(&volume.artifact);
+            let mut decoder = root.decoder(volume);
             log::each_record(root, volume, |record| {
                 decoder.decode(record, &mut sink);
                 Ok(true)

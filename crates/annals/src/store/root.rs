@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::jsonl::{Log, Options, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
@@ -202,6 +203,32 @@ impl Root {
                 self.layout.name()
             ))),
         }
+    }
+
+    /// Opens a log of the root for appending, under the locks that its own program takes.
+    pub(crate) fn open_log(&self, path: &Path, options: Options) -> Result<Log> {
+        Log::open(
+            path,
+            Options {
+                lock_file: self.has_lock_file(path),
+                ..options
+            },
+        )
+    }
+
+    /// Whether a file is the lock of a log: it holds nothing.
+    pub(crate) fn is_lock_file(&self, path: &Path) -> bool {
+        let name = path
+            .to_str()
+            .and_then(|path| path.strip_suffix(lock_file::ENDING));
+        name.is_some_and(|log| self.has_lock_file(Path::new(log)))
+    }
+
+    /// Whether the root's own program locks a file beside the log at `path`.
+    pub(crate) fn has_lock_file(&self, path: &Path) -> bool {
+        let meaning = || self.layout.classify(path.strip_prefix(&self.path).ok()?);
+        self.layout.has_lock_files()
+            && meaning().is_some_and(|artifact| artifact.kind.is_conversation())
     }
 
     /// Makes sure that writing to `path` changes nothing outside of the root: the path leads down

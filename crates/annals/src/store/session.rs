@@ -51,7 +51,7 @@ impl Session {
     /// Reads the end of the main log only: enough of it for its last `messages` messages.
     pub fn read_tail(mut files: SessionFiles, messages: usize) -> Result<Self> {
         files.agents.clear();
-        let plain = |file: &&FoundFile| file.share.is_none() && file.earlier.is_empty();
+        let plain = |file: &&FoundFile| file.earlier.is_empty();
         let Some(file) = files.log.as_ref().filter(plain) else {
             return Session::read(files);
         };

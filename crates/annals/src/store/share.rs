@@ -32,6 +32,8 @@ pub struct Share {
     pub(crate) known: u64,
     /// How many lines that is.
     pub(crate) lines: u64,
+    /// Records before any that names a session are this session's.
+    pub(crate) first: bool,
 }
 
 /// Lines that follow each other and are one session's.
@@ -51,12 +53,16 @@ impl Share {
             stretches: Arc::new([]),
             known: 0,
             lines: 0,
+            first: false,
         }
     }
 
-    /// The share of the same session in a file where it has nothing yet.
-    pub(super) fn anew(&self) -> Self {
-        Share::none(self.name.clone())
+    /// The share of a file's own session, of which nothing was read yet.
+    pub(super) fn unread(own: SessionId) -> Self {
+        Share {
+            first: true,
+            ..Share::none(own)
+        }
     }
 
     /// Its bytes.
@@ -85,13 +91,26 @@ impl Sieve {
         Sieve {
             share: share.clone(),
             at: 0,
-            mine: share.known > 0 && ends == share.known,
+            mine: match share.known {
+                0 => share.first,
+                known => ends == known,
+            },
         }
+    }
+
+    /// Nobody knows whose the records are, until one names its session.
+    pub(super) fn in_the_middle(&mut self) {
+        self.mine = false;
     }
 
     /// The last record was the session's own.
     pub(super) fn is_mine(&mut self) {
         self.mine = true;
+    }
+
+    /// Whether the last record was the session's own.
+    pub(super) fn ends_mine(&self) -> bool {
+        self.mine
     }
 
     /// Whether a record is the session's. `name` tells which session it names, if it must be known.
@@ -181,7 +200,7 @@ impl Shares {
             len: 0,
             lines: 0,
         };
-        let mut decoder = root.layout.decoder(&file.artifact);
+        let mut decoder = root.decoder(file);
         let mut sink: Sink<Outline> = Sink::default();
         log::each_line(file, |record| {
             decoder.outline(record, &mut sink);
@@ -255,6 +274,7 @@ impl Shares {
                 stretches: stretches.into(),
                 known: len,
                 lines,
+                first: false,
             }));
             (session, part)
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes, Scanner};
+use crate::jsonl::{self, Bytes, Options, Scanner};
 use crate::layout::{Decoder, Head, PROGRAM, Record, Sink};
 use crate::model::{
     Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Key, Kind, Link, Outline, SessionId,
@@ -15,6 +15,7 @@ use crate::model::{
 };
 
 use super::Root;
+use super::companion::Parted;
 use super::inventory::FoundFile;
 use super::log::{self, REACH, Window};
 use super::share::{self, Sieve};
@@ -136,7 +137,7 @@ impl Tail {
         }
         let bytes = jsonl::read_span(handle, self.end, end - self.end).map_err(failed)?;
         let mut scanner = Scanner::from_offset(bytes.as_slice(), self.end, 1);
-        let mut decoder = Linked::new(root, &self.head.log);
+        let mut decoder = Linked::of(root, &self.file);
         while let Some(line) = scanner.next().map_err(failed)? {
             let record = log::uncounted(&line);
             if let Some(sieve) = &mut self.sieve
@@ -193,18 +194,24 @@ impl Tail {
         &mut self,
         root: &Root,
         end: u64,
-        lines: &[Vec<u8>],
+        records: &[Vec<u8>],
+        parted: &Parted,
         leaf: Option<EntryId>,
     ) {
-        let places = lines.iter().map(|line| (end, line.len() as u64 + 1));
-        for entry in decode(root, &self.head.log, lines.iter().zip(places), None) {
+        let mut offset = self.head.end;
+        let places = parted.lines.iter().map(|line| {
+            let len = line.len() as u64 + 1;
+            offset += len;
+            (offset - len, len)
+        });
+        for entry in decode(root, &self.head.log, records.iter().zip(places), None) {
             self.observe(&entry);
         }
+        let lines = &parted.lines;
         if let Some(sieve) = self.sieve.as_mut().filter(|_| !lines.is_empty()) {
             sieve.is_mine();
         }
         self.head.leaf = leaf.or(self.head.leaf.take());
-        self.head.resumed &= lines.is_empty();
         // A torn tail is sealed by the same write.
         let sealed = !self.guard.is_empty() && !self.guard.ends_with(b"\n");
         if sealed {
@@ -218,19 +225,15 @@ impl Tail {
         self.end = end + u64::from(sealed) + written;
     }
 
+    /// Takes in where the next record will stand, and whether the one before it is the session's.
+    pub(super) fn expect_at(&mut self, offset: u64) {
+        self.head.end = offset;
+        self.head.follows = self.sieve.as_ref().is_none_or(Sieve::ends_mine);
+    }
+
     /// After a failed write nothing about the end is certain.
     pub(super) fn forget(&mut self) {
         self.end = u64::MAX;
-    }
-
-    /// Goes on in another volume.
-    pub(super) fn roll(&mut self, log: Artifact, mut file: FoundFile) {
-        std::mem::swap(&mut self.file, &mut file);
-        self.file.earlier = std::mem::take(&mut file.earlier);
-        self.file.earlier.push(file);
-        self.head.log = log;
-        self.guard.clear();
-        self.forget();
     }
 }
 
@@ -281,7 +284,7 @@ impl Head {
         let mut last: Vec<usize> = (0..outlines.len()).rev().filter(open).take(MOST).collect();
         last.reverse();
         for at in last {
-            if let Some(entry) = window.entry(root, &file.artifact, handle, at) {
+            if let Some(entry) = window.entry(root, file, handle, at) {
                 self.remember(&entry.body);
             }
         }
@@ -310,9 +313,11 @@ impl Head {
                 path
             }
         };
-        // The last that the agent program knows: it would not follow a link to any other.
-        ends.retain(|&at| !window.salvaged(at));
-        let entry = |at| window.entry(root, &file.artifact, handle, at);
+        // The last that the agent program knows, where it would not follow a link to any other.
+        if root.layout.resumes_by_links() {
+            ends.retain(|&at| !window.salvaged(at));
+        }
+        let entry = |at| window.entry(root, file, handle, at);
         let mut ends = ends.into_iter().rev().filter_map(entry);
         let leaf = ends.find(|entry| self.takes(entry));
         let chained = |outline: &&Outline| {
@@ -378,6 +383,15 @@ struct Linked {
 }
 
 impl Linked {
+    /// Reads records of a file.
+    fn of(root: &Root, file: &FoundFile) -> Self {
+        Linked {
+            decoder: root.decoder(file),
+            outliner: root.decoder(file),
+        }
+    }
+
+    /// Reads records that are whole by themselves.
     fn new(root: &Root, log: &Artifact) -> Self {
         Linked {
             decoder: root.layout.decoder(log),
@@ -449,6 +463,14 @@ pub(super) fn decode<'a>(
 /// just now that is not ours, someone is at work if the log was touched just now and ends in a line
 /// that is not finished, or in a record without a time of a kind that annals does not write.
 pub(crate) fn check_free(root: &Root, file: &FoundFile) -> Result<()> {
+    if root.has_lock_file(&file.path) {
+        // Whoever writes holds the lock.
+        let options = Options {
+            lock_wait: Duration::ZERO,
+            ..Options::default()
+        };
+        return root.open_log(&file.path, options)?.locked(|_| Ok(()));
+    }
     let handle = file.open()?;
     let Some(age) = touched_just_now(&handle) else {
         return Ok(());
@@ -490,7 +512,7 @@ fn touched_just_now(handle: &dyn Bytes) -> Option<Duration> {
 
 /// Two programs on one session make two branches; that must be asked for.
 fn refuse_live(root: &Root, file: &FoundFile, handle: &dyn Bytes, window: &Window) -> Result<()> {
-    let (log, path) = (&file.artifact, &file.path);
+    let path = &file.path;
     if touched_just_now(handle).is_none() {
         return Ok(());
     }
@@ -499,7 +521,7 @@ fn refuse_live(root: &Root, file: &FoundFile, handle: &dyn Bytes, window: &Windo
     let mut recent =
         outlines.filter(|(_, outline)| outline.time.is_some_and(|time| age(time) < LIVE));
     let foreign =
-        recent.find_map(|(at, _)| fresh_and_foreign(&window.entry(root, log, handle, at)?));
+        recent.find_map(|(at, _)| fresh_and_foreign(&window.entry(root, file, handle, at)?));
     match foreign {
         None => Ok(()),
         Some(age) => Err(Error::Live {

@@ -102,7 +102,7 @@ impl Tally {
             path: file.path.clone(),
             end: 0,
             guard: Vec::new(),
-            decoder: root.layout.decoder(&file.artifact),
+            decoder: root.decoder(file),
             sieve: file.share.as_deref().map(Sieve::new),
         }));
         let mut pending = Vec::new();

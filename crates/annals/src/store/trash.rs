@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId, Log, Options};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
-use super::{Store, register};
+use super::{Root, Store, register};
 use manifest::{Manifest, TrashedDir};
 
 pub use purge::{Purgeable, TrashLook};
@@ -153,7 +153,10 @@ impl Store {
                     ))
                 })
         };
-        let beside: Vec<FoundFile> = all().flat_map(own).collect();
+        let mut beside: Vec<FoundFile> = all().flat_map(own).collect();
+        // Sessions that share a log share what lies beside it.
+        let mut seen = HashSet::new();
+        beside.retain(|file| seen.insert(file.path.clone()));
         refuse_shared(all())?;
         let list = volumes(all()).into_iter().chain(&beside).map(|file| {
             Ok(TrashedFile {
@@ -210,7 +213,7 @@ impl Store {
         let logs = volumes
             .iter()
             .take(HELD)
-            .map(|file| Log::open(&file.path, Options::default()))
+            .map(|file| files.root.open_log(&file.path, Options::default()))
             .collect::<Result<Vec<_>>>()?;
         let dirs = match plan.lone {
             true => Vec::new(),
@@ -220,7 +223,7 @@ impl Store {
             // Someone who wrote to it since it was looked at still wants it.
             volumes.iter().try_for_each(|file| unchanged(file))?;
             still()?;
-            self.move_out(plan, dirs, &volumes)
+            self.move_out(&files.root, plan, dirs, &volumes)
         })?;
         all().try_for_each(strike)?;
         Ok(moved)
@@ -229,6 +232,7 @@ impl Store {
     /// Moves what was planned, of which the first are the logs' volumes.
     fn move_out(
         &self,
+        root: &Root,
         mut plan: Trashed,
         dirs: Vec<TrashedDir>,
         volumes: &[&FoundFile],
@@ -245,7 +249,7 @@ impl Store {
         jsonl::ensure_dir(&folder)?;
         let manifest = Manifest::new(plan, dirs);
         manifest.write(&folder)?;
-        let carried = manifest::held(&folder, || carry_out(&manifest, &folder, volumes));
+        let carried = manifest::held(&folder, || carry_out(root, &manifest, &folder, volumes));
         let plan = manifest.trashed;
         if let Err(error) = carried {
             // Whole or not at all; if even that fails, what was moved stays in the trash.
@@ -321,7 +325,12 @@ fn unchanged(file: &FoundFile) -> Result<()> {
     }
 }
 
-fn carry_out(manifest: &Manifest, folder: &Path, volumes: &[&FoundFile]) -> Result<()> {
+fn carry_out(
+    root: &Root,
+    manifest: &Manifest,
+    folder: &Path,
+    volumes: &[&FoundFile],
+) -> Result<()> {
     let plan = &manifest.trashed;
     // The main log is the first of the list. As long as it is there, the session is found.
     for (at, file) in plan.files.iter().enumerate().rev() {
@@ -331,11 +340,15 @@ fn carry_out(manifest: &Manifest, folder: &Path, volumes: &[&FoundFile]) -> Resu
         match volumes.get(at) {
             None => jsonl::held(&from, carry)?,
             Some(_) if at < HELD => carry()?,
-            Some(volume) => Log::open(&from, Options::default())?.locked(|_| {
+            Some(volume) => root.open_log(&from, Options::default())?.locked(|_| {
                 unchanged(volume)?;
                 carry()
             })?,
         }
+    }
+    for volume in volumes.iter().filter(|file| root.has_lock_file(&file.path)) {
+        // What is left of it only keeps an empty directory.
+        let _ = jsonl::lock_file::remove(&volume.path);
     }
     manifest.clear_dirs(folder);
     Ok(())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Log, Options};
+use crate::jsonl::{self, FileId, Options};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, Store, register, trash};
@@ -120,7 +120,7 @@ impl Store {
             root.guard(path)?;
         }
         let logs = paths.iter().take(holdings.volumes).take(trash::HELD);
-        let logs = logs.map(|path| Log::open(path, Options::default()));
+        let logs = logs.map(|path| root.open_log(path, Options::default()));
         let logs = logs.collect::<Result<Vec<_>>>()?;
         trash::all_locked(&logs, || {
             let mut ids = Vec::with_capacity(paths.len());
@@ -142,7 +142,8 @@ impl Store {
             for (at, (path, id)) in paths.iter().zip(&ids).enumerate().rev() {
                 let removed = match at {
                     at if at < logs.len() => remove(path, id),
-                    at if at < holdings.volumes => Log::open(path, Options::default())
+                    at if at < holdings.volumes => root
+                        .open_log(path, Options::default())
                         .and_then(|log| log.locked(|_| remove(path, id))),
                     _ => jsonl::held(path, || remove(path, id)),
                 };
@@ -155,6 +156,9 @@ impl Store {
         })?;
         // Folders go when no file has to come back to them.
         for path in &paths {
+            if root.has_lock_file(path) {
+                let _ = jsonl::lock_file::remove(path);
+            }
             trash::remove_empty(path.parent(), &root.path);
         }
         let struck = group.iter().try_for_each(|files| trash::strike(files));

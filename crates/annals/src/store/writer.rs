@@ -22,8 +22,10 @@ use crate::model::{
     Todo,
 };
 
+use super::companion::{Parted, next_offset};
 use super::document::swap;
 use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::life::State;
 use super::query::Counted;
 use super::register::{self, Listing};
 use super::share::{self, Share};
@@ -60,6 +62,7 @@ pub struct SessionWriter {
     pub(super) kept: Vec<FoundFile>,
     /// What the register that lists it must hear.
     pub(super) listing: Option<Listing>,
+    state: Mutex<State>,
 }
 
 impl Store {
@@ -80,7 +83,10 @@ impl Store {
             ..new.clone()
         };
         let (file, log) = self.make(root, new, options)?;
-        let session = file.session(&new.id);
+        let session = match &file.share {
+            Some(share) => share.name.clone(),
+            None => file.session(&new.id),
+        };
         let head = Head {
             cwd: Some(new.cwd.clone()),
             git_branch: new.git_branch.clone(),
@@ -94,10 +100,11 @@ impl Store {
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             tally: Mutex::default(),
-            tail: Mutex::new(Tail::new(head, file, options.live)),
+            tail: Mutex::new(Tail::new(head, file, options.live_in(root))),
             lone: false,
             kept: Vec::new(),
             listing,
+            state: Mutex::new(State::Created),
         };
         session.change(&Change::Begin)?;
         if let Some(title) = new.title.as_deref().filter(|_| !writer.begins_with_title()) {
@@ -135,12 +142,25 @@ impl Store {
             let path = root.locate(&artifact)?;
             make_parent(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
+            if let Some(own) = artifact.session.clone().filter(|_| shared && new.unnamed) {
+                // A session that nobody named is the log's own, if it is the first in it.
+                match root.open_log(&path, options.log(Create::New)) {
+                    Err(Error::Io { source, .. })
+                        if source.kind() == io::ErrorKind::AlreadyExists => {}
+                    opened => {
+                        let log = opened?;
+                        let mut file = found(path, artifact)?;
+                        file.share = Some(Share::none(own).into());
+                        return Ok((file, log));
+                    }
+                }
+            }
             if shared {
                 self.refuse_known(root, &new.id)?;
             }
             let opened = match shared {
-                true => open_or_make(&path, options),
-                false => Log::open(&path, options.log(Create::New)),
+                true => open_or_make(root, &path, options),
+                false => root.open_log(&path, options.log(Create::New)),
             };
             // Where a log is named after the time, a moment later there is another name.
             let named = artifact.session.as_ref() != Some(&new.id);
@@ -246,7 +266,9 @@ impl Store {
             )));
         }
         files.root.guard(&file.path)?;
-        let log = Log::open(&file.path, options.log(Create::Never))?;
+        let log = files
+            .root
+            .open_log(&file.path, options.log(Create::Never))?;
         // A log in which nothing stands still wants what stands first in it.
         let begun =
             |file: &&FoundFile| file.artifact.kind != ArtifactKind::Notes || file.id.len > 0;
@@ -259,9 +281,9 @@ impl Store {
             git_branch: files.told(|about| about.git_branch.clone()),
             ..Head::new(files.id.clone(), file.artifact.clone())
         };
-        let mut tail = Tail::new(head, file.clone(), options.live);
+        let mut tail = Tail::new(head, file.clone(), options.live_in(&files.root));
         log.locked(|handle| tail.find(&files.root, handle))?;
-        tail.head.resumed = tail.head.leaf.is_some();
+        let resumed = tail.head.leaf.is_some();
         if files.is_lone() && tail.head.leaf.is_none() {
             return Err(Error::refused(format!(
                 "{} lies outside of any root and holds no message, so it may be no session at all",
@@ -281,6 +303,10 @@ impl Store {
             lone: files.is_lone(),
             kept: kept.cloned().collect(),
             listing,
+            state: Mutex::new(match resumed {
+                true => State::Resumed,
+                false => State::Created,
+            }),
         };
         session.heal()?;
         Ok(session)
@@ -306,6 +332,12 @@ impl SessionWriter {
     /// The entry that the next one will hang from, as far as is known without looking again.
     pub fn leaf(&self) -> Option<EntryId> {
         self.tail().head.leaf.clone()
+    }
+
+    /// Where the session is in its life: created, resumed once it was opened again, and active from
+    /// the next message on.
+    pub fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the log amounts to so far, each response counted once. The first time the log is read
@@ -420,12 +452,12 @@ impl SessionWriter {
         };
         let log = match made {
             false => None,
-            true => Some(Arc::new(Log::open(
-                &file.path,
-                self.options.log(Create::Never),
-            )?)),
+            true => {
+                let options = self.options.log(Create::Never);
+                Some(Arc::new(self.root.open_log(&file.path, options)?))
+            }
         };
-        let mut tail = Tail::new(head, file, self.options.live);
+        let mut tail = Tail::new(head, file, self.options.live_in(&self.root));
         if made {
             // Its layout has begun the log with what it was made for.
             tail.forget();
@@ -440,6 +472,7 @@ impl SessionWriter {
             tail: Mutex::new(tail),
             lone: false,
             kept: Vec::new(),
+            state: Mutex::new(State::Created),
         })
     }
 
@@ -453,35 +486,36 @@ impl SessionWriter {
         let mut title = None;
         let mut places = Vec::new();
         if touches_log {
-            let mut log = self.volume(writer)?;
-            // Another thread may have gone on to the next volume meanwhile.
-            while *log.path() != self.path() {
-                log = self.volume(writer)?;
-            }
+            let log = self.log()?;
+            let mut expected = 0;
             places = log
                 .append_all_with(|end, handle| {
                     let mut tail = self.tail();
-                    if tail.file.path != log.path() {
-                        return Err(Error::Changed {
-                            path: log.path().to_owned(),
-                        });
-                    }
                     if end != tail.end {
                         self.others_wrote();
                     }
                     tail.catch_up(&self.root, handle, end)?;
+                    tail.expect_at(next_offset(handle, end));
                     self.check_links(&mut tail, change)?;
                     let plan = self.plan(writer, &tail.head, change)?;
-                    let lines;
-                    (lines, others) = self.split(&tail.head, plan.edits)?;
+                    (written, others) = self.split(&tail.head, plan.edits)?;
                     title = plan.title;
                     before = Some((tail.head.log.clone(), tail.head.last.clone()));
-                    tail.advance(&self.root, end, &lines, plan.leaf);
+                    expected = tail.head.end;
+                    let mut parted = Parted::new(writer, &written, expected)?;
+                    for record in plan.companion {
+                        parted.add(expected, record)?;
+                    }
+                    parted.write_companion(&self.root, &tail.head.log, self.options)?;
+                    tail.advance(&self.root, end, &written, &parted, plan.leaf);
                     tail.head.words.extend(plan.words);
-                    written.clone_from(&lines);
-                    Ok(lines)
+                    Ok(parted.lines)
                 })
                 .inspect_err(|_| self.tail().forget())?;
+            if places.first().is_some_and(|place| place.offset != expected) {
+                // Another program wrote in between, so ids may be others than was thought.
+                self.tail().forget();
+            }
         } else {
             let head = self.tail().head.clone();
             let plan = self.plan(writer, &head, change)?;
@@ -489,8 +523,8 @@ impl SessionWriter {
             (lines, others) = self.split(&head, plan.edits)?;
             if !lines.is_empty() {
                 // A sub-agent that shares the log begins in it.
-                let path = self.root.layout.place(&head.log);
-                others.push(Edit::Append { path, lines });
+                let path = self.root.locate(&head.log)?;
+                append_parted(&self.root, &path, &lines, self.options)?;
             }
         }
         // A crash before this leaves the derived documents behind, never the log.
@@ -505,6 +539,12 @@ impl SessionWriter {
         let mut entries = before.map_or_else(Vec::new, |(log, last)| {
             decode(&self.root, &log, records, last)
         });
+        if entries
+            .iter()
+            .any(|entry| matches!(entry.body, Body::Message(_)))
+        {
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Active;
+        }
         self.list(change, &entries, title)?;
         entries.append(&mut beside);
         // What the layout adds for its own program's sake was not asked for.
@@ -514,34 +554,6 @@ impl SessionWriter {
 
     pub(super) fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
         plan(writer, head, change, self.options.now, &self.zone)
-    }
-
-    /// The log that the next entry goes to.
-    fn volume(&self, writer: &dyn Writer) -> Result<Arc<Log>> {
-        let wanted = |head: &Head| {
-            stamped(self.options.now, &self.zone, |stamp| {
-                writer.volume(head, stamp)
-            })
-        };
-        let head = self.tail().head.clone();
-        let artifact = wanted(&head);
-        if artifact == head.log || self.lone {
-            return self.log();
-        }
-        let path = self.root.locate(&artifact)?;
-        make_parent(&self.root, &path)?;
-        let opened = Arc::new(open_or_make(&path, self.options)?);
-        let mut file = found(path, artifact.clone())?;
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut tail = self.tail();
-        if tail.head.log != artifact {
-            let share = tail.file.share.as_deref();
-            file.share = share.map(|share| share.anew().into());
-            tail.roll(artifact, file);
-            *log = Some(Arc::clone(&opened));
-        }
-        // Whoever was first has opened it.
-        Ok(log.as_ref().map_or(opened, Arc::clone))
     }
 
     /// Refuses links that readers could not follow: a parent that is not there or that the agent
@@ -656,8 +668,8 @@ impl SessionWriter {
         }
         make_parent(&self.root, &path)?;
         let opened = match shared {
-            false => Log::open(&path, self.options.log(Create::New))?,
-            true => open_or_make(&path, self.options)?,
+            false => self.root.open_log(&path, self.options.log(Create::New))?,
+            true => open_or_make(&self.root, &path, self.options)?,
         };
         Ok(Arc::clone(log.insert(Arc::new(opened))))
     }
@@ -738,10 +750,10 @@ pub(super) fn stamped<T>(
 }
 
 /// Opens a log, or makes it if it is not there.
-pub(super) fn open_or_make(path: &Path, options: WriteOptions) -> Result<Log> {
-    match Log::open(path, options.log(Create::New)) {
+pub(super) fn open_or_make(root: &Root, path: &Path, options: WriteOptions) -> Result<Log> {
+    match root.open_log(path, options.log(Create::New)) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
-            Log::open(path, options.log(Create::Never))
+            root.open_log(path, options.log(Create::Never))
         }
         opened => opened,
     }
@@ -756,10 +768,29 @@ fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
 
 /// Adds lines to a log that several sessions lie in.
 pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Result<()> {
-    let path = root.path.join(path);
-    make_parent(root, &path)?;
-    let log = open_or_make(&path, WriteOptions::default())?;
-    log.append_all(lines).map(drop)
+    append_parted(root, &root.path.join(path), lines, WriteOptions::default())
+}
+
+/// Adds records to a log, and what it cannot say of them to its companion.
+pub(super) fn append_parted(
+    root: &Root,
+    path: &Path,
+    records: &[Vec<u8>],
+    options: WriteOptions,
+) -> Result<()> {
+    let writer = writer_of(root)?;
+    make_parent(root, path)?;
+    let artifact = path.strip_prefix(&root.path).ok();
+    let artifact = artifact.and_then(|path| root.layout.classify(path));
+    let log = open_or_make(root, path, options)?;
+    log.append_all_with(|end, handle| {
+        let parted = Parted::new(writer, records, next_offset(handle, end))?;
+        if let Some(artifact) = &artifact {
+            parted.write_companion(root, artifact, options)?;
+        }
+        Ok(parted.lines)
+    })
+    .map(drop)
 }
 
 /// Adds lines behind a log that is still what was seen, or to one that was not there.
@@ -770,20 +801,26 @@ pub(crate) fn append_behind(
     lines: Vec<Vec<u8>>,
     options: WriteOptions,
 ) -> Result<()> {
+    let within = path;
     let path = root.path.join(path);
     make_parent(root, &path)?;
     let create = match seen {
         Some(_) => Create::Never,
         None => Create::New,
     };
-    let log = Log::open(&path, options.log(create))?;
-    let added = log.append_all_with(|_, file| {
+    let log = root.open_log(&path, options.log(create))?;
+    let added = log.append_all_with(|end, file| {
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-        match seen.is_none_or(|seen| seen == FileId::from(&metadata)) {
-            true => Ok(lines),
-            false => Err(Error::Changed { path: path.clone() }),
+        if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
+            return Err(Error::Changed { path: path.clone() });
         }
+        let Some(artifact) = root.layout.classify(within) else {
+            return Ok(lines);
+        };
+        let parted = Parted::new(writer_of(root)?, &lines, next_offset(file, end))?;
+        parted.write_companion(root, &artifact, options)?;
+        Ok(parted.lines)
     });
     added.map(drop)
 }
@@ -804,7 +841,7 @@ pub(super) fn append_beside(
     };
     let path = root.path.join(path);
     make_parent(root, &path)?;
-    let places = open_or_make(&path, options)?.append_all(lines)?;
+    let places = open_or_make(root, &path, options)?.append_all(lines)?;
     let places = places
         .into_iter()
         .map(|place| (place.offset, place.end - place.offset));
@@ -830,6 +867,11 @@ pub(super) fn make_parent(root: &Root, path: &Path) -> Result<()> {
 }
 
 impl WriteOptions {
+    /// Whether to write beside other programs: where they take locks, nothing speaks against it.
+    fn live_in(self, root: &Root) -> bool {
+        self.live || root.layout.has_lock_files()
+    }
+
     pub(super) fn log(self, create: Create) -> Options {
         Options {
             durability: self.durability,

@@ -31,7 +31,7 @@ pub(super) fn begin(
         other => other.map_err(failed)?,
     };
     let mut lines = TailReader::new(BytesReader::between(&handle, 0, end)).map_err(failed)?;
-    let mut decoder = log.root.layout.decoder(&log.artifact);
+    let mut decoder = log.root.decoder_at(&log.path, &log.artifact);
     let mut begin = None;
     let mut counted = 0;
     while let Some(line) = lines.prev().map_err(failed)? {

@@ -130,7 +130,12 @@ fn lines(plan: Plan) -> Vec<String> {
 fn records_without_ids_are_named_by_where_they_lie() {
     let entry = decoded(r#"{"type":"user","content":"hi","timestamp":"2026-11-15T10:00:00Z"}"#);
     assert_eq!(entry.id, id("20261115-1234"));
-    assert_eq!((entry.parent, entry.session), (None, None));
+    // A prompt that names no session is the log's own.
+    let own = day("2026-11-15").session.unwrap().to_string();
+    assert_eq!((entry.parent, entry.session), (None, Some(own)));
+    let entry =
+        decoded(r#"{"type":"assistant","content":"hi","timestamp":"2026-11-15T10:00:00Z"}"#);
+    assert_eq!(entry.session, None);
     let outline = outlined(r#"{"type":"user","content":"hi","timestamp":"2026-11-15T10:00:00Z"}"#);
     assert_eq!(outline.id(), id("20261115-1234"));
     assert_eq!(outline.link, Link::Previous);
@@ -284,28 +289,24 @@ fn a_reply_is_written_in_the_designs_words() {
     let reply = Draft::new(Body::Message(reply)).model("m").usage(usage);
     let answer = Draft::tool_result("c1", "out");
     let found = written(&head(), vec![Draft::user("ask"), reply, answer]);
-    let meta = r#""metadata":{"source":"annals","sessionId":"s1"}"#;
     let wanted = [
-        format!(
-            r#"{{"type":"user","content":"ask","timestamp":"2026-11-15T12:00:00.000Z",{meta},"annals":{{"id":"id-1"}}}}"#
-        ),
-        format!(
-            r#"{{"type":"assistant","content":"before","timestamp":"2026-11-15T12:00:00.001Z","usage":{{"input_tokens":1,"output_tokens":2,"cache_creation_tokens":7,"cache_read_tokens":5,"cache_creation":{{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}},"server_tool_use":{{"web_search_requests":6}}}},"model":"m","stopReason":"tool_use",{meta},"annals":{{"id":"id-3","blocks":[{{"type":"thinking","thinking":"hm","signature":"sig"}},{{"type":"text"}}],"response":"msg_id2"}}}}"#
-        ),
-        format!(
-            r#"{{"type":"tool_call","tool":"Bash","arguments":{{ "command": "ls"}},"timestamp":"2026-11-15T12:00:00.002Z","toolCallId":"c1",{meta},"annals":{{"id":"id-4","model":"m","response":"msg_id2","stop":"tool_use"}}}}"#
-        ),
-        format!(
-            r#"{{"type":"assistant","content":"after","timestamp":"2026-11-15T12:00:00.003Z","usage":{{"input_tokens":0,"output_tokens":0,"cache_creation_tokens":0,"cache_read_tokens":0}},"model":"m","stopReason":"tool_use",{meta},"annals":{{"id":"id-5","response":"msg_id2"}}}}"#
-        ),
-        format!(
-            r#"{{"type":"tool_result","tool":"Bash","result":"out","timestamp":"2026-11-15T12:00:00.004Z","toolCallId":"c1",{meta},"annals":{{"id":"id-6"}}}}"#
-        ),
+        r#"{"type":"user","content":"ask","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"sessionId":"s1"}}"#,
+        r#"{"type":"assistant","content":"before","timestamp":"2026-11-15T12:00:00.001Z","usage":{"input_tokens":1,"output_tokens":2,"cache_creation_tokens":7,"cache_read_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4},"server_tool_use":{"web_search_requests":6}},"model":"m","stopReason":"tool_use","annals":{"blocks":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"text"}]}}"#,
+        r#"{"type":"tool_call","tool":"Bash","arguments":{ "command": "ls"},"timestamp":"2026-11-15T12:00:00.002Z","toolCallId":"c1","annals":{"model":"m","stop":"tool_use"}}"#,
+        r#"{"type":"assistant","content":"after","timestamp":"2026-11-15T12:00:00.003Z","usage":{"input_tokens":0,"output_tokens":0,"cache_creation_tokens":0,"cache_read_tokens":0},"model":"m","stopReason":"tool_use"}"#,
+        r#"{"type":"tool_result","tool":"Bash","result":"out","timestamp":"2026-11-15T12:00:00.004Z","toolCallId":"c1"}"#,
     ];
     for (found, wanted) in found.iter().zip(&wanted) {
         assert_eq!(found, wanted);
     }
     assert_eq!(found.len(), wanted.len());
+    // Only what the document has no member for goes beside the log.
+    let writer = Orchestrator.writer().unwrap();
+    let beside = found
+        .iter()
+        .map(|line| writer.part(line.as_bytes()).unwrap().1);
+    let beside: Vec<bool> = beside.map(|beside| beside.is_some()).collect();
+    assert_eq!(beside, [false, true, true, false, false]);
     // Read back, the tokens are there once, and so is the text.
     let spoken = message(&found[1]);
     assert_eq!(spoken.usage, Some(usage));
@@ -329,8 +330,6 @@ fn a_reply_of_calls_alone_tells_its_tokens_first() {
     assert_eq!(found.len(), 3);
     assert_eq!(message(&found[0]).blocks, []);
     assert_eq!(message(&found[0]).usage, Some(usage));
-    let responses: Vec<_> = found.iter().map(|line| message(line).response).collect();
-    assert!(responses[0].is_some() && responses.iter().all(|one| *one == responses[0]));
     assert_eq!(decoded(&found[2]).id, id("end"));
     // With nothing to tell, nothing is added.
     assert_eq!(written(&head(), vec![calls()]).len(), 2);
@@ -463,11 +462,10 @@ fn what_is_beside_a_session_is_named_after_it() {
     assert_eq!(path(&head, &todos), "s1.todos.json");
     let agent = AgentId::new("a1").unwrap();
     let spawn = Change::Spawn(Spawn::new(agent.clone(), "Explore", "Finds it").call("c1"));
-    head.resumed = true;
     let line = lines(plan(&head, &spawn).unwrap()).remove(0);
     assert_eq!(
         line,
-        r#"{"type":"system","content":"Finds it","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"source":"annals","sessionId":"s1--agent-a1"},"annals":{"id":"id-1","kind":"agent","subtype":"Explore","description":"Finds it","call":"c1"}}"#
+        r#"{"type":"system","content":"Finds it","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"sessionId":"s1--agent-a1"},"annals":{"id":"id-1","kind":"agent","subtype":"Explore","description":"Finds it","call":"c1"}}"#
     );
     head.agent = Some(agent);
     assert_eq!(path(&head, &note), "s1--agent-a1.notes.jsonl");
@@ -478,20 +476,21 @@ fn what_is_beside_a_session_is_named_after_it() {
 }
 
 #[test]
-fn the_first_record_tells_the_directory_and_a_later_one_that_it_was_resumed() {
+fn a_session_begins_with_its_directory_and_its_branch() {
     let mut head = head();
     head.cwd = Some("/w".to_owned());
     head.git_branch = Some("main".to_owned());
     assert_eq!(
         lines(plan(&head, &Change::Begin).unwrap()),
         [
-            r#"{"type":"session","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"source":"annals","sessionId":"s1","cwd":"/w","gitBranch":"main"}}"#
+            r#"{"type":"session","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"sessionId":"s1","cwd":"/w","gitBranch":"main"}}"#
         ]
     );
-    head.resumed = true;
-    let found = written(&head, vec![Draft::user("a"), Draft::user("b")]);
-    assert!(outlined(&found[0]).facts.contains(&Fact::Resumed));
-    assert!(!outlined(&found[1]).facts.contains(&Fact::Resumed));
+    // The log's own session begins with the log, which stays empty until something is said.
+    head.session = day("2026-11-15").session.unwrap();
+    let begun = plan(&head, &Change::Begin).unwrap();
+    assert!(begun.companion[0].contains(r#""cwd":"/w""#), "{begun:?}");
+    assert_eq!(lines(begun), Vec::<String>::new());
 }
 
 /// The day is the one that it is where the writer is.
@@ -522,8 +521,6 @@ fn logs_are_dated_in_the_writers_zone() {
         let new = NewSession::new(id, "/Users/nick/projects/my-app");
         let log = writer.session(&new, &mut stamp).unwrap();
         assert_eq!(log, self::day(day), "{now} {zone}");
-        let old = Head::new(SessionId::new("s1").unwrap(), self::day("2025-01-01"));
-        assert_eq!(writer.volume(&old, &stamp), self::day(day), "{now} {zone}");
         let relative = NewSession::new(SessionId::new("s").unwrap(), "src");
         assert!(writer.session(&relative, &mut stamp).is_err());
         let agent = NewSession::new(SessionId::new("s--agent-a").unwrap(), "/w");
@@ -577,7 +574,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
         assert_eq!(
             copy(own, parent, None),
             format!(
-                r#"{{"type":"user","metadata":{{"sessionId":"s2","x":"\ud83d","resumed":false,{origin}}},"annals":{{"parent":{said},"sidechain":false,"agent":null,"id":"20261115-7"}}}}"#
+                r#"{{"type":"user","metadata":{{"sessionId":"s2","x":"\ud83d","resumed":true,{origin}}},"annals":{{"parent":{said},"sidechain":false,"agent":null,"id":"20261115-7"}}}}"#
             )
         );
     }

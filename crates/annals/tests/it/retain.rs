@@ -461,14 +461,16 @@ fn every_layout_has_all_states() {
             .store
             .write(&files, at("2026-03-01T18:00:00Z"))
             .unwrap();
+        assert_eq!(later.state(), State::Resumed, "{name}");
         later.append(Draft::user("another")).unwrap();
+        assert_eq!(later.state(), State::Active, "{name}");
         drop(later);
-        assert_eq!(state(now), State::Resumed, "{name}");
+        assert_eq!(state(now), State::Active, "{name}");
         let info = place.info();
         match layout.keep_days() {
             Some(days) => {
                 let expires = info.expires.unwrap();
-                assert_eq!(info.state_at(expires), State::Resumed, "{name}");
+                assert_eq!(info.state_at(expires), State::Active, "{name}");
                 assert_eq!(
                     info.state_at(expires + 1.second()),
                     State::Expired,
@@ -497,7 +499,7 @@ fn every_layout_has_all_states() {
         assert_eq!(deleted[0].state_at(now), State::Deleted, "{name}");
         assert_eq!(deleted[0].messages, 2, "{name}");
         place.store.undelete(&gone.id).unwrap();
-        assert_eq!(state(now), State::Resumed, "{name}");
+        assert_eq!(state(now), State::Active, "{name}");
     }
 }
 

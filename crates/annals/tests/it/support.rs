@@ -197,6 +197,14 @@ pub(crate) fn picture(dir: &Path) -> BTreeMap<PathBuf, String> {
         for entry in fs::read_dir(&path).into_iter().flatten() {
             let entry = entry.unwrap();
             let kind = entry.file_type().unwrap();
+            // The lock of a log holds nothing, and stays where it was taken.
+            if entry
+                .path()
+                .to_str()
+                .is_some_and(|path| path.ends_with(".jsonl.lock"))
+            {
+                continue;
+            }
             let what = if kind.is_symlink() {
                 format!("-> {}", fs::read_link(entry.path()).unwrap().display())
             } else if kind.is_dir() {

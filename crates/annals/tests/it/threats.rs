@@ -269,7 +269,10 @@ fn no_layout_is_blown_up_by_a_line() {
             let session = Session::read(files.clone()).unwrap();
             let info = session.info(None);
             assert!(info.messages >= 1, "{}", layout.name());
-            assert!(info.flaws > 0, "{}", layout.name());
+            // Lines that name no session may be another one's of the same log.
+            let all = place.store.inventory().sessions.into_iter();
+            let flaws = all.map(|files| Session::read(files).unwrap().info(None).flaws);
+            assert!(flaws.sum::<usize>() > 0, "{}", layout.name());
             session.conversations();
             let _ = session.todos();
             for at in 0..session.logs[0].outlines.len() {
@@ -282,7 +285,12 @@ fn no_layout_is_blown_up_by_a_line() {
                 exporter.session(&session, &Part::Whole).unwrap();
                 exporter.finish().unwrap();
             }
-            let gone = place.store.delete(&files, Timestamp::UNIX_EPOCH).unwrap();
+            let all = place.store.inventory().sessions;
+            let others: Vec<&SessionFiles> = all.iter().filter(|it| it.id != files.id).collect();
+            let gone = place
+                .store
+                .delete_with(&files, &others, Timestamp::UNIX_EPOCH);
+            let gone = gone.unwrap();
             place.store.undelete(&gone.id).unwrap();
         };
         let thread = thread::Builder::new().stack_size(512 << 10).spawn(look);

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{self, FileId};
-use crate::model::{ArtifactKind, Body};
+use crate::layout::Record;
+use crate::model::{ArtifactKind, Body, Span};
 use crate::store::{FoundFile, Root, SessionFiles, WriteOptions, append_behind};
 
 use super::Kept;
@@ -109,7 +110,10 @@ impl Rest {
 /// What a session has in its files, by their paths in its root. A line that was cut off counts for nothing.
 fn parts(files: &SessionFiles) -> Result<BTreeMap<PathBuf, Part>> {
     let mut parts: BTreeMap<PathBuf, Part> = BTreeMap::new();
-    for file in files.files().flat_map(FoundFile::volumes) {
+    let files_of_it = files.files().flat_map(FoundFile::volumes);
+    // What a companion says is part of the log's records.
+    let says = |file: &&FoundFile| file.artifact.kind != ArtifactKind::Companion;
+    for file in files_of_it.filter(says) {
         let path = file.path.strip_prefix(&files.root.path);
         let path = path.unwrap_or(&file.path).to_owned();
         let document = file.artifact.kind == ArtifactKind::Todos;
@@ -118,7 +122,7 @@ fn parts(files: &SessionFiles) -> Result<BTreeMap<PathBuf, Part>> {
             document,
             lines: Vec::new(),
         });
-        part.lines.extend(lines(file, document)?);
+        part.lines.extend(lines(&files.root, file, document)?);
     }
     for part in parts.values_mut() {
         part.lines.sort_unstable_by_key(|(at, _)| *at);
@@ -126,7 +130,7 @@ fn parts(files: &SessionFiles) -> Result<BTreeMap<PathBuf, Part>> {
     Ok(parts)
 }
 
-fn lines(file: &FoundFile, document: bool) -> Result<Vec<(u64, Vec<u8>)>> {
+fn lines(root: &Root, file: &FoundFile, document: bool) -> Result<Vec<(u64, Vec<u8>)>> {
     let bytes = file.read()?;
     if document {
         return Ok(vec![(0, bytes)]);
@@ -144,9 +148,27 @@ fn lines(file: &FoundFile, document: bool) -> Result<Vec<(u64, Vec<u8>)>> {
             next.is_some_and(|it| it.bytes.contains(&at))
         })
     };
-    let own = lines.filter(|(at, line)| own(*at) && serde_json::from_slice::<Value>(line).is_ok());
-    let whole = own.filter(|(_, line)| line.ends_with(b"\n"));
-    Ok(whole.map(|(at, line)| (at, line.to_vec())).collect())
+    let mut decoder = root.decoder(file);
+    let mut found = Vec::new();
+    for (at, line) in lines.filter(|(at, line)| own(*at) && line.ends_with(b"\n")) {
+        let bytes = line.strip_suffix(b"\n").unwrap_or(line);
+        let record = Record {
+            span: Span {
+                offset: at,
+                len: line.len() as u64,
+                line: 0,
+            },
+            bytes,
+            terminated: true,
+            oversize: false,
+        };
+        let mut whole = decoder.whole(&record).unwrap_or_else(|| bytes.to_vec());
+        whole.push(b'\n');
+        if serde_json::from_slice::<Value>(&whole).is_ok() {
+            found.push((at, whole));
+        }
+    }
+    Ok(found)
 }
 
 /// Which of the ids that were made up stand for which.

@@ -216,7 +216,9 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         K::Origin if artifact.session.is_some() => beside_log().join(ORIGIN),
         K::Origin => ORIGIN.into(),
         // The layout has no such files.
-        K::SharedLog | K::Notes | K::Register | K::State | K::RunLog => PathBuf::new(),
+        K::SharedLog | K::Companion | K::Notes | K::Register | K::State | K::RunLog => {
+            PathBuf::new()
+        }
     }
 }
 

@@ -93,6 +93,7 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         K::RunLog => format!("sessions/{name}/system.log").into(),
         // The layout has no such files.
         K::SharedLog
+        | K::Companion
         | K::AgentMeta
         | K::Task
         | K::FileVersion

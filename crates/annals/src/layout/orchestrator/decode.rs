@@ -1,15 +1,21 @@
 //! The full depth: everything an entry says.
 
-use crate::json::{Raw, object};
+use crate::json::{self, Raw, object};
 use crate::layout::content::blocks;
 use crate::layout::{Record, Sink};
-use crate::model::{Block, Body, Entry, EntryId, FlawKind, Message, Place, Role};
+use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role};
 
 use super::line::{Line, Lines, Shape, is_record};
 
 object! {
     struct Whole<'a> { "content" => content: Raw<'a>, }
 }
+
+/// Where a message came from: `cli`, `api` or `agent`.
+pub(super) const SOURCE: &str = "source";
+
+/// How long a tool took.
+pub(super) const DURATION: &str = "duration_ms";
 
 /// A text that stands in the record's content and is not said again.
 pub(super) const SAME_TEXT: &str = r#"{"type":"text"}"#;
@@ -22,10 +28,11 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         let body = body(&line, text, &mut bad_usage);
         let mut entry = Entry::at(record.span, body);
         entry.time = line.time();
-        entry.session = line.metadata.session.owned();
+        entry.session = lines.session(&line).map(str::to_owned);
         entry.agent = lines.agent(&line);
         entry.program = line.metadata.source.owned();
         entry.copied = line.metadata.forked_from.is_some();
+        entry.members = members(&line);
         entry.place = Place {
             cwd: line.metadata.cwd.owned(),
             git_branch: line.metadata.git_branch.owned(),
@@ -52,6 +59,15 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             pieces.iter().for_each(|piece| entry(lines, piece, out));
         }
     }
+}
+
+/// The members that only this layout knows.
+fn members(line: &Line<'_>) -> Members {
+    let source = line.metadata.source.filled().map(json::quote);
+    let source = source.map(|source| (SOURCE.to_owned(), source));
+    let duration = line.duration.0.filter(|_| line.shape() == Shape::Outcome);
+    let duration = duration.map(|value| (DURATION.to_owned(), value.to_owned()));
+    source.into_iter().chain(duration).collect()
 }
 
 /// Puts what only annals says over what the record says.

@@ -1,8 +1,11 @@
-//! The shapes of what is written: the design's members in its order, then `metadata` and `annals`.
+//! The shapes of what is written: the document's members in its order, then `annals`; and which of
+//! them go into the log.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::json::{self, Pairs};
+use crate::layout::BLANK;
 use crate::layout::annex::Words;
 use crate::layout::field::{CacheWrites, Searches};
 use crate::model::Usage;
@@ -29,24 +32,32 @@ pub(super) struct Written<'a> {
     pub(super) model: Option<&'a str>,
     #[serde(rename = "stopReason", skip_serializing_if = "Option::is_none")]
     pub(super) stop: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) duration_ms: Option<Box<RawValue>>,
     #[serde(rename = "toolCallId", skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<&'a str>,
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub(super) metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) annals: Option<Words<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, PartialEq, Serialize)]
 pub(super) struct Metadata<'a> {
-    pub(super) source: &'a str,
-    #[serde(rename = "sessionId")]
-    pub(super) session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<&'a str>,
+    #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cwd: Option<&'a str>,
     #[serde(rename = "gitBranch", skip_serializing_if = "Option::is_none")]
     pub(super) git_branch: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) resumed: Option<bool>,
+}
+
+impl Metadata<'_> {
+    fn is_empty(&self) -> bool {
+        *self == Metadata::default()
+    }
 }
 
 /// Tokens in the design's words, and in the model's where the design has none.
@@ -77,5 +88,163 @@ impl Spent {
                 web_search_requests: usage.web_searches,
             }),
         }
+    }
+}
+
+/// The members of the document's records, by their types, in what stands in a log.
+const MEMBERS: &[(&str, &[&str])] = &[
+    ("user", &["type", "content", "timestamp", "metadata"]),
+    (
+        "assistant",
+        &[
+            "type",
+            "content",
+            "timestamp",
+            "usage",
+            "model",
+            "stopReason",
+        ],
+    ),
+    (
+        "tool_call",
+        &["type", "tool", "arguments", "timestamp", "toolCallId"],
+    ),
+    (
+        "tool_result",
+        &[
+            "type",
+            "tool",
+            "result",
+            "error",
+            "timestamp",
+            "duration_ms",
+            "toolCallId",
+        ],
+    ),
+];
+
+/// The members of members.
+const INNER: &[(&str, &[&str])] = &[
+    ("metadata", &["source", "sessionId"]),
+    (
+        "usage",
+        &[
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_tokens",
+            "cache_read_tokens",
+        ],
+    ),
+];
+
+/// Parts a record into a line that the document's own parser takes, and the members that it does
+/// not take. A record of another type has no such line.
+pub(super) fn part(record: &str) -> Option<(Vec<u8>, Option<String>)> {
+    let pairs: Pairs<'_> = serde_json::from_str(record).ok()?;
+    let kind = json::member(record, "type").and_then(json::string);
+    let known = MEMBERS
+        .iter()
+        .find(|(name, _)| kind.as_deref() == Some(name));
+    let Some((_, known)) = known else {
+        return Some((BLANK.to_vec(), Some(record.to_owned())));
+    };
+    let (mut line, mut beside) = (Object::default(), Object::default());
+    for (name, value) in &pairs.0 {
+        let value = value.0?;
+        let inner = INNER.iter().find(|(member, _)| member == name);
+        match inner {
+            _ if !known.contains(&&**name) => beside.add(name, value),
+            None => line.add(name, value),
+            Some((_, inner)) => {
+                let members: Pairs<'_> = serde_json::from_str(value).unwrap_or_default();
+                let (fits, odd): (Vec<_>, Vec<_>) = members
+                    .0
+                    .iter()
+                    .partition(|(name, _)| inner.contains(&&**name));
+                if odd.is_empty() {
+                    line.add(name, value);
+                    continue;
+                }
+                let mut kept = Object::default();
+                fits.iter()
+                    .for_each(|(name, value)| kept.add(name, value.0.unwrap_or("null")));
+                if !fits.is_empty() {
+                    line.add(name, &kept.finish());
+                }
+                beside.add(name, value);
+            }
+        }
+    }
+    let beside = (!beside.0.is_empty()).then(|| beside.finish());
+    Some((line.finish().into_bytes(), beside))
+}
+
+/// An object in the making.
+#[derive(Default)]
+struct Object(String);
+
+impl Object {
+    fn add(&mut self, name: &str, value: &str) {
+        self.0.push_str(if self.0.is_empty() { "" } else { "," });
+        self.0.push_str(&json::quote(name));
+        self.0.push(':');
+        self.0.push_str(value);
+    }
+
+    fn finish(self) -> String {
+        format!("{{{}}}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parted(record: &str) -> (String, Option<String>) {
+        let (line, beside) = part(record).unwrap();
+        (String::from_utf8(line).unwrap(), beside)
+    }
+
+    #[test]
+    fn what_the_document_has_stays_in_the_log() {
+        for record in [
+            r#"{"type":"user","content":"x","timestamp":"t","metadata":{"source":"cli","sessionId":"s"}}"#,
+            r#"{"type":"assistant","content":"x","timestamp":"t","usage":{"input_tokens":1},"model":"m","stopReason":"end_turn"}"#,
+            r#"{"type":"tool_call","tool":"Read","arguments":{"a":1e5},"timestamp":"t","toolCallId":"c"}"#,
+            r#"{"type":"tool_result","tool":"Read","error":"e","timestamp":"t","duration_ms":5}"#,
+        ] {
+            assert_eq!(parted(record), (record.to_owned(), None));
+        }
+    }
+
+    #[test]
+    fn what_the_document_does_not_have_goes_beside_it() {
+        assert_eq!(
+            parted(
+                r#"{"type":"tool_call","tool":"T","metadata":{"sessionId":"s"},"annals":{"id":"1"}}"#
+            ),
+            (
+                r#"{"type":"tool_call","tool":"T"}"#.to_owned(),
+                Some(r#"{"metadata":{"sessionId":"s"},"annals":{"id":"1"}}"#.to_owned())
+            )
+        );
+        assert_eq!(
+            parted(r#"{"type":"user","content":"x","metadata":{"cwd":"/w","source":"cli"}}"#),
+            (
+                r#"{"type":"user","content":"x","metadata":{"source":"cli"}}"#.to_owned(),
+                Some(r#"{"metadata":{"cwd":"/w","source":"cli"}}"#.to_owned())
+            )
+        );
+        assert_eq!(
+            parted(r#"{"type":"user","content":"x","metadata":{"cwd":"/w"}}"#).0,
+            r#"{"type":"user","content":"x"}"#
+        );
+    }
+
+    #[test]
+    fn a_record_of_another_type_leaves_a_blank_line() {
+        let record = r#"{"type":"system","content":"x"}"#;
+        assert_eq!(parted(record), (" ".to_owned(), Some(record.to_owned())));
+        assert_eq!(part("not JSON"), None);
     }
 }

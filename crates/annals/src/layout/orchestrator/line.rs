@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::json::{self, Flag, Raw, Text, object};
+use crate::json::{self, Raw, Text, object};
 use crate::layout::annex::Annex;
 use crate::layout::content::Content;
 use crate::layout::field::{self, Counts, Server, Split, timestamp};
@@ -28,6 +28,7 @@ object! {
         "result" => result: Raw<'a>,
         "error" => error: Raw<'a>,
         "toolCallId" => call: Text<'a>,
+        "duration_ms" => duration: Raw<'a>,
         "annals" => annex: Annex<'a>,
     }
 }
@@ -38,7 +39,6 @@ object! {
         "sessionId" => session: Text<'a>,
         "cwd" => cwd: Text<'a>,
         "gitBranch" => git_branch: Text<'a>,
-        "resumed" => resumed: Flag,
         "forkedFrom" => forked_from: Raw<'a>,
     }
 }
@@ -79,8 +79,8 @@ pub(super) enum Shape {
 pub(super) struct Lines {
     /// The folder that the file lies in.
     pub(super) folder: String,
-    /// The file's day, as it stands in ids.
-    day: String,
+    /// The file.
+    artifact: Artifact,
     /// The sub-agent whose records they are.
     owner: Option<AgentId>,
     model: Option<Arc<str>>,
@@ -88,11 +88,9 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn of(artifact: &Artifact) -> Self {
-        let session = artifact.session.as_ref().map_or("", SessionId::as_str);
-        let day = path::day(session).map(|day| day.to_string().replace('-', ""));
         Lines {
             folder: artifact.folder.clone().unwrap_or_default(),
-            day: day.unwrap_or_else(|| "0".to_owned()),
+            artifact: artifact.clone(),
             owner: artifact.agent.clone(),
             model: None,
         }
@@ -100,12 +98,20 @@ impl Lines {
 
     /// The id of a record that has none: where it stands.
     pub(super) fn id_at(&self, span: Span) -> String {
-        format!("{}-{}", self.day, span.offset)
+        path::id_at(&self.artifact, span.offset)
+    }
+
+    /// The session that a record belongs to whatever stands before it: the one that it names, or the
+    /// file's own if it is a prompt.
+    pub(super) fn session<'l>(&'l self, line: &'l Line<'_>) -> Option<&'l str> {
+        let own = self.artifact.session.as_ref().map(SessionId::as_str);
+        let own = own.filter(|_| line.shape() == Shape::User);
+        line.metadata.session.filled().or(own)
     }
 
     /// Whose a record is: that of the name under which it was logged.
     pub(super) fn agent(&self, line: &Line<'_>) -> Option<AgentId> {
-        let Some(name) = line.metadata.session.filled() else {
+        let Some(name) = self.session(line) else {
             return self.owner.clone();
         };
         path::owner(name)

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! projects/<hash>/<YYYY-MM-DD>.jsonl              the sessions of a directory on one day
+//! projects/<hash>/<YYYY-MM-DD>.jsonl.lock         the lock of that log's writers
+//! projects/<hash>/<YYYY-MM-DD>.annals             what annals says of that log's records
 //! projects/<hash>/<session>.notes.jsonl           remarks on a session; annals' own
 //! projects/<hash>/<session>.todos.json            [{content,status,…}]; annals' own
 //! projects/<hash>/<session>.annals-origin.jsonl   what the session was converted from
@@ -12,26 +14,30 @@
 //! characters. A record is a line with a `type`, for which `role` may stand:
 //!
 //! ```text
-//! user         {content,timestamp,metadata?}
-//! assistant    {content,timestamp,usage,model,stopReason?,metadata?}
-//! tool_call    {tool,arguments,timestamp,toolCallId?,metadata?}
-//! tool_result  {tool,result?|error?,timestamp,duration_ms?,toolCallId?,metadata?}
-//! metadata     {source?,sessionId?,…}
+//! user         {content,timestamp,metadata?{source?: cli|api|agent,sessionId?}}
+//! assistant    {content,timestamp,usage,model,stopReason?}
+//! tool_call    {tool,arguments,timestamp,toolCallId?}
+//! tool_result  {tool,result?|error?,timestamp,duration_ms?,toolCallId?}
 //! usage        {input_tokens,output_tokens,cache_creation_tokens,cache_read_tokens}, or in camel case
 //! ```
 //!
-//! Several sessions share a log. A record belongs to the session that it names in
-//! `metadata.sessionId`, or else to that of the record before it; those before any name are the
-//! session `<YYYY-MM-DD>-<hash>`. A session goes on in the log of the next day. A sub-agent logs under
-//! a name of its own, `<session>--agent-<agent>`; its todos and notes are named so too.
+//! Several sessions may share a log. A `user` record belongs to the session that it names in
+//! `metadata.sessionId`, or else to the log's own session, which is called `<YYYY-MM-DD>-<hash>`. Any
+//! other record belongs to the session of the record before it. A turn that other programs log may go
+//! on in the log of the next day; annals goes on in the log that a session is in. A sub-agent logs
+//! under a name of its own, `<session>--agent-<agent>`; its todos and notes are named so too.
 //!
 //! Records have no ids and no links: an id is the day and the offset (`20261115-1234`), and a
-//! message hangs from the one before it of its session. What annals writes has an id, and whatever
-//! else the words above cannot say, in the member `annals` (see `layout/annex.rs`). Beyond them it
-//! writes `session`, which begins a session, and `system`: instructions, compactions, notices of the
-//! program and what a sub-agent is for, told apart by `annals.kind`. In `metadata` it puts the
-//! working directory (`cwd`), the branch (`gitBranch`), `resumed` on the first record after a
-//! session was opened again, and `forkedFrom` on copies.
+//! message hangs from the one before it of its session.
+//!
+//! Into the log annals writes these four types with these members and no others, because the
+//! document's own parser takes no others. What they cannot say goes to the log's companion
+//! (`store/companion.rs`), from which a reader puts it back into the record: the member `annals` (see
+//! `layout/annex.rs`) and, in `metadata`, `sessionId` of records other than `user`, the working
+//! directory (`cwd`), the branch (`gitBranch`) and `forkedFrom` on copies. Records that the document
+//! has no word for stand in the companion alone, and a blank line in the log marks their place:
+//! `session`, which begins a session, and `system`: instructions, compactions, notices of the program
+//! and what a sub-agent is for, told apart by `annals.kind`.
 
 mod decode;
 mod form;
@@ -85,12 +91,20 @@ impl Layout for Orchestrator {
         Some(path::hash(directory))
     }
 
+    fn log_named(&self, text: &str) -> Option<Artifact> {
+        path::named(text)
+    }
+
     fn keep_days(&self) -> Option<u64> {
         Some(30)
     }
 
-    fn expires_by_file(&self) -> bool {
-        false
+    fn has_lock_files(&self) -> bool {
+        true
+    }
+
+    fn companion(&self, log: &Artifact) -> Option<Artifact> {
+        (log.kind == ArtifactKind::SharedLog).then(|| path::companion(log))
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {

@@ -47,11 +47,12 @@ impl Lines {
         let said = &line.metadata;
         let facts = &mut outline.facts;
         // On every record: whoever reads one alone must know whose it is.
-        facts.extend(said.session.filled().map(|id| Fact::Session(id.into())));
+        facts.extend(self.session(line).map(|id| Fact::Session(id.into())));
         facts.extend(said.cwd.filled().map(|path| Fact::Cwd(path.into())));
         let branch = said.git_branch.filled();
         facts.extend(branch.map(|branch| Fact::GitBranch(branch.into())));
-        facts.extend(said.resumed.0.then_some(Fact::Resumed));
+        let source = said.source.filled();
+        facts.extend(source.map(|source| Fact::Attribute("source", source.into())));
         match line.shape() {
             Shape::Unknown => {
                 let untyped = line.kind.filled().or(line.role.filled()).is_none();

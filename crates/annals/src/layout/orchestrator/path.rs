@@ -11,6 +11,7 @@ use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 /// How many characters of a digest name a folder.
 const HASH: usize = 20;
 
+const COMPANION: &str = ".annals";
 const NOTES: &str = ".notes.jsonl";
 const TODOS: &str = ".todos.json";
 
@@ -38,6 +39,9 @@ fn in_project(folder: &str, file: &str) -> Option<Artifact> {
     use ArtifactKind as K;
     if let Some(day) = file.strip_suffix(".jsonl").and_then(date) {
         return Some(daily(folder, day));
+    }
+    if let Some(day) = file.strip_suffix(COMPANION).and_then(date) {
+        return Some(companion(&daily(folder, day)));
     }
     let (kind, session, agent) = if let Some(name) = file.strip_suffix(TODOS) {
         let (session, agent) = owner(name);
@@ -74,6 +78,10 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
             Some(day) => path.join(format!("{day}.jsonl")),
             None => PathBuf::new(),
         },
+        K::Companion => match day(session) {
+            Some(day) => path.join(format!("{day}{COMPANION}")),
+            None => PathBuf::new(),
+        },
         K::Notes => path.join(owner + NOTES),
         K::Todos => path.join(owner + TODOS),
         K::Origin if artifact.session.is_some() => path.join(format!("{session}.{ORIGIN}")),
@@ -92,9 +100,36 @@ pub(super) fn daily(folder: &str, day: Date) -> Artifact {
     }
 }
 
+/// The log that is named by its own session, `DAY-HASH`, or by a directory and a day, `DIRECTORY/DAY`.
+pub(super) fn named(text: &str) -> Option<Artifact> {
+    if let Some((directory, day)) = text.rsplit_once('/') {
+        let absolute = directory.starts_with('/');
+        return Some(daily(&hash(directory), date(day).filter(|_| absolute)?));
+    }
+    let day = day(text)?;
+    let folder = text.get(10..)?.strip_prefix('-')?;
+    is_hash(folder).then(|| daily(folder, day))
+}
+
+/// The companion of a day's log.
+pub(super) fn companion(log: &Artifact) -> Artifact {
+    Artifact {
+        kind: ArtifactKind::Companion,
+        agent: None,
+        ..log.clone()
+    }
+}
+
 /// The day of a log, by the session of those of its records that name none.
 pub(super) fn day(session: &str) -> Option<Date> {
     date(session.get(..10)?)
+}
+
+/// The id of a record that has none: the day and where in the log it stands.
+pub(super) fn id_at(log: &Artifact, offset: u64) -> String {
+    let session = log.session.as_ref().map_or("", SessionId::as_str);
+    let day = day(session).map(|day| day.to_string().replace('-', ""));
+    format!("{}-{offset}", day.as_deref().unwrap_or("0"))
 }
 
 /// The name under which a sub-agent logs.
@@ -157,12 +192,40 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_named_by_its_session_or_by_a_directory_and_a_day() {
+        let log = daily(FOLDER, "2025-11-16".parse().unwrap());
+        for text in [
+            "2025-11-16-v_FXjHoCS5zUJmfyn-5v",
+            "/Users/nick/projects/my-app/2025-11-16",
+        ] {
+            assert_eq!(named(text).as_ref(), Some(&log), "{text}");
+        }
+        for text in [
+            "2025-11-16",
+            "2025-11-16-",
+            "2025-13-16-v_FXjHoCS5zUJmfyn-5v",
+            "2025-11-16-v_FXjHoCS5zUJmfyn-5",
+            "my-app/2025-11-16",
+            "/Users/nick/projects/my-app",
+            "",
+        ] {
+            assert_eq!(named(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn a_path_and_its_meaning_are_inverses() {
         use ArtifactKind as K;
         for (kind, file, session, agent) in [
             (
                 K::SharedLog,
                 "2026-11-15.jsonl",
+                "2026-11-15-v_FXjHoCS5zUJmfyn-5v",
+                None,
+            ),
+            (
+                K::Companion,
+                "2026-11-15.annals",
                 "2026-11-15-v_FXjHoCS5zUJmfyn-5v",
                 None,
             ),

@@ -1,11 +1,13 @@
 //! Writing records in the design's words.
 //!
-//! What a message says in text is one record, each call and each result another. The records of a
-//! reply share `annals.response`, and its tokens stand on the first of them that is an `assistant`
-//! record. A reply of calls alone is led by an `assistant` record without content if there are tokens
-//! to tell. Where a response goes on in another message, which tells its tokens again, `usage` has
-//! only what is new in them and `annals.usage` all of them. So a program that adds up what `assistant`
-//! records say gets every response once.
+//! What a message says in text is one record, each call and each result another. The tokens of a
+//! reply stand on the first of its records that is an `assistant` record. A reply of calls alone is
+//! led by an `assistant` record without content if there are tokens to tell. Where a response goes on in another message, which tells its tokens again, `usage` has only what is new in
+//! them and `annals.usage` all of them. So a program that adds up what `assistant` records say gets
+//! every response once.
+//!
+//! A record is written as one object. [`form::part`] tells what of it goes into the log and what to
+//! the log's companion.
 
 use jiff::Timestamp;
 
@@ -14,7 +16,7 @@ use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
 use crate::layout::{
-    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, remark,
+    Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
 use crate::layout::{copied, field};
 use crate::model::{
@@ -22,7 +24,8 @@ use crate::model::{
     Todo, Usage,
 };
 
-use super::form::{Metadata, Spent, Written};
+use super::decode::{DURATION, SOURCE};
+use super::form::{self, Metadata, Spent, Written};
 use super::line::{CALL_OF, Line};
 use super::part::{called, encode, later, parts, parts_json, spell, texts};
 use super::{Orchestrator, path};
@@ -61,14 +64,25 @@ impl Writer for Orchestrator {
         })
     }
 
-    fn volume(&self, head: &Head, stamp: &Stamp<'_>) -> Artifact {
-        match &head.log.folder {
-            Some(folder) => Artifact {
-                agent: head.log.agent.clone(),
-                ..today(folder, stamp)
-            },
-            None => head.log.clone(),
+    fn members(&self) -> &'static [&'static str] {
+        &[SOURCE, DURATION]
+    }
+
+    fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
+        let no_object = || Error::refused("a record must be a JSON object");
+        if let Ok(text) = std::str::from_utf8(record) {
+            return form::part(text).ok_or_else(no_object);
         }
+        // Bytes that are no text stay what they are: each stands for one character meanwhile.
+        let text: String = record.iter().copied().map(char::from).collect();
+        let bytes = |text: &str| -> Vec<u8> {
+            let bytes = text.chars().filter_map(|c| u8::try_from(c).ok());
+            bytes.collect()
+        };
+        let (line, beside) = form::part(&text).ok_or_else(no_object)?;
+        let line = bytes(&String::from_utf8_lossy(&line));
+        let beside = beside.map(|text| String::from_utf8_lossy(&bytes(&text)).into_owned());
+        Ok((line, beside))
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
@@ -82,10 +96,11 @@ impl Writer for Orchestrator {
             name,
             stamp,
             lines: Vec::new(),
+            end: head.end,
+            follows: head.follows,
             plan: Plan::default(),
             last: head.last.clone(),
             time: head.time,
-            resumed: head.resumed,
             replies: head.replies.clone(),
         };
         match change {
@@ -130,9 +145,7 @@ impl Writer for Orchestrator {
             )
         );
         let session = json::quote(graft.to.as_str());
-        let mut metadata = vec![("sessionId", session.as_str()), ("forkedFrom", &origin)];
-        // That was the other session.
-        metadata.extend(line.metadata.resumed.0.then_some(("resumed", "false")));
+        let metadata = [("sessionId", session.as_str()), ("forkedFrom", &origin)];
         // An id that is a place in a file must be said once the record lies elsewhere.
         let id = json::quote(graft.id.as_str());
         let mut words = vec![("id", id.as_str())];
@@ -169,15 +182,73 @@ struct Pen<'a, 'b> {
     name: String,
     stamp: &'a mut Stamp<'b>,
     lines: Vec<Vec<u8>>,
+    /// Where the next record will stand.
+    end: u64,
+    /// The record before it is of the same session.
+    follows: bool,
     plan: Plan,
     /// The last message so far: what a record hangs from that says nothing else.
     last: Option<EntryId>,
     /// The time of the newest record so far.
     time: Option<Timestamp>,
-    /// The first record tells that the session was opened again.
-    resumed: bool,
     /// The newest responses and their tokens so far.
     replies: Vec<(String, Usage)>,
+}
+
+/// Where messages may come from, as the document says.
+const SOURCES: [&str; 3] = ["cli", "api", "agent"];
+
+/// The members of a draft that only this layout knows.
+struct MemberValues<'a> {
+    source: Option<String>,
+    duration: Option<&'a str>,
+}
+
+impl<'a> MemberValues<'a> {
+    /// Checks the members of a message. What has no place in its records is refused.
+    fn of(draft: &'a Draft, message: &Message) -> Result<Self> {
+        let (mut source, mut duration) = (None, None);
+        let results = message.blocks.iter();
+        let results = results.filter(|block| matches!(block, Block::ToolResult { .. }));
+        let results = results.count();
+        let says = message.role == Role::User && results == 0;
+        for (name, json) in &draft.members {
+            let refuse = |why: &str| Err(Error::refused(format!("`{name}`: {why}")));
+            match name.as_str() {
+                SOURCE => {
+                    let text = json::string(json).map(|text| text.into_owned());
+                    match text.filter(|text| SOURCES.contains(&text.as_str())) {
+                        Some(_) if !says => {
+                            return refuse("only messages of the user have a source");
+                        }
+                        None => return refuse("it must be \"cli\", \"api\" or \"agent\""),
+                        text => source = text,
+                    }
+                }
+                _ => {
+                    let number = json.parse::<f64>().ok();
+                    match number.filter(|number| *number >= 0.0) {
+                        Some(_) if results != 1 => {
+                            return refuse("only a message with one tool result has a duration");
+                        }
+                        None => return refuse("it must be a number of milliseconds"),
+                        Some(_) => duration = Some(json.as_str()),
+                    }
+                }
+            }
+        }
+        Ok(MemberValues { source, duration })
+    }
+}
+
+/// What annals must say of a record, if it is anything.
+fn words_or_none(words: Words<'_>) -> Option<Words<'_>> {
+    let says = serde_json::to_string(&words).is_ok_and(|json| json != "{}");
+    says.then_some(words)
+}
+
+fn text(line: Vec<u8>) -> Result<String> {
+    String::from_utf8(line).map_err(|error| Error::refused(error.to_string()))
 }
 
 /// The tokens that a message tells.
@@ -203,14 +274,39 @@ impl Pen<'_, '_> {
         let head = self.head;
         let time = self.tick(None);
         let mut line = self.common("session", time);
+        line.metadata.session = Some(&self.name);
         line.metadata.cwd = head.cwd.as_deref();
         line.metadata.git_branch = head.git_branch.as_deref();
         let line = encode(&line)?;
-        self.lines.push(line);
+        // A log's own session begins with the log, which is empty until something is said.
+        if head.log.session.as_ref() == Some(&head.session) && head.end == 0 {
+            self.plan.companion.push(text(line)?);
+            return Ok(());
+        }
+        self.push(line)
+    }
+
+    /// Adds a record.
+    fn push(&mut self, record: Vec<u8>) -> Result<()> {
+        let (line, _) = Orchestrator.part(&record)?;
+        self.end += line.len() as u64 + 1;
+        self.follows = true;
+        self.lines.push(record);
         Ok(())
     }
 
+    /// The id of the next record, where it says none.
+    fn next_id(&self) -> EntryId {
+        EntryId::new(&path::id_at(&self.head.log, self.end))
+    }
+
     fn draft(&mut self, draft: &Draft, before: &[Draft]) -> Result<()> {
+        if let (false, Some((name, _))) = (
+            matches!(draft.body, Body::Message(_)),
+            draft.members.first(),
+        ) {
+            return Err(Error::refused(format!("only messages have a `{name}`")));
+        }
         match &draft.body {
             Body::Message(message) => self.message(message, draft, before),
             Body::Compaction { text } => {
@@ -258,24 +354,16 @@ impl Pen<'_, '_> {
         let told = self.told(message);
         let parts = parts(message, !told.fresh.is_zero());
         let last = parts.len().saturating_sub(1);
-        let fresh;
-        let response = match &message.response {
-            None if message.role == Role::Assistant && last > 0 => {
-                fresh = format!("msg_{}", (self.stamp.fresh)().replace('-', ""));
-                Some(fresh.as_str())
-            }
-            given => given.as_deref(),
-        };
+        let response = message.response.as_deref();
+        let members = MemberValues::of(draft, message)?;
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
         for (at, part) in parts.iter().enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
-            let id = match &draft.id {
-                Some(id) if at == last => id.clone(),
-                _ => EntryId::new(&(self.stamp.fresh)()),
-            };
+            let given = draft.id.as_ref().filter(|_| at == last);
+            let id = given.cloned().unwrap_or_else(|| self.next_id());
             let time = self.tick(draft.time.and_then(|time| later(time, at)));
             let words = Words {
-                id: Some(id.as_str()),
+                id: given.map(EntryId::as_str),
                 response,
                 request: message.request.as_deref(),
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
@@ -290,20 +378,22 @@ impl Pen<'_, '_> {
                     line.tool = Some(name);
                     line.arguments = Some(raw(one_line(input)?)?);
                     line.call = Some(id);
-                    line.annals = Some(Words {
+                    line.annals = words_or_none(Words {
                         model: message.model.as_deref(),
                         stop: message.stop_reason.as_deref(),
                         ..words
                     });
                     encode(&line)?
                 }
-                [block @ Block::ToolResult { .. }] => self.outcome(block, words, time, before)?,
+                [block @ Block::ToolResult { .. }] => {
+                    self.outcome(block, &members, words, time, before)?
+                }
                 blocks => {
                     let told = part.tokens.then_some(told);
-                    self.said(message, blocks, told, words, time)?
+                    self.said(message, blocks, told, &members, words, time)?
                 }
             };
-            self.lines.push(line);
+            self.push(line)?;
             parent = Some(id.clone());
             self.added(id, draft.sidechain);
         }
@@ -340,6 +430,7 @@ impl Pen<'_, '_> {
         message: &Message,
         blocks: &[Block],
         told: Option<Told>,
+        members: &MemberValues<'_>,
         mut words: Words<'_>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
@@ -347,6 +438,7 @@ impl Pen<'_, '_> {
         let text = texts.join("\n\n");
         let mut line = self.common(message.role.as_str(), time);
         line.content = Some(&text);
+        line.metadata.source = members.source.as_deref();
         let plain = match blocks {
             [] => true,
             [Block::Text(text)] => !text.is_empty(),
@@ -372,13 +464,14 @@ impl Pen<'_, '_> {
             let differs = message.human != seems && !(message.human && blank);
             words.human = differs.then_some(message.human);
         }
-        line.annals = Some(words);
+        line.annals = words_or_none(words);
         encode(&line)
     }
 
     fn outcome(
         &self,
         block: &Block,
+        members: &MemberValues<'_>,
         mut words: Words<'_>,
         time: Timestamp,
         before: &[Draft],
@@ -399,6 +492,10 @@ impl Pen<'_, '_> {
             .or_else(|| call.strip_prefix(CALL_OF));
         line.tool = Some(tool.unwrap_or("unknown"));
         line.call = Some(call);
+        line.duration_ms = members
+            .duration
+            .map(|json| raw(json.to_owned()))
+            .transpose()?;
         let plain = match output.as_slice() {
             [] => !is_error,
             [Block::Text(_)] => true,
@@ -413,7 +510,7 @@ impl Pen<'_, '_> {
         if !plain {
             words.blocks = Some(raw(blocks_json(std::slice::from_ref(block))?)?);
         }
-        line.annals = Some(words);
+        line.annals = words_or_none(words);
         encode(&line)
     }
 
@@ -439,7 +536,7 @@ impl Pen<'_, '_> {
             ..words
         });
         let line = encode(&line)?;
-        self.lines.push(line);
+        self.push(line)?;
         self.added(id, !in_chain || draft.sidechain);
         Ok(())
     }
@@ -485,7 +582,7 @@ impl Pen<'_, '_> {
     /// A sub-agent's first record, which tells what it is for.
     fn spawn(&mut self, spawn: &Spawn) -> Result<()> {
         self.name = path::logged_as(self.head.session.as_str(), spawn.agent.as_str());
-        self.resumed = false;
+        self.follows = false;
         let draft = Draft::new(Body::Agent {
             kind: Some(spawn.kind.clone()),
             description: Some(spawn.description.clone()),
@@ -541,7 +638,12 @@ impl Pen<'_, '_> {
     }
 
     fn common<'l>(&'l self, kind: &'l str, time: Timestamp) -> Written<'l> {
-        let resumed = self.resumed && self.lines.is_empty();
+        let own = self.head.log.session.as_ref().map(SessionId::as_str);
+        // A prompt that names no session is the log's own, and any other record that of the one before.
+        let named = match kind {
+            "user" => own != Some(&*self.name),
+            _ => !self.follows,
+        };
         Written {
             kind,
             tool: None,
@@ -553,13 +655,11 @@ impl Pen<'_, '_> {
             usage: None,
             model: None,
             stop: None,
+            duration_ms: None,
             call: None,
             metadata: Metadata {
-                source: PROGRAM,
-                session: &self.name,
-                cwd: None,
-                git_branch: None,
-                resumed: resumed.then_some(true),
+                session: named.then_some(&*self.name),
+                ..Metadata::default()
             },
             annals: None,
         }

@@ -21,9 +21,10 @@ fn what_was_asked_for_reaches_the_log() {
 #[test]
 fn why_a_log_cannot_be_made_is_told() {
     let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("claude-code", dir.path()).unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let told = open_or_make(&file.join("log.jsonl"), WriteOptions::default());
+    let told = open_or_make(&root, &file.join("log.jsonl"), WriteOptions::default());
     assert!(
         matches!(
             &told,
@@ -34,8 +35,8 @@ fn why_a_log_cannot_be_made_is_told() {
         ),
         "{told:?}"
     );
-    open_or_make(&file, WriteOptions::default()).unwrap();
-    open_or_make(&dir.path().join("new"), WriteOptions::default()).unwrap();
+    open_or_make(&root, &file, WriteOptions::default()).unwrap();
+    open_or_make(&root, &dir.path().join("new"), WriteOptions::default()).unwrap();
 }
 
 #[test]

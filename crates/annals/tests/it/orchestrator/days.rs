@@ -86,70 +86,117 @@ fn said(session: &Session) -> Vec<String> {
     all.remove(0)
 }
 
+/// A session goes on in the file that it is in, also on the next day, as the document's `Session` does.
 #[test]
-fn a_session_goes_on_in_the_next_days_log() {
-    for (zone, before, after, days) in [
-        (
-            "Pacific/Auckland",
-            "2026-11-15T10:59:58Z",
-            "2026-11-15T11:00:01Z",
-            ["2026-11-15", "2026-11-16"],
-        ),
-        (
-            "America/Los_Angeles",
-            "2026-11-02T07:59:58Z",
-            "2026-11-02T08:00:01Z",
-            ["2026-11-01", "2026-11-02"],
-        ),
-        (
-            "UTC",
-            "2026-12-31T23:59:58Z",
-            "2027-01-01T00:00:01Z",
-            ["2026-12-31", "2027-01-01"],
-        ),
-    ] {
-        let stage = Stage::in_zone(zone);
-        let writer = stage.begin("s1", before);
-        writer.append(Draft::user("one")).unwrap();
-        let two = writer.append(Draft::assistant([text("two")])).unwrap();
-        // Somebody else is there first.
-        let other = stage.begin("s2", after);
-        other.append(Draft::user("other")).unwrap();
-        let writer = stage.open("s1", after);
-        let three = writer.append(Draft::user("three")).unwrap();
-        assert_eq!(three.parent, two.id, "{zone}");
-        writer.append(Draft::assistant([text("four")])).unwrap();
-        assert_eq!(stage.days(), days, "{zone}");
-        assert_eq!(writer.path(), stage.log(days[1]));
-        let session = stage.read("s1");
-        assert_eq!(said(&session), ["one", "two", "three", "four"]);
-        assert_eq!(said(&stage.read("s2")), ["other"]);
-        assert_eq!(session.flaws().count(), 0);
-        // The order of days tells the parent, so nothing else has to.
-        let second = fs::read_to_string(stage.log(days[1])).unwrap();
-        assert!(!second.contains(r#""parent""#), "{second}");
-        assert_eq!(session.info(None).project.path, CWD);
-        // From its end it is the same.
-        let tail = Session::read_tail(stage.files("s1"), 3).unwrap();
-        let ids = |session: &Session| -> Vec<_> {
-            let last = session.last_messages(3).unwrap();
-            last.into_iter()
-                .map(|entry| (entry.id, entry.parent))
-                .collect()
-        };
-        assert_eq!(ids(&tail), ids(&session));
-        // A branch from the day before.
-        writer
-            .append(Draft::user("instead").under(two.id.unwrap()))
-            .unwrap();
-        assert_eq!(
-            conversations(&stage.read("s1")),
-            [
-                vec!["one", "two", "three", "four"],
-                vec!["one", "two", "instead"]
-            ]
-        );
+fn a_session_goes_on_in_its_own_log() {
+    let stage = Stage::in_zone("UTC");
+    let (before, after) = ("2026-12-31T23:59:58Z", "2027-01-01T00:00:01Z");
+    let writer = stage.begin("s1", before);
+    writer.append(Draft::user("one")).unwrap();
+    let two = writer.append(Draft::assistant([text("two")])).unwrap();
+    let other = stage.begin("s2", after);
+    other.append(Draft::user("other")).unwrap();
+    let writer = stage.open("s1", after);
+    let three = writer.append(Draft::user("three")).unwrap();
+    assert_eq!(three.parent, two.id);
+    writer.append(Draft::assistant([text("four")])).unwrap();
+    assert_eq!(stage.days(), ["2026-12-31", "2027-01-01"]);
+    assert_eq!(writer.path(), stage.log("2026-12-31"));
+    let session = stage.read("s1");
+    assert_eq!(said(&session), ["one", "two", "three", "four"]);
+    assert_eq!(said(&stage.read("s2")), ["other"]);
+    assert_eq!(session.flaws().count(), 0);
+    assert_eq!(session.info(None).project.path, CWD);
+    // From its end it is the same.
+    let tail = Session::read_tail(stage.files("s1"), 3).unwrap();
+    let ids = |session: &Session| -> Vec<_> {
+        let last = session.last_messages(3).unwrap();
+        last.into_iter()
+            .map(|entry| (entry.id, entry.parent))
+            .collect()
+    };
+    assert_eq!(ids(&tail), ids(&session));
+    writer
+        .append(Draft::user("instead").under(two.id.unwrap()))
+        .unwrap();
+    assert_eq!(
+        conversations(&stage.read("s1")),
+        [
+            vec!["one", "two", "three", "four"],
+            vec!["one", "two", "instead"]
+        ]
+    );
+}
+
+/// Records other than prompts name no session, so what tells sessions apart stands beside the log.
+#[test]
+fn replies_of_sessions_that_share_a_log_are_told_apart() {
+    let stage = Stage::in_zone("UTC");
+    let now = "2026-11-15T12:00:00Z";
+    let (one, two) = (stage.begin("s1", now), stage.begin("s2", now));
+    one.append(Draft::user("ask 1")).unwrap();
+    two.append(Draft::user("ask 2")).unwrap();
+    one.append(Draft::assistant([text("answer 1")])).unwrap();
+    one.append(Draft::assistant([text("more 1")])).unwrap();
+    two.append(Draft::assistant([text("answer 2")])).unwrap();
+    assert_eq!(said(&stage.read("s1")), ["ask 1", "answer 1", "more 1"]);
+    assert_eq!(said(&stage.read("s2")), ["ask 2", "answer 2"]);
+    // The log's own program rewrites it without its blank lines, and all of it moves.
+    let log = stage.log("2026-11-15");
+    let lines = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = lines
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    fs::write(&log, lines.join("\n") + "\n").unwrap();
+    assert_eq!(said(&stage.read("s1")), ["ask 1", "answer 1", "more 1"]);
+    assert_eq!(said(&stage.read("s2")), ["ask 2", "answer 2"]);
+}
+
+/// What the document has no words for is acknowledged, and read back, from beside the log.
+#[test]
+fn what_the_log_has_no_words_for_is_there_all_the_same() {
+    let stage = Stage::in_zone("UTC");
+    let new = NewSession::unnamed(CWD).unwrap();
+    let now = "2026-11-15T12:00:00Z";
+    let writer = stage.store().create(&stage.root(), &new, at(now)).unwrap();
+    let own = format!("2026-11-15-{}", Orchestrator.folder(CWD).unwrap());
+    assert_eq!(writer.session().as_str(), own);
+    assert_eq!(fs::read(stage.log("2026-11-15")).unwrap(), b"");
+    let system = Message::new(Role::System, vec![text("be brief")]);
+    writer.append(Draft::new(Body::Message(system))).unwrap();
+    let named = Draft::user("hello").named(EntryId::new("msg_01"));
+    assert_eq!(writer.append(named).unwrap().id, id("msg_01"));
+    let thought = Block::Thinking {
+        text: "hm".to_owned(),
+        signature: None,
+    };
+    writer
+        .append(Draft::assistant([thought, text("hi")]))
+        .unwrap();
+    let session = stage.read(&own);
+    assert_eq!(said(&session), ["be brief", "hello", "[thinking]"]);
+    assert_eq!(session.find_entry("msg_01").is_ok(), true);
+    assert_eq!(session.info(None).project.path, CWD);
+    assert_eq!(session.flaws().count(), 0);
+    let log = fs::read_to_string(stage.log("2026-11-15")).unwrap();
+    for hidden in ["annals", "msg_01", "brief", "thinking", "sessionId"] {
+        assert!(!log.contains(hidden), "{hidden} in {log}");
     }
+    // It goes and comes back with the log.
+    let before = picture(&stage.dir.path().join("root"));
+    let store = stage.store();
+    store.delete(&stage.files(&own), time(now)).unwrap();
+    assert!(!stage.log("2026-11-15").with_extension("annals").exists());
+    store.undelete(&own).unwrap();
+    let mut after = picture(&stage.dir.path().join("root"));
+    after.extend(
+        before
+            .clone()
+            .into_iter()
+            .filter(|(path, _)| path.extension().is_some_and(|ending| ending == "lock")),
+    );
+    assert_eq!(after, before);
 }
 
 #[test]
@@ -199,17 +246,20 @@ fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
     let own = format!("2026-11-14-{}", Orchestrator.folder(CWD).unwrap());
     assert_eq!(state(&own, 1), State::Created);
     let writer = stage.begin("s1", now);
+    assert_eq!(writer.state(), State::Created);
     assert_eq!(state("s1", 1), State::Created);
     assert_eq!(state("s1", 31), State::Created);
     writer.append(Draft::user("one")).unwrap();
+    assert_eq!(writer.state(), State::Active);
     writer.append(Draft::user("two")).unwrap();
     assert_eq!(state("s1", 1), State::Active);
     assert_eq!(state("s1", 31), State::Expired);
-    // Opened and closed, and still what it was.
-    drop(stage.open("s1", now));
+    // Opened again it is resumed, until the next message.
+    let writer = stage.open("s1", now);
+    assert_eq!(writer.state(), State::Resumed);
+    writer.append(Draft::user("three")).unwrap();
+    assert_eq!(writer.state(), State::Active);
     assert_eq!(state("s1", 1), State::Active);
-    stage.open("s1", now).append(Draft::user("three")).unwrap();
-    assert_eq!(state("s1", 1), State::Resumed);
     assert_eq!(state("s1", 31), State::Expired);
     let store = stage.store();
     store.delete(&stage.files("s1"), time(now)).unwrap();
@@ -219,7 +269,7 @@ fn a_session_lives_and_is_resumed_and_expires_and_is_deleted() {
     assert_eq!(deleted[0].messages, 3);
     assert_eq!(deleted[0].file, stage.log("2026-11-15"));
     store.undelete("s1").unwrap();
-    assert_eq!(state("s1", 1), State::Resumed);
+    assert_eq!(state("s1", 1), State::Active);
 }
 
 #[test]
@@ -323,7 +373,8 @@ fn results_name_the_tool_that_was_called() {
     next_day.append(Draft::tool_result("x", "4")).unwrap();
     let mut tools = Vec::new();
     for day in stage.days() {
-        for line in fs::read_to_string(stage.log(&day)).unwrap().lines() {
+        let log = fs::read_to_string(stage.log(&day)).unwrap();
+        for line in log.lines().filter(|line| !line.trim().is_empty()) {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
             if line["type"] == "tool_result" {
                 tools.push(format!("{} {}", line["toolCallId"], line["tool"]));
@@ -370,7 +421,8 @@ fn tokens_of_a_converted_session_add_up() {
         days.sort();
         days.dedup();
         for day in days {
-            for line in fs::read_to_string(day).unwrap().lines() {
+            let log = fs::read_to_string(day).unwrap();
+            for line in log.lines().filter(|line| !line.trim().is_empty()) {
                 let line: serde_json::Value = serde_json::from_str(line).unwrap();
                 for name in [
                     "input_tokens",
@@ -388,17 +440,19 @@ fn tokens_of_a_converted_session_add_up() {
     assert!(told > 10_000, "{told}");
 }
 
-/// The file's own time changes when it is copied, and with every other session of that day.
+/// The document's program deletes by the time of the file.
 #[test]
-fn days_without_activity_count_from_the_newest_entry() {
+fn a_session_expires_by_the_time_of_its_file() {
     let copy = case("one-day").copy();
-    let info = copy.again(&copy.sessions()[0]).info(None);
-    let newest = info.updated.unwrap();
-    assert!(newest < time("2026-03-02T00:00:00Z"));
+    let files = &copy.sessions()[0];
+    let info = copy.again(files).info(None);
+    let touched = fs::metadata(files.main_path()).unwrap().modified().unwrap();
+    let touched = Timestamp::try_from(touched).unwrap();
     let days = jiff::SignedDuration::from_hours(30 * 24);
-    assert_eq!(info.expires, Some(newest + days));
-    assert_eq!(info.state_at(newest + days), State::Active);
-    assert_eq!(info.state_at(time("2026-04-02T00:00:00Z")), State::Expired);
+    assert_eq!(info.expires, Some(touched + days));
+    assert_eq!(info.state_at(touched + days), State::Active);
+    let later = touched + days + jiff::SignedDuration::from_secs(1);
+    assert_eq!(info.state_at(later), State::Expired);
 }
 
 #[test]
