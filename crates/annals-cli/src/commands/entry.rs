@@ -24,6 +24,8 @@ pub(crate) struct EntryRow {
     human: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     members: BTreeMap<String, Json>,
@@ -111,6 +113,7 @@ impl EntryRow {
             blocks: Vec::new(),
             human: None,
             response: None,
+            operation: None,
             usage: None,
             members: entry
                 .members
@@ -131,6 +134,9 @@ impl EntryRow {
                 row.blocks = message.blocks.into_iter().map(block).collect();
             }
             body => {
+                if let Body::Queue { operation, .. } = &body {
+                    row.operation = Some(operation.clone());
+                }
                 row.blocks = text(body)
                     .map(|text| BlockRow::Text { text })
                     .into_iter()
@@ -160,6 +166,8 @@ pub(crate) fn text(body: Body) -> Option<String> {
         | Body::Typed { text, .. } => text,
         Body::System { subtype, text } if text.is_empty() => subtype,
         Body::System { text, .. } => text,
+        Body::Queue { operation, text } if text.is_empty() => operation,
+        Body::Queue { text, .. } => text,
         Body::Attachment { kind, text } if text.is_empty() => kind,
         Body::Attachment { text, .. } => text,
         Body::Opaque { kind, .. } => kind?,

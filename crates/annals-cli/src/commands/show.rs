@@ -172,6 +172,9 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         }
         None => (select(&session, agent), agent),
     };
+    if args.all && asked.record.is_none() && agent.is_none() {
+        add_without_id(&session, &mut selection);
+    }
     let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
     if args.raw {
@@ -230,6 +233,25 @@ fn select(session: &Session, agent: Option<&Agent>) -> Selection {
         .map(|conversation| tree.path(conversation))
         .unwrap_or_default();
     Selection::of(0, entries, at)
+}
+
+/// Adds messages of the main log that have no id, and so no place in a conversation, in file order.
+fn add_without_id(session: &Session, selection: &mut Selection) {
+    let Some((_, scan, _)) = session.log(selection.log) else {
+        return;
+    };
+    let outlines = scan.outlines.iter().enumerate();
+    let without_id = outlines.filter(|(_, one)| one.key.is_none() && one.kind.is_message());
+    let mut without_id = without_id.map(|(at, _)| at).peekable();
+    let mut entries = Vec::new();
+    for entry in std::mem::take(&mut selection.entries) {
+        while let Some(before) = without_id.next_if(|at| *at < entry) {
+            entries.push(before);
+        }
+        entries.push(entry);
+    }
+    entries.extend(without_id);
+    selection.entries = entries;
 }
 
 /// Leaves only the entries that are asked for.

@@ -50,6 +50,7 @@ pub(super) fn kind_of(body: &Body) -> String {
     match body {
         Body::Resume { .. } => "resume point",
         Body::Files(_) => "file versions",
+        Body::Queue { .. } => "queue-operation",
         Body::Agent { .. } => "sub-agent",
         Body::Opaque { flaw: Some(_), .. } => "damaged line",
         Body::Opaque { kind: None, .. } => "untyped",

@@ -91,6 +91,7 @@ members! {
         project: Text<'a>,
         session: Text<'a>,
         pasted: bool,
+        operation: Text<'a>,
         keep_days: u64,
         description: Text<'a>,
         call: Text<'a>,
@@ -212,6 +213,10 @@ impl<'a> Row<'a> {
             Body::Files(FileChange { message, backups }) => {
                 self.message = message.as_ref().map(|id| id.as_str().into());
                 self.backups = Some(backups.into());
+            }
+            Body::Queue { operation, text } => {
+                self.operation = Some(operation.into());
+                self.text = Some(text.into());
             }
             Body::Typed {
                 text,
@@ -339,6 +344,10 @@ impl<'a> Row<'a> {
                 message: self.message.take().map(|id| EntryId::new(&id)),
                 backups: self.backups.take().unwrap_or_default().into_owned(),
             }),
+            "queue" => Body::Queue {
+                operation: owned(self.operation.take()).unwrap_or_default(),
+                text: owned(self.text.take()).unwrap_or_default(),
+            },
             "typed" => Body::Typed {
                 text: text()?,
                 project: owned(self.project.take()),

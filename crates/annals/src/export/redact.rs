@@ -143,6 +143,7 @@ impl Redactor {
             | Body::System { text, .. }
             | Body::Attachment { text, .. }
             | Body::Title { text, .. }
+            | Body::Queue { text, .. }
             | Body::Tag { text } => self.one(text),
             Body::Note { author, text } => {
                 self.each([author]);
@@ -156,7 +157,7 @@ impl Redactor {
             Body::Files(FileChange { backups, .. }) => {
                 for backup in backups {
                     self.one(&mut backup.path);
-                    self.each([&mut backup.base, &mut backup.stored]);
+                    self.each([&mut backup.base, &mut backup.stored, &mut backup.snippet]);
                 }
             }
             Body::Agent { description, .. } => self.each([description]),

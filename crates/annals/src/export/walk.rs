@@ -290,7 +290,7 @@ impl SectionReader<'_> {
             speaker: match message.role {
                 Role::User if message.compact_summary => "Summary",
                 Role::User if results => "Tool",
-                Role::User if entry.sidechain && !message.meta => "Task",
+                Role::User if entry.sidechain && !message.meta && !message.human => "Task",
                 Role::User if !message.human => "Program",
                 Role::User => "User",
                 Role::Assistant => "Assistant",

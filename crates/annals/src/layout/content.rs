@@ -61,6 +61,8 @@ const LONGEST_TASK: usize = 100_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
+    /// There is a text or a list of blocks, whatever they say.
+    pub(crate) given: bool,
     /// How a person's text begins, if there is any.
     pub(crate) prompt: Option<Box<str>>,
     /// The tool calls made.
@@ -80,6 +82,7 @@ impl Content {
         let prompt = (!is_client_text(text)).then(|| opening(text));
         let asked = (text.len() < LONGEST_TASK).then(|| text.into());
         Content {
+            given: true,
             prompt,
             asked,
             ..Content::default()
@@ -127,10 +130,13 @@ impl<'a> Fast<'a> for Content {
         let mut content = Content::default();
         match walk.peek()? {
             b'"' => return Text::fast(walk)?.get().map(Content::of_text),
-            b'[' => walk.array(|walk| {
-                content.add(&Glimpse::fast(walk)?);
-                Some(())
-            })?,
+            b'[' => {
+                content.given = true;
+                walk.array(|walk| {
+                    content.add(&Glimpse::fast(walk)?);
+                    Some(())
+                })?;
+            }
             _ => walk.skip_other()?,
         }
         Some(content)
@@ -157,7 +163,10 @@ impl<'de> Visitor<'de> for Parts {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> std::result::Result<Content, A::Error> {
-        let mut content = Content::default();
+        let mut content = Content {
+            given: true,
+            ..Content::default()
+        };
         while let Some(part) = parts.next_element::<Glimpse<'de>>()? {
             content.add(&part);
         }

@@ -67,6 +67,13 @@ pub enum Body {
     Todos(Vec<Todo>),
     /// Versions of files that were saved before the agent changed them.
     Files(FileChange),
+    /// What the agent program did with its queue of prompts that wait for their turn.
+    Queue {
+        /// What was done, in the layout's own words: `enqueue`, `dequeue` …
+        operation: String,
+        /// The prompt, where the record holds it.
+        text: String,
+    },
     /// Something a person typed, kept beside all sessions.
     Typed {
         /// What was typed.
@@ -118,6 +125,7 @@ impl Body {
             Body::Resume { .. } => "resume",
             Body::Todos(_) => "todos",
             Body::Files(_) => "files",
+            Body::Queue { .. } => "queue",
             Body::Typed { .. } => "typed",
             Body::Settings { .. } => "settings",
             Body::Agent { .. } => "agent",
@@ -376,4 +384,7 @@ pub struct FileBackup {
     pub time: Option<Timestamp>,
     /// What was done, where the layout says so (`create`, `edit` …) instead of storing a copy.
     pub operation: Option<String>,
+    /// The beginning of what was changed, where the layout keeps that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
 }

@@ -104,9 +104,16 @@ fn said<'a>(entry: &'a Entry, give: &mut dyn FnMut(Piece<'a>)) {
         Body::Compaction { text } | Body::System { text, .. } | Body::Attachment { text, .. } => {
             plain(Part::System, text, SYSTEM);
         }
+        Body::Queue { text, .. } => plain(Part::System, text, SYSTEM),
+        Body::Files(change) => {
+            let snippets = change
+                .backups
+                .iter()
+                .filter_map(|file| file.snippet.as_ref());
+            snippets.for_each(|text| plain(Part::System, text, SYSTEM));
+        }
         Body::Resume { .. }
         | Body::Todos(_)
-        | Body::Files(_)
         | Body::Typed { .. }
         | Body::Settings { .. }
         | Body::Agent { .. }

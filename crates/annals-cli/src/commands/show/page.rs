@@ -77,7 +77,7 @@ pub(super) fn page(
         let role = match message.role {
             Role::User if message.compact_summary => "summary",
             Role::User if result => "tool",
-            Role::User if entry.sidechain && !message.meta => "task",
+            Role::User if entry.sidechain && !message.meta && !message.human => "task",
             Role::User if !message.human => "client",
             role => role.as_str(),
         };
@@ -187,6 +187,7 @@ fn aside(body: Body, time: &str, id: &str, marked: bool, width: Option<usize>) -
     let label = match &body {
         Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
         Body::Attachment { kind, .. } if !kind.is_empty() => kind.clone(),
+        Body::Queue { operation, .. } if !operation.is_empty() => operation.clone(),
         Body::Compaction { .. } => {
             "compacted: from here on the agent sees the summary below".to_owned()
         }

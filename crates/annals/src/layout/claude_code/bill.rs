@@ -73,6 +73,7 @@ object! {
         "gitBranch" => git_branch: Text<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
         "requestId" => request: Raw<'a>,
+        "model" => model: Text<'a>,
         "costUSD" => cost: Raw<'a>,
         "message" => message: Billed<'a>,
     }
@@ -196,7 +197,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     let spent = bill.message.usage.spending();
     let (recorded, fault) = field::recorded("costUSD", bill.cost);
     let fault = spent.fault.or(fault);
-    let model = bill.message.model.filled();
+    let model = bill.message.model.filled().or(bill.model.filled());
     let copied = bill.forked_from.is_some();
     // A reply as most are.
     let plain = fault.is_none() && spent.usage.is_some() && recorded.is_none();

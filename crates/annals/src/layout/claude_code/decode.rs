@@ -1,7 +1,7 @@
 //! The full depth: everything an entry says.
 
 use crate::json::{Pairs, Raw, Text, fast, object};
-use crate::layout::content::Blocks;
+use crate::layout::content::{Blocks, blocks};
 use crate::layout::field::{recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
@@ -27,9 +27,6 @@ object! {
         "content" => content: Raw<'a>,
         "prompt" => prompt: Text<'a>,
     }
-}
-object! {
-    struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
 }
 object! {
     struct Snapshot<'a> {
@@ -60,12 +57,13 @@ pub(super) fn beside(record: &Record<'_>, give: &mut dyn FnMut(&str)) {
 pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry>) {
     let flaws_before = out.flaws.len();
     let read = record.object_or_pieces(out, is_record, |text| {
-        let line: Line<'_> = match fast::read(text) {
+        let mut line: Line<'_> = match fast::read(text) {
             Some(line) => line,
             None => serde_json::from_str(text)?,
         };
         let mut bad_usage = None;
-        let body = body(&line, text, &mut bad_usage);
+        let is_agent = lines.owner.is_some();
+        let body = body(&mut line, text, is_agent, &mut bad_usage);
         let entry = Entry {
             span: record.span,
             id: line.id(),
@@ -111,17 +109,16 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
     }
 }
 
-fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
+fn body(line: &mut Line<'_>, text: &str, is_agent: bool, bad_usage: &mut Option<String>) -> Body {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
+    let mut message = |line: &mut Line<'_>, role| message(line, text, role, is_agent, bad_usage);
     match line.kind.or_empty() {
-        "user" => Body::Message(message(line, text, Role::User, bad_usage)),
-        "assistant" => Body::Message(message(line, text, Role::Assistant, bad_usage)),
+        "user" => Body::Message(message(line, Role::User)),
+        "assistant" => Body::Message(message(line, Role::Assistant)),
         "system" if line.is_compaction() => Body::Compaction {
             text: line.content.text().unwrap_or_default().into_owned(),
         },
-        "system" if line.is_instructions() => {
-            Body::Message(message(line, text, Role::System, bad_usage))
-        }
+        "system" if line.is_instructions() => Body::Message(message(line, Role::System)),
         "system" => Body::System {
             subtype: owned(&line.subtype),
             text: line.content.text().unwrap_or_default().into_owned(),
@@ -139,14 +136,13 @@ fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
             }
         }
         "summary" => {
-            let nested = || line.content.read::<SummaryBody<'_>>().summary.owned();
-            let text = line.summary.owned().or_else(nested).unwrap_or_default();
+            let text = line.summary_text().unwrap_or_default();
             if is_error_summary(&text) {
                 return opaque(line);
             }
             Body::Summary {
                 text,
-                leaf: line.leaf.filled().map(EntryId::new),
+                leaf: line.summarized_until(),
             }
         }
         "custom-title" => Body::Title {
@@ -185,8 +181,13 @@ fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
                 stored: None,
                 time: line.time(),
                 operation: line.operation.owned(),
+                snippet: line.snippet.owned(),
             }],
         }),
+        "queue-operation" => Body::Queue {
+            operation: owned(&line.operation),
+            text: line.content_text(),
+        },
         _ => opaque(line),
     }
 }
@@ -198,16 +199,28 @@ fn opaque(line: &Line<'_>) -> Body {
     }
 }
 
-fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<String>) -> Message {
-    let whole: Whole<'_> = Raw(Some(text)).read_fast();
+fn message(
+    line: &mut Line<'_>,
+    text: &str,
+    role: Role,
+    is_agent: bool,
+    bad_usage: &mut Option<String>,
+) -> Message {
+    let blocks = if line.has_content_beside() {
+        blocks(line.content)
+    } else {
+        let whole: Whole<'_> = Raw(Some(text)).read_fast();
+        whole.message.content.0
+    };
+    line.adopt_content();
     let said = &line.message;
     Message {
         role,
-        blocks: whole.message.content.0,
-        human: line.prompt().is_some(),
+        blocks,
+        human: line.prompt(is_agent).is_some(),
         meta: line.meta.0,
         compact_summary: line.compact_summary.0,
-        model: said.model.owned(),
+        model: line.model().map(str::to_owned),
         response: said.id.owned(),
         request: line.request.owned(),
         stop_reason: said.stop_reason.owned(),
@@ -243,5 +256,6 @@ fn backup(path: &str, raw: Raw<'_>) -> FileBackup {
         stored: backup.stored.owned(),
         time: timestamp(backup.time),
         operation: None,
+        snippet: None,
     }
 }

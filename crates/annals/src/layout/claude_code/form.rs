@@ -129,6 +129,19 @@ pub(super) struct Note<'a> {
     pub(super) text: &'a str,
 }
 
+/// An operation on the client's queue of prompts; stands beside the tree.
+#[derive(Serialize)]
+pub(super) struct QueueOperation<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'a str,
+    pub(super) operation: &'a str,
+    pub(super) timestamp: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) content: &'a str,
+    #[serde(rename = "sessionId")]
+    pub(super) session: &'a str,
+}
+
 /// A line beside the tree. The type comes first: readers of the last kilobytes look for it there.
 #[derive(Serialize, Default)]
 pub(super) struct Aside<'a> {

@@ -31,6 +31,7 @@ object! {
         "entrypoint" => entrypoint: Text<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
         "requestId" => request: Text<'a>,
+        "model" => model: Text<'a>,
         "costUSD" => cost: Raw<'a>,
         "message" => message: Said<'a>,
         "toolUseResult" => result: Raw<'a>,
@@ -50,6 +51,7 @@ object! {
         "backup" => backup: Raw<'a>,
         "path" => path: Text<'a>,
         "operation" => operation: Text<'a>,
+        "snippet" => snippet: Text<'a>,
     }
 }
 
@@ -61,6 +63,14 @@ object! {
         "stop_reason" => stop_reason: Text<'a>,
         "usage" => usage: Raw<'a>,
         "content" => content: Content,
+    }
+}
+
+object! {
+    struct SummaryBody<'a> {
+        "summary" => summary: Text<'a>,
+        "summarizedUntil" => until: Text<'a>,
+        "messageCount" => messages: Raw<'a>,
     }
 }
 
@@ -199,12 +209,64 @@ impl Line<'_> {
         timestamp(self.timestamp)
     }
 
-    /// A prompt that a person typed, and its first words.
-    pub(super) fn prompt(&self) -> Option<&str> {
+    /// Whether the content of a message stands beside its id and not in `message`, as in the
+    /// entries of watch-claude-think. If there are both, `message` counts.
+    pub(super) fn has_content_beside(&self) -> bool {
+        let is_message = matches!(self.kind.get(), Some("user" | "assistant"));
+        is_message && !self.message.content.given && self.content.is_some()
+    }
+
+    /// Reads such content as if it stood in `message`.
+    pub(super) fn adopt_content(&mut self) {
+        if self.has_content_beside() {
+            self.message.content = self.content.read_fast();
+        }
+    }
+
+    /// The model that answered: as its message says, else as stands beside the message.
+    pub(super) fn model(&self) -> Option<&str> {
+        self.message.model.filled().or(self.model.filled())
+    }
+
+    /// The text of a member `content` that is a string or a list of blocks.
+    pub(super) fn content_text(&self) -> String {
+        let mut texts = Vec::new();
+        let blocks = crate::layout::content::blocks(self.content);
+        for block in &blocks {
+            block.texts(&mut |text| texts.push(text));
+        }
+        texts.join("\n")
+    }
+
+    /// The last message that a summary covers.
+    pub(super) fn summarized_until(&self) -> Option<EntryId> {
+        let nested = || self.summary_body().until.filled().map(EntryId::new);
+        self.leaf.filled().map(EntryId::new).or_else(nested)
+    }
+
+    /// What a summary says in its member `content`.
+    pub(super) fn summary_body(&self) -> SummaryBody<'_> {
+        self.content.read()
+    }
+
+    /// The text of a summary.
+    pub(super) fn summary_text(&self) -> Option<String> {
+        let nested = || self.summary_body().summary.owned();
+        self.summary.owned().or_else(nested)
+    }
+
+    /// Whether the line is of a sub-agent, and not of a branch of the main conversation.
+    fn is_of_agent(&self, owner: bool) -> bool {
+        let own_root = self.parent.filled().is_none();
+        owner || self.sidechain.0 && (self.agent.filled().is_some() || own_root)
+    }
+
+    /// A prompt that a person typed, and its first words. `owner`: the log is a sub-agent's.
+    pub(super) fn prompt(&self, owner: bool) -> Option<&str> {
         let content = &self.message.content;
         let other = self.kind.get() != Some("user")
             || self.meta.0
-            || self.sidechain.0
+            || self.is_of_agent(owner)
             || self.compact_summary.0
             || content.results
             || self.result.is_some();

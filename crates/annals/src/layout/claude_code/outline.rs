@@ -1,6 +1,6 @@
 //! The shallow depth: links, counts and short texts.
 
-use crate::json::{Text, fast, object};
+use crate::json::fast;
 use crate::layout::content::opening;
 use crate::layout::field;
 use crate::layout::{Again, Decoder, Record, Sink};
@@ -10,10 +10,6 @@ use crate::model::{
 
 use super::line::{Line, Lines, is_error_summary, is_record};
 use super::{bill, decode};
-
-object! {
-    struct SummaryBody<'a> { "summary" => summary: Text<'a>, }
-}
 
 impl Decoder for Lines {
     fn outline(&mut self, record: &Record<'_>, out: &mut Sink<Outline>) {
@@ -63,6 +59,7 @@ impl Decoder for Lines {
 impl Lines {
     /// Takes what it can out of the line, which nobody reads afterwards.
     fn sketch(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
+        line.adopt_content();
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.key = line.uuid.filled().map(Key::of);
@@ -100,7 +97,7 @@ impl Lines {
                 outline
                     .facts
                     .extend(asked.map(|text| Fact::Asked(Key::of(text))));
-                if let Some(prompt) = line.prompt() {
+                if let Some(prompt) = line.prompt(self.owner.is_some()) {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));
                 }
@@ -115,11 +112,7 @@ impl Lines {
                 bad_usage = spent.fault.or(fault);
                 outline.reply = Some(Box::new(Reply {
                     response: self.response(&line.message.id, &line.request),
-                    model: line
-                        .message
-                        .model
-                        .filled()
-                        .map(|model| self.shared_model(model)),
+                    model: line.model().map(|model| self.shared_model(model)),
                     usage: spent.usage,
                     terms: spent.terms,
                     recorded,
@@ -174,14 +167,12 @@ impl Line<'_> {
         let leaf = || self.leaf.filled().map(Key::of);
         Some(match self.kind.or_empty() {
             "summary" => {
-                let member = |raw: crate::json::Raw<'_>| -> Option<String> {
-                    raw.read::<SummaryBody<'_>>().summary.owned()
-                };
-                let text = self.summary.owned().or_else(|| member(self.content))?;
+                let text = self.summary_text()?;
                 if is_error_summary(&text) {
                     return None;
                 }
-                Fact::Summary(opening(&text), leaf())
+                let until = self.summarized_until();
+                Fact::Summary(opening(&text), until.map(|id| id.key()))
             }
             "custom-title" => Fact::Title(opening(self.custom_title.get()?), TitleSource::Custom),
             "ai-title" => Fact::Title(opening(self.ai_title.get()?), TitleSource::Ai),

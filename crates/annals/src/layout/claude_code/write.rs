@@ -22,7 +22,9 @@ use crate::model::{
     Todo,
 };
 
-use super::form::{Aside, Compaction, Meta, Note, Opening, Outcome, Said, Stop, Written};
+use super::form::{
+    Aside, Compaction, Meta, Note, Opening, Outcome, QueueOperation, Said, Stop, Written,
+};
 use super::line::{Line, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
 
@@ -205,6 +207,19 @@ impl Pen<'_, '_> {
                 leaf: leaf.as_ref().map(EntryId::as_str),
                 ..Aside::of("summary")
             }),
+            Body::Queue { operation, .. } if operation.trim().is_empty() => Err(Error::refused(
+                "a queue operation needs a name, such as enqueue",
+            )),
+            Body::Queue { operation, text } => {
+                let timestamp = spell(self.tick(draft.time));
+                self.line(&QueueOperation {
+                    kind: "queue-operation",
+                    operation,
+                    timestamp,
+                    content: text,
+                    session,
+                })
+            }
             Body::Compaction { text } => self.boundary(text, None, draft),
             Body::System { subtype, text } => self.system(subtype, text, None, draft),
             _ => Err(Error::refused(
