@@ -40,7 +40,13 @@ pub(crate) struct ArchiveArgs {
     #[arg(value_name = "SESSION")]
     sessions: Vec<String>,
     /// All sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT", conflicts_with = "sessions")]
+    #[arg(
+        long,
+        short,
+        value_name = "PROJECT",
+        allow_hyphen_values = true,
+        conflicts_with = "sessions"
+    )]
     project: Option<String>,
     /// Only sessions in which nothing happened since: 30d, 12w, 2026-03-01
     #[arg(long, value_name = "WHEN")]

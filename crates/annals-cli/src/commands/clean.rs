@@ -52,7 +52,7 @@ pub(crate) struct CleanArgs {
     #[arg(long, value_name = "AGE")]
     older_than: Option<String>,
     /// Only sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT")]
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
     /// Only sessions of this layout
     #[arg(long, value_name = "LAYOUT")]

@@ -37,7 +37,13 @@ pub(crate) struct ConvertArgs {
     #[arg(value_name = "ID|ROOT", required_unless_present = "project")]
     what: Option<String>,
     /// All sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT", conflicts_with = "what")]
+    #[arg(
+        long,
+        short,
+        value_name = "PROJECT",
+        allow_hyphen_values = true,
+        conflicts_with = "what"
+    )]
     project: Option<String>,
     /// The layout to write
     #[arg(long, value_name = "LAYOUT")]

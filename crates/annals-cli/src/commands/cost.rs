@@ -66,7 +66,7 @@ pub(crate) struct CostArgs {
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
     /// Only this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT")]
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
     /// Only this model (a part of its name is enough)
     #[arg(long, value_name = "MODEL")]

@@ -33,7 +33,13 @@ pub(crate) struct DeleteArgs {
     #[arg(value_name = "SESSION", required_unless_present_any = ["project", "list", "undo"])]
     sessions: Vec<String>,
     /// All sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT", conflicts_with = "sessions")]
+    #[arg(
+        long,
+        short,
+        value_name = "PROJECT",
+        allow_hyphen_values = true,
+        conflicts_with = "sessions"
+    )]
     project: Option<String>,
     /// Do it
     #[arg(long)]

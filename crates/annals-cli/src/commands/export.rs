@@ -39,7 +39,13 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "ID|PROJECT", required_unless_present = "project")]
     id: Option<String>,
     /// All sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT", conflicts_with = "id")]
+    #[arg(
+        long,
+        short,
+        value_name = "PROJECT",
+        allow_hyphen_values = true,
+        conflicts_with = "id"
+    )]
     project: Option<String>,
     /// The format [default: what the name after -o ends in, else markdown]
     #[arg(long, short, value_enum)]

@@ -15,7 +15,7 @@ use crate::render::near::near;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SessionFilter {
     /// Only sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT")]
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     pub(crate) project: Option<String>,
     #[command(flatten)]
     pub(crate) period: Period,
@@ -136,8 +136,7 @@ pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Resu
         .filter(|project| project.id == wanted)
         .map(|project| project.path)
         .collect();
-    sessions
-        .retain(|session| by_id.contains(&session.project.path) || session.project.matches(&dir));
+    sessions.retain(|session| by_id.contains(&session.project.path) || session.is_of_project(&dir));
     if sessions.iter().any(|session| session.project.path == dir) {
         sessions.retain(|session| session.project.path == dir);
     }

@@ -24,7 +24,7 @@ pub(crate) struct HistoryArgs {
     /// Only what has this text in it, letter case aside
     text: Option<String>,
     /// Only what was typed in this project: its path or its name
-    #[arg(long, short, value_name = "PROJECT")]
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
     #[command(flatten)]
     period: Period,

@@ -72,8 +72,12 @@ pub(crate) fn check_unused(context: &Context, id: &SessionId) -> Result<()> {
 /// A new session's id: as given, else a fresh one.
 pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
     match given {
-        // Ids that differ only in case would be one file on some systems.
-        Some(id) => Ok(SessionId::new(&id.to_ascii_lowercase())?),
+        // UUIDs that differ only in case would be one file on some systems. Other names are their
+        // program's.
+        Some(id) if uuid::Uuid::try_parse(id).is_ok() => {
+            Ok(SessionId::new(&id.to_ascii_lowercase())?)
+        }
+        Some(id) => Ok(SessionId::new(id)?),
         None => Ok(SessionId::new(&uuid::Uuid::new_v4().to_string())?),
     }
 }

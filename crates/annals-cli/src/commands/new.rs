@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use annals::layout::{Chorus, Layout as _};
+use annals::layout::{Chorus, ClaudeCode, Layout as _};
 use annals::model::{Draft, Entry};
 use annals::store::Root;
 use anyhow::{Result, bail};
@@ -79,6 +79,10 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
         None => Vec::new(),
     };
+    let id = writer.session().as_str();
+    if root.layout.name() == ClaudeCode.name() && uuid::Uuid::try_parse(id).is_err() {
+        context.remark("Claude Code resumes only sessions whose id is a UUID");
+    }
     if context.json {
         let entries = written.iter().map(EntryRow::of).collect();
         context.out.json(&Document {

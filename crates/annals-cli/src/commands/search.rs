@@ -52,7 +52,7 @@ pub(crate) struct SearchArgs {
 #[derive(Debug, Args)]
 struct Conditions {
     /// Only in sessions of this project: its path, its name, or its id
-    #[arg(long, short, value_name = "PROJECT")]
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Vec<String>,
     /// Only in this session, or in the sessions of this thread
     #[arg(long, value_name = "SESSION")]

@@ -54,11 +54,11 @@ fn the_overview() {
 
 #[test]
 fn the_instructions_alone() {
-    let stage = Stage::of("design-document-shapes");
-    let run = stage.annals(&["show", "17e62b2c", "--role", "system"]);
+    let stage = Stage::of("agentpool-session");
+    let run = stage.annals(&["show", "e8d973c7", "--all", "--role", "system"]);
     assert_eq!(run.code, 0, "{run}");
-    assert!(run.out.contains("You are a careful agent."), "{run}");
-    assert!(!run.out.contains("Changing."), "{run}");
+    assert!(run.out.contains("System message text"), "{run}");
+    assert!(!run.out.contains("Assistant Reply"), "{run}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Four depths, one file each: single lines and documents (`read`), how the entries of one log hang
 //! together (`log`, and `resume` for what the agent's own program would leave out), what files say of
-//! each other (`across`), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
+//! each other (`across`, and `unknown` for those that no layout knows), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
 //!
 //! Logs are read in parallel and each once. What is kept of a log for the checks across files is
 //! small: eight bytes for each id, and the names of files and directories that it speaks of.
@@ -13,6 +13,7 @@ mod log;
 mod machine;
 mod read;
 mod resume;
+mod unknown;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,7 +151,11 @@ pub fn all(
             read
         })
         .collect();
-    gather(read, |traces| across::check(inventory, traces, archive))
+    gather(read, |traces| {
+        let mut found = across::check(inventory, traces, archive);
+        found.extend(unknown::check(inventory));
+        found
+    })
 }
 
 /// A file that was read, or could not be.

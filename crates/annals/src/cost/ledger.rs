@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
+use crate::layout::is_folder_of;
 use crate::model::{Key, Money, Project, ResponseKey, SessionId, Terms, Usage};
 
 use super::places::Places;
@@ -111,6 +112,8 @@ pub struct Account {
     pub project: Project,
     /// Other directories in which it got answers.
     pub other_directories: Vec<String>,
+    /// Other names of its project, such as that of a workspace.
+    pub aliases: Vec<String>,
     /// The time of its first response.
     pub started: Option<Timestamp>,
 }
@@ -128,6 +131,7 @@ impl Account {
                 guessed: true,
             },
             other_directories: Vec::new(),
+            aliases: Vec::new(),
             started: None,
         }
     }
@@ -143,6 +147,8 @@ impl Account {
         });
         self.project.matches(wanted)
             || self.project.id() == wanted
+            || is_folder_of(self.layout, &self.project, wanted)
+            || self.aliases.iter().any(|alias| alias == wanted)
             || earlier.into_iter().any(|project| project.matches(wanted))
     }
 }

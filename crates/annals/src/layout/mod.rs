@@ -25,7 +25,7 @@ use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, ResponseKey, Span, Usage};
+use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKey, Span, Usage};
 
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
@@ -73,6 +73,21 @@ pub fn by_name(name: &str) -> Option<&'static dyn Layout> {
     LAYOUTS.iter().copied().find(|layout| layout.name() == name)
 }
 
+/// Whether the sessions of a directory lie in a project's folder by the layout's own rule. Several
+/// directories may share a folder, so this counts only where no record names one.
+pub(crate) fn is_folder_of(layout: &str, project: &Project, directory: &str) -> bool {
+    let is_absolute = directory.starts_with('/') || directory.contains(":\\");
+    if !project.guessed || !is_absolute {
+        return false;
+    }
+    let directory = match directory.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    };
+    let folder = by_name(layout).and_then(|layout| layout.folder(directory));
+    folder.as_deref() == Some(project.path.as_str())
+}
+
 /// A tree of files and the schema of their lines.
 pub trait Layout: Sync {
     /// Its name in flags and JSON.
@@ -100,6 +115,13 @@ pub trait Layout: Sync {
 
     /// What a file of the root means, by its path alone; `None` for foreign files.
     fn classify(&self, path: &Path) -> Option<Artifact>;
+
+    /// Whether its own program keeps such a file in a directory that is entered, although it has no
+    /// meaning here.
+    fn expects(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
 
     /// The path of an artifact: the inverse of [`Layout::classify`].
     fn place(&self, artifact: &Artifact) -> PathBuf;

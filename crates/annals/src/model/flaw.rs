@@ -176,6 +176,9 @@ kinds! {
     /// A record names a file of its session that is not there.
     MissingFile "missing-file" Warning kept
         "restore the file from a backup; the record itself is whole";
+    /// A file lies among those of a layout, and no layout knows it.
+    UnknownFile "unknown-file" Warning kept
+        "nothing if it is yours; if it is a log, rename it to what its program would call it";
     /// A register lists a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";

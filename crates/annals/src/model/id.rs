@@ -1,4 +1,4 @@
-//! Ids: newtypes, so that a wrong one cannot be passed, and the allow-list that makes those safe
+//! Ids: newtypes, so that a wrong one cannot be passed, and the rules that make those safe
 //! which become part of a path.
 
 use std::borrow::Borrow;
@@ -10,20 +10,26 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::text::{Breaks, visible};
 
-/// Longest id that may become a file name.
-const MAX_PATH_ID: usize = 128;
+/// Longest id in bytes that may become part of a file name. A file name has at most 255, and the names
+/// that are derived from an id (of packs, of deleted sessions) must fit too.
+const MAX_PATH_ID: usize = 200;
+
+/// Longest id that we write into a record.
+const MAX_WRITTEN_ID: usize = 128;
 
 macro_rules! path_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// Becomes part of a path, so only `[A-Za-z0-9_-]` and inner dots are let in, at most 128.
+        /// Becomes part of a path and is printed: any text of at most 200 bytes that does not begin
+        /// with a dot and has no path separator, control character or invisible character in it.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks `text` against the allow-list.
+            /// Checks `text` against these rules.
             pub fn new(text: &str) -> Result<Self> {
                 match path_fault(text) {
                     None => Ok(Self(text.into())),
@@ -125,7 +131,7 @@ impl EntryId {
     /// Checks an id that is about to be written. Readers take any; we write none that a careless
     /// program could take for a path or that a terminal would act on.
     pub fn check(&self) -> Result<()> {
-        match path_fault(&self.0) {
+        match written_fault(&self.0) {
             None => Ok(()),
             Some(why) => Err(Error::BadId {
                 what: "a message id",
@@ -311,11 +317,37 @@ fn parse_uuid(text: &str) -> Option<u128> {
     (dashes && odd & ODD == 0).then_some(u128::from(high) << 64 | u128::from(low))
 }
 
+/// What is wrong with an id that is to become part of a path.
 fn path_fault(text: &str) -> Option<&'static str> {
-    if text.is_empty() {
+    // Nearly all ids are UUIDs.
+    if written_fault(text).is_none() {
+        return None;
+    }
+    if text.trim().is_empty() {
         return Some("it is empty");
     }
     if text.len() > MAX_PATH_ID {
+        return Some("it is longer than 200 bytes");
+    }
+    if text.starts_with('.') {
+        return Some("it begins with a dot, like a hidden file");
+    }
+    if text.contains(['/', '\\']) {
+        return Some("it contains a path separator");
+    }
+    // Joiners and variation selectors are fine where writing needs them.
+    if visible(text, Breaks::Spaces) != text {
+        return Some("it contains a control character or an invisible one");
+    }
+    None
+}
+
+/// What is wrong with an id that is to be written into a record.
+fn written_fault(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        return Some("it is empty");
+    }
+    if text.len() > MAX_WRITTEN_ID {
         return Some("it is longer than 128 characters");
     }
     if text.starts_with(['.', '-']) || text.ends_with('.') {
@@ -343,14 +375,53 @@ mod tests {
     fn ids_that_could_leave_their_folder_are_refused() {
         let long = "a".repeat(10_000);
         let bad = [
-            "", ".", "..", "../x", "a/b", "a\\b", "a\0b", "%2f", "-rf", "a.", "é", "a b", &long,
+            "",
+            " ",
+            ".",
+            "..",
+            ".x",
+            "../x",
+            "a/b",
+            "a\\b",
+            "a\0b",
+            "a\nb",
+            "a\tb",
+            "a\u{1b}[2J",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            "a\u{85}b",
+            &long,
         ];
         for text in bad {
             assert!(SessionId::new(text).is_err(), "{text:?}");
+            assert!(AgentId::new(text).is_err(), "{text:?}");
         }
-        for text in ["8c549c46-16ca-47dd-b731-f4c264becc53", "agent_1", "a.b"] {
+        let longest = "é".repeat(100);
+        assert!(SessionId::new(&format!("{longest}x")).is_err());
+        for text in [
+            "8c549c46-16ca-47dd-b731-f4c264becc53",
+            "agent_1",
+            "a.b",
+            "a.",
+            "my session 1",
+            "café ☕",
+            "👩‍💻 pairing",
+            "-rf",
+            "%2f",
+            "user@host",
+            "a:b*c?",
+            &longest,
+        ] {
             assert!(SessionId::new(text).is_ok(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn message_ids_that_we_write_are_of_letters_and_digits() {
+        for text in ["", "a b", "-rf", "a.", "é", "a/b", &"a".repeat(129)] {
+            assert!(EntryId::new(text).check().is_err(), "{text:?}");
+        }
+        assert!(EntryId::new("msg_1.2-3").check().is_ok());
     }
 
     #[test]

@@ -82,9 +82,16 @@ impl Store {
                 return by_id(id.as_str(), message);
             }
         }
+        // An id may look like a path, or like a session and its message.
+        let ids = || inventory.sessions.iter().map(|files| files.id.as_str());
+        let is_id = ids().any(|id| id == text);
+        if is_id || message.is_some() && ids().any(|id| id.starts_with(text)) {
+            return by_id(text, None);
+        }
         // Where a log says its session's name, that may be any text.
         for (name, message) in [(text, None), (session, message)] {
-            let odd = SessionId::new(name).is_err() && !is_file(name);
+            let odd = SessionId::new(name).is_err() || name.contains('@');
+            let odd = odd && !is_file(name);
             if odd && !thread::named(inventory, name).is_empty() {
                 return by_id(name, message);
             }

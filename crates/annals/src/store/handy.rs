@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{NewSession, Spawn};
+use crate::layout::{NewSession, Spawn, is_folder_of};
 use crate::model::{AgentId, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
@@ -75,8 +75,10 @@ impl Store {
         let sessions = inventory.sessions.into_iter().zip(rows);
         sessions
             .filter(|(_, row)| {
-                row.as_ref()
-                    .is_ok_and(|row| !row.project.guessed && row.project.path == project)
+                row.as_ref().is_ok_and(|row| match row.project.guessed {
+                    false => row.project.path == project,
+                    true => is_folder_of(row.layout, &row.project, project),
+                })
             })
             .map(|(files, _)| files)
             .collect()

@@ -274,6 +274,8 @@ impl SessionFiles {
 /// What lies in some roots.
 #[derive(Debug, Default)]
 pub struct Inventory {
+    /// The roots that were walked.
+    pub roots: Vec<Root>,
     /// The sessions.
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no session that is there.
@@ -295,7 +297,10 @@ impl Inventory {
 
     /// The same, with what is known from before.
     pub(super) fn with(roots: &[Root], archive: Option<&Archive>, memory: &mut Memory<'_>) -> Self {
-        let mut inventory = Inventory::default();
+        let mut inventory = Inventory {
+            roots: roots.to_vec(),
+            ..Inventory::default()
+        };
         for root in roots {
             let before = inventory.troubles.len();
             let mut files = memory.folders(root, |folders| {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cost::{Account, Charge};
+use crate::layout::is_folder_of;
 use crate::model::{FlawKind, Project, SessionId, Usage};
 use crate::tree::Title;
 
@@ -87,6 +88,7 @@ impl SessionInfo {
             file: self.file.clone(),
             project: self.project.clone(),
             other_directories: self.other_directories.clone(),
+            aliases: aliases(&self.attributes),
             started: self.charges.iter().filter_map(|charge| charge.time).min(),
         }
     }
@@ -94,8 +96,7 @@ impl SessionInfo {
     /// Whether a person who types `wanted` may mean this session's project, under its present
     /// directory or an earlier one.
     pub fn in_project(&self, wanted: &str) -> bool {
-        self.project.matches(wanted)
-            || self.project.id() == wanted
+        self.is_of_project(wanted)
             || self.other_directories.iter().any(|path| {
                 Project {
                     path: path.clone(),
@@ -105,6 +106,26 @@ impl SessionInfo {
             })
     }
 }
+
+/// The other names of a session's project.
+pub(super) fn aliases(attributes: &BTreeMap<String, String>) -> Vec<String> {
+    let named = WORKSPACE.iter().filter_map(|name| attributes.get(*name));
+    named.cloned().collect()
+}
+
+impl SessionInfo {
+    /// The same, under its present directory, folder or workspace only.
+    pub fn is_of_project(&self, wanted: &str) -> bool {
+        let is_workspace = |name: &&str| self.attributes.get(*name).is_some_and(|it| it == wanted);
+        self.project.matches(wanted)
+            || self.project.id() == wanted
+            || is_folder_of(self.layout, &self.project, wanted)
+            || WORKSPACE.iter().any(|name| is_workspace(&name))
+    }
+}
+
+/// The attributes of a session by which its project is called too.
+pub(super) const WORKSPACE: [&str; 2] = ["workspace", "workspace_name"];
 
 /// What lists say about a conversation.
 #[derive(Clone, Debug)]

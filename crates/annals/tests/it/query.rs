@@ -98,11 +98,11 @@ fn a_filter_lets_through_what_it_says() {
 
 #[test]
 fn a_filter_finds_the_instructions() {
-    let session = case("design-document-shapes").only();
+    let session = case("agentpool-session").only();
     let filter = MessageFilter::default().role(Role::System);
     let found = session.messages(&filter).unwrap();
     let said: Vec<String> = found.iter().map(says).collect();
-    assert_eq!(said, ["You are a careful agent."]);
+    assert_eq!(said, ["System message text"]);
     assert_eq!(session.stats(&TimeZone::UTC).by_role["system"], 1);
 }
 

@@ -18,6 +18,7 @@ fn account(session: &str, project: &str) -> Account {
             guessed: false,
         },
         other_directories: Vec::new(),
+        aliases: Vec::new(),
         started: None,
     }
 }

@@ -5,8 +5,7 @@ use crate::layout::content::{Blocks, blocks};
 use crate::layout::field::{recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
-    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place, Role,
-    TitleSource,
+    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role, TitleSource,
 };
 
 use super::line::{Line, Lines, is_error_summary, is_record};
@@ -84,7 +83,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 version: line.version.owned(),
                 channel: None,
             },
-            members: Members::new(),
+            members: line.members(),
             body,
         };
         Ok((entry, bad_usage))

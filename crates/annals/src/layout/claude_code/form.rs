@@ -111,6 +111,8 @@ pub(super) struct Opening<'a> {
     pub(super) git_branch: Option<&'a str>,
     pub(super) version: &'a str,
     pub(super) entrypoint: &'a str,
+    #[serde(rename = "formatVersion")]
+    pub(super) format_version: u32,
     pub(super) timestamp: String,
 }
 
@@ -159,6 +161,8 @@ pub(super) struct Aside<'a> {
     pub(super) last_prompt: Option<&'a str>,
     #[serde(rename = "leafUuid", skip_serializing_if = "Option::is_none")]
     pub(super) leaf: Option<&'a str>,
+    #[serde(rename = "messageCount", skip_serializing_if = "Option::is_none")]
+    pub(super) message_count: Option<&'a RawValue>,
     #[serde(rename = "sessionId", skip_serializing_if = "str::is_empty")]
     pub(super) session: &'a str,
 }

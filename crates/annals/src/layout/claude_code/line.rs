@@ -8,9 +8,15 @@ use memchr::memmem::Finder;
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
 use crate::layout::field::{Clock, timestamp};
-use crate::model::{AgentId, Artifact, EntryId, ResponseKey};
+use crate::model::{AgentId, Artifact, EntryId, Members, ResponseKey};
 
 use super::bill::Replies;
+
+/// How many messages a summary covers.
+pub(super) const MESSAGE_COUNT: &str = "messageCount";
+
+/// The type of the line with which annals begins a session.
+pub(super) const OPENING: &str = "annals-session";
 
 object! {
     struct Line<'a> {
@@ -52,6 +58,8 @@ object! {
         "path" => path: Text<'a>,
         "operation" => operation: Text<'a>,
         "snippet" => snippet: Text<'a>,
+        "messageCount" => message_count: Raw<'a>,
+        "formatVersion" => format_version: Raw<'a>,
     }
 }
 
@@ -247,6 +255,19 @@ impl Line<'_> {
     /// What a summary says in its member `content`.
     pub(super) fn summary_body(&self) -> SummaryBody<'_> {
         self.content.read()
+    }
+
+    /// What the line says that only this layout knows.
+    pub(super) fn members(&self) -> Members {
+        if self.kind.get() != Some("summary") {
+            return Members::new();
+        }
+        let own = Some(self.message_count).filter(|count| count.is_some());
+        let count = own.unwrap_or(self.summary_body().messages);
+        let is_count = matches!(count.count(), Ok(Some(_)));
+        let given = count.0.filter(|_| is_count).into_iter();
+        let named = |json: &str| (MESSAGE_COUNT.to_owned(), json.to_owned());
+        given.map(named).collect()
     }
 
     /// The text of a summary.

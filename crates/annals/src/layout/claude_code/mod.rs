@@ -87,6 +87,10 @@ impl Layout for ClaudeCode {
         path::classify(path)
     }
 
+    fn expects(&self, path: &Path) -> bool {
+        path::is_memory(path)
+    }
+
     fn place(&self, artifact: &Artifact) -> PathBuf {
         path::place(artifact)
     }

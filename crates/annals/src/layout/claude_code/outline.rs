@@ -8,7 +8,7 @@ use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
 };
 
-use super::line::{Line, Lines, is_error_summary, is_record};
+use super::line::{Line, Lines, OPENING, is_error_summary, is_record};
 use super::{bill, decode};
 
 impl Decoder for Lines {
@@ -179,6 +179,10 @@ impl Line<'_> {
             "tag" => Fact::Tag(opening(self.tag.get()?)),
             "last-prompt" => Fact::Resume(leaf()?),
             "file-history-snapshot" | "file-history-delta" | "file-history" => Fact::Files,
+            OPENING => {
+                let version = self.format_version.count().ok().flatten()?;
+                Fact::Attribute("format_version", version.to_string().into())
+            }
             "annals-note" => Fact::Note(opening(self.text.get()?)),
             _ => return None,
         })

@@ -8,6 +8,12 @@ use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 /// Longest folder name before the client cuts it and adds a hash.
 const MAX_FOLDER: usize = 200;
 
+/// What a project's folder has beside its sessions: files in which the client remembers things.
+const MEMORY: &str = "memory";
+
+/// Parts the session from the agent in the name of a list of todos.
+const AGENT: &str = "-agent-";
+
 /// The directories of a root that we look into.
 const DIRS: [&str; 6] = [
     "projects",
@@ -23,11 +29,19 @@ pub(super) fn enters(dir: &Path) -> bool {
     parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
+/// Whether a file is one in which the client remembers things about a project.
+pub(super) fn is_memory(path: &Path) -> bool {
+    matches!(
+        *parts(path).unwrap_or_default().as_slice(),
+        ["projects", _, MEMORY, _, ..]
+    )
+}
+
 pub(super) fn leads_to_logs(dir: &Path) -> bool {
     match *parts(dir).unwrap_or_default().as_slice() {
         ["projects"] | ["projects", _] => true,
-        ["projects", _, session] => session_id(session).is_some(),
-        ["projects", _, session, "subagents", ..] => session_id(session).is_some(),
+        ["projects", _, session] => session != MEMORY && SessionId::new(session).is_ok(),
+        ["projects", _, session, "subagents", ..] => SessionId::new(session).is_ok(),
         _ => false,
     }
 }
@@ -45,7 +59,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
         ["projects", "sessions-index.json"] => Artifact::of(K::Index),
         ["plans", name] => named(K::Plan, name.strip_suffix(".md")?),
         ["todos", name] => {
-            let (session, agent) = name.strip_suffix(".json")?.split_once("-agent-")?;
+            let (session, agent) = todo_owner(name.strip_suffix(".json")?)?;
             Artifact {
                 session: Some(SessionId::new(session).ok()?),
                 agent: Some(AgentId::new(agent).ok()?),
@@ -83,13 +97,40 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     Some(artifact)
 }
 
+/// The session and the agent of a list of todos. The main agent has the session's id, and neither
+/// that nor a sub-agent's has the separator in it, unless a session's has.
+fn todo_owner(stem: &str) -> Option<(&str, &str)> {
+    let half = stem.len().checked_sub(AGENT.len())? / 2;
+    if let (Some(session), Some(agent)) = (stem.get(..half), stem.get(half + AGENT.len()..))
+        && session == agent
+        && stem.get(half..half + AGENT.len()) == Some(AGENT)
+    {
+        return Some((session, agent));
+    }
+    stem.rsplit_once(AGENT)
+}
+
+/// Why a session cannot have this id: its log would be taken for something else.
+pub(super) fn session_fault(id: &SessionId) -> Option<&'static str> {
+    id.as_str()
+        .starts_with("agent-")
+        .then_some("the client would take its log for that of a sub-agent")
+}
+
+/// Why a sub-agent cannot have this id: its todos would be taken for another's.
+pub(super) fn agent_fault(id: &AgentId) -> Option<&'static str> {
+    id.as_str()
+        .contains(AGENT)
+        .then_some("its list of todos would be taken for that of another agent")
+}
+
 /// A session's log, as nearly all files are that there are many of: told without taking the path apart.
 fn plain_log(path: &Path) -> Option<Artifact> {
     let within = path.to_str()?.strip_prefix("projects/")?;
     let slash = memchr::memchr(b'/', within.as_bytes())?;
     let (folder, file) = (within.get(..slash)?, within.get(slash + 1..)?);
     // No such name has a slash in it, and none is a date.
-    let session = session_id(file.strip_suffix(".jsonl")?)?;
+    let session = uuid(file.strip_suffix(".jsonl")?)?;
     let folder = Some(folder).filter(|folder| !matches!(*folder, "" | "." | ".."))?;
     Some(Artifact {
         folder: Some(folder.to_owned()),
@@ -111,16 +152,27 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
                     ..Artifact::of(K::AgentLog)
                 });
             }
-            if is_dated(folder, stem) {
+            if is_hash(folder) && is_orchestrators(stem) {
                 return None;
             }
-            let session = Some(session_id(stem)?);
+            let session = Some(SessionId::new(stem).ok()?);
             return Some(Artifact {
                 session,
                 ..Artifact::of(K::SessionLog)
             });
         }
-        [session, ref inner @ ..] => (session_id(session)?, inner),
+        [name, ref inner @ ..] => {
+            // Of a directory that is not named by a UUID, only what all sessions have is a session's.
+            let of_session = matches!(
+                *inner,
+                ["custom-title.json" | ORIGIN] | ["tool-results" | "subagents", _, ..]
+            );
+            let session = match of_session {
+                true => SessionId::new(name).ok(),
+                false => uuid(name),
+            };
+            (session?, inner)
+        }
         [] => return None,
     };
     let mut artifact = match *inner {
@@ -146,8 +198,8 @@ fn in_project(folder: &str, rest: &[&str]) -> Option<Artifact> {
     Some(artifact)
 }
 
-/// The client names sessions by UUIDs. Other names among the projects are somebody else's files.
-fn session_id(name: &str) -> Option<SessionId> {
+/// The session of a name that is a UUID, as the client gives them. Other programs give any.
+fn uuid(name: &str) -> Option<SessionId> {
     const LIKE: &[u8; 36] = b"00000000-0000-0000-0000-000000000000";
     // Every byte is looked at, so that several are at once.
     let fits = |fits: bool, (byte, like): (u8, &u8)| {
@@ -165,13 +217,18 @@ fn named(kind: ArtifactKind, name: &str) -> Artifact {
     }
 }
 
-/// The orchestrator keeps dated logs in folders named by a hash, under the same root.
-fn is_dated(folder: &str, stem: &str) -> bool {
-    let hash = folder.len() == 20
-        && folder
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-    hash && stem.parse::<jiff::civil::Date>().is_ok()
+/// Whether a folder may be one of the orchestrator's, which has its own under the same root. A path of
+/// that length cannot be told from a hash.
+fn is_hash(folder: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    folder.len() == 20 && folder.bytes().all(fits)
+}
+
+/// Whether the orchestrator has such logs in its folders: of a day, of notes, or of what a session was
+/// converted from.
+fn is_orchestrators(stem: &str) -> bool {
+    let is_day = stem.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    is_day || stem.ends_with(".notes") || stem.ends_with(".annals-origin")
 }
 
 pub(super) fn place(artifact: &Artifact) -> PathBuf {
@@ -275,6 +332,26 @@ mod tests {
             (K::Index, "projects/sessions-index.json".to_owned()),
             (K::Index, "projects/-w/sessions-index.json".to_owned()),
             (K::SessionLog, format!("projects/-w/{session}.jsonl")),
+            (K::SessionLog, "projects/-w/abc123-uuid.jsonl".to_owned()),
+            (
+                K::SessionLog,
+                "projects/-w/my session: no. 1.jsonl".to_owned(),
+            ),
+            (K::SessionLog, "projects/-w/-p.jsonl".to_owned()),
+            (
+                K::SessionLog,
+                "projects/-w/x.annals-origin.jsonl".to_owned(),
+            ),
+            (K::SessionLog, "projects/-w/2026-03-01.jsonl".to_owned()),
+            (
+                K::AgentLog,
+                "projects/-w/my session/subagents/agent-a 1.jsonl".to_owned(),
+            ),
+            (K::Todos, "todos/my session-agent-a753668.json".to_owned()),
+            (
+                K::Todos,
+                "todos/my-agent-1-agent-my-agent-1.json".to_owned(),
+            ),
             (K::AgentLog, "projects/-w/agent-a1b2c3d.jsonl".to_owned()),
             (
                 K::AgentLog,
@@ -320,10 +397,16 @@ mod tests {
     fn foreign_files_have_no_meaning() {
         for path in [
             "projects/v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl",
+            "projects/v_FXjHoCS5zUJmfyn-5v/2026-02-30.jsonl",
+            "projects/v_FXjHoCS5zUJmfyn-5v/s1.notes.jsonl",
+            "projects/v_FXjHoCS5zUJmfyn-5v/s1.annals-origin.jsonl",
             "projects/-w/notes.txt",
             "projects/-w/..jsonl",
-            "projects/-w/notes.jsonl",
+            "projects/-w/.notes.jsonl",
+            "projects/-w/a\u{202e}b.jsonl",
+            "projects/-w/.jsonl",
             "projects/-w/memory/MEMORY.md",
+            "projects/-w/my session/notes.md",
             "projects/../8c549c46-16ca-47dd-b731-f4c264becc53.jsonl",
             "todos/x.json",
             "statsig/cache.jsonl",
@@ -332,6 +415,22 @@ mod tests {
             "tasks/8c549c46",
         ] {
             assert_eq!(classify(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_owner_of_todos_is_told_whatever_the_session_is_called() {
+        for (stem, session, agent) in [
+            ("s-agent-a753668", "s", "a753668"),
+            ("s-agent-s", "s", "s"),
+            ("my-agent-1-agent-my-agent-1", "my-agent-1", "my-agent-1"),
+            ("my-agent-1-agent-a753668", "my-agent-1", "a753668"),
+            ("é-agent-é", "é", "é"),
+        ] {
+            assert_eq!(todo_owner(stem), Some((session, agent)), "{stem}");
+        }
+        for stem in ["", "s", "-agent", "agent-s"] {
+            assert_eq!(todo_owner(stem), None, "{stem}");
         }
     }
 

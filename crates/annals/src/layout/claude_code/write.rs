@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json;
-use crate::layout::content::content;
+use crate::json::{self, Raw};
+use crate::layout::content::{self, content};
 use crate::layout::field::Spent;
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
@@ -25,11 +25,14 @@ use crate::model::{
 use super::form::{
     Aside, Compaction, Meta, Note, Opening, Outcome, QueueOperation, Said, Stop, Written,
 };
-use super::line::{Line, is_error_summary};
+use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
 
 /// The client version whose lines we write like.
 const VERSION: &str = "2.1.325";
+
+/// The version of the format of the lines that only annals writes (`annals-session`, `annals-note`).
+const FORMAT: u32 = 1;
 
 impl Writer for ClaudeCode {
     fn session(&self, new: &NewSession, _: &mut Stamp<'_>) -> Result<Artifact> {
@@ -37,6 +40,12 @@ impl Writer for ClaudeCode {
             return Err(Error::refused(format!(
                 "`{}` is not an absolute path",
                 new.cwd
+            )));
+        }
+        if let Some(why) = path::session_fault(&new.id) {
+            return Err(Error::refused(format!(
+                "`{}` is no session id: {why}",
+                new.id
             )));
         }
         Ok(Artifact {
@@ -50,6 +59,9 @@ impl Writer for ClaudeCode {
     }
 
     fn agent(&self, head: &Head, agent: &AgentId) -> Result<Artifact> {
+        if let Some(why) = path::agent_fault(agent) {
+            return Err(Error::refused(format!("`{agent}` is no agent id: {why}")));
+        }
         Ok(Artifact {
             kind: ArtifactKind::AgentLog,
             folder: head.log.folder.clone(),
@@ -85,6 +97,10 @@ impl Writer for ClaudeCode {
             Change::Spawn(spawn) => pen.agent_meta(spawn)?,
         }
         Ok(pen.finish())
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        &[MESSAGE_COUNT]
     }
 
     fn fitting(&self, id: &str) -> String {
@@ -162,18 +178,26 @@ impl Pen<'_, '_> {
         let timestamp = spell(self.tick(None));
         let head = self.head;
         self.line(&Opening {
-            kind: "annals-session",
+            kind: OPENING,
             session: head.session.as_str(),
             cwd: head.cwd.as_deref(),
             git_branch: head.git_branch.as_deref(),
             version: VERSION,
             entrypoint: PROGRAM,
+            format_version: FORMAT,
             timestamp,
         })
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
         let session = self.head.session.as_str();
+        if let Some((name, _)) = draft.members.first()
+            && !matches!(draft.body, Body::Summary { .. })
+        {
+            return Err(Error::refused(format!(
+                "`{name}` has a place in a summary only"
+            )));
+        }
         match &draft.body {
             Body::Message(message) => self.message(message, draft),
             Body::Title { text, source } => self.title(text, *source),
@@ -202,11 +226,16 @@ impl Pen<'_, '_> {
             Body::Summary { text, .. } if is_error_summary(text) => Err(Error::refused(
                 "a summary that is an error message says nothing and is not kept",
             )),
-            Body::Summary { text, leaf } => self.line(&Aside {
-                summary: Some(text),
-                leaf: leaf.as_ref().map(EntryId::as_str),
-                ..Aside::of("summary")
-            }),
+            Body::Summary { text, leaf } => {
+                let count = draft.members.iter().map(|(_, json)| message_count(json));
+                let count = count.last().transpose()?;
+                self.line(&Aside {
+                    summary: Some(text),
+                    leaf: leaf.as_ref().map(EntryId::as_str),
+                    message_count: count.as_deref(),
+                    ..Aside::of("summary")
+                })
+            }
             Body::Queue { operation, .. } if operation.trim().is_empty() => Err(Error::refused(
                 "a queue operation needs a name, such as enqueue",
             )),
@@ -548,6 +577,16 @@ fn parts(message: &Message) -> Vec<&[Block]> {
         .blocks
         .chunk_by(|a, b| !result(a) && !result(b))
         .collect()
+}
+
+/// The number of messages that a summary covers.
+fn message_count(json: &str) -> Result<Box<RawValue>> {
+    if !matches!(Raw(Some(json)).count(), Ok(Some(_))) {
+        return Err(Error::refused(format!(
+            "`{MESSAGE_COUNT}` must be a whole number, not {json}"
+        )));
+    }
+    content::raw(json.to_owned())
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

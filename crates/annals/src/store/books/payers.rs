@@ -255,6 +255,12 @@ impl<'a> Payers<'a> {
             let told = about.iter().find_map(|about| about.cwd.clone());
             (account.project, account.other_directories) =
                 summary::project_of(self.root, folder, &directories, told);
+            // The nearest counts, so it is taken in last.
+            let attributes = about
+                .iter()
+                .rev()
+                .flat_map(|about| about.attributes.clone());
+            account.aliases = summary::aliases(&attributes.collect());
             doubt |= account.project.guessed;
         }
         if doubt {

@@ -99,8 +99,18 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
 }
 
 /// Those whose conversations come out otherwise. Claude Code tells what a person typed by how it
-/// begins, and that fixture says the contrary of some messages, which parts its turns elsewhere.
-const OTHERWISE: [&str; 1] = ["annex → claude-code"];
+/// begins, and that fixture says the contrary of some messages, which parts its turns elsewhere. A
+/// message without an id stands in no conversation of Claude Code; the other layouts know no ids that
+/// tell where a message stands, so there it comes after the one before.
+const OTHERWISE: [&str; 7] = [
+    "agentpool-entry-types → chorus",
+    "agentpool-entry-types → clog",
+    "agentpool-entry-types → orchestrator",
+    "agentpool-session → chorus",
+    "agentpool-session → clog",
+    "agentpool-session → orchestrator",
+    "annex → claude-code",
+];
 
 #[test]
 fn a_converted_session_says_the_same() {

@@ -7,6 +7,9 @@ use std::os::unix::fs::symlink;
 
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
+/// Those of the hostile ids that are names of files and no more.
+const NAMES: &[&str] = &["%2e%2e%2f", "-rf", "CON", "~", "$(id)", "*"];
+
 fn hostile() -> Vec<String> {
     let mut ids: Vec<String> = [
         "..",
@@ -57,11 +60,23 @@ fn hostile_ids_change_nothing() {
             assert!(session.message(&id).is_err(), "{id:?}");
             assert!(session.ancestry(&id).is_err(), "{id:?}");
             assert!(session.find_entry(&id).is_err(), "{id:?}");
-            assert!(AgentId::new(&id).is_err() || id == "CON", "{id:?}");
+            let is_name = NAMES.contains(&id.as_str());
+            assert_eq!(AgentId::new(&id).is_ok(), is_name, "{id:?}");
             if let Ok(to) = SessionId::new(&id) {
+                // A name like any other, which stays in the folder of its project.
+                assert!(is_name, "{id:?}");
                 let new = NewSession::new(to.clone(), "/w");
-                assert!(store.create(&copy.root, &new, QUICK).is_err(), "{id:?}");
-                assert!(store.fork(&session, &[0], to, None).is_err(), "{id:?}");
+                let made = store.create(&copy.root, &new, QUICK).unwrap().path();
+                let file = format!("projects/-w/{id}.jsonl");
+                assert_eq!(made, copy.root.path.join(file), "{id:?}");
+                let taken = store.fork(&session, &[0], to, None);
+                std::fs::remove_file(&made).unwrap();
+                std::fs::remove_dir(made.parent().unwrap()).unwrap();
+                if let Ok(fork) = taken {
+                    let log = fork.path;
+                    assert_eq!(log.parent(), files.main_path().parent(), "{id:?}");
+                    std::fs::remove_file(log).unwrap();
+                }
             }
         }
         assert_eq!(picture(copy.dir.path()), before);

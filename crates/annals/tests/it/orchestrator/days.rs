@@ -347,6 +347,8 @@ fn a_root_may_be_shared_with_another_layout() {
     assert_eq!(
         found,
         [
+            // A folder that is named after a path holds sessions of any name.
+            ("claude-code", "2026-03-01"),
             ("claude-code", uuid),
             ("claude-code", uuid),
             ("orchestrator", own.as_str())

@@ -116,7 +116,7 @@ fn files_that_are_no_logs_tell_nothing() {
     fs::create_dir_all(scene.root.join("todos")).unwrap();
     append(&scene.root.join("history.jsonl"), "{\"display\":\"x\"}\n");
     append(&scene.root.join("projects/-app/notes.txt"), "x\n");
-    append(&scene.root.join("projects/-app/other.jsonl"), &lines(1..2));
+    append(&scene.root.join("projects/-app/.other.jsonl"), &lines(1..2));
     append(&scene.log(SESSION), &lines(2..3));
     assert_eq!(feed.texts_until("text 2"), [""; 0]);
 }
