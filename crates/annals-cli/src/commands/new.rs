@@ -79,8 +79,8 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
         None => Vec::new(),
     };
-    let id = writer.session().as_str();
-    if root.layout.name() == ClaudeCode.name() && uuid::Uuid::try_parse(id).is_err() {
+    let id = writer.session();
+    if root.layout.name() == ClaudeCode.name() && uuid::Uuid::try_parse(id.as_str()).is_err() {
         context.remark("Claude Code resumes only sessions whose id is a UUID");
     }
     if context.json {

@@ -491,15 +491,15 @@ fn every_exported_fixture_can_be_imported() {
         if session.root().layout.name() != "claude-code" {
             return;
         }
+        // A message without an id stands in no conversation, and is given one when it is written again.
+        if name.starts_with("agentpool-") {
+            return;
+        }
         let lost = ["message", "root", "compaction", "agent"]
             .iter()
             .any(|kind| imported.left_out.contains_key(kind));
         if lost {
             return partly.push(name.to_owned());
-        }
-        // A message without an id stands in no conversation, and is given one when it is written again.
-        if name.starts_with("agentpool-") {
-            return;
         }
         let left_out = &imported.left_out;
         assert_eq!(

@@ -89,6 +89,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         2,
         "orchestrator/role-for-type",
     ),
+    (
+        F::UnknownFile,
+        "claude-code/unknown-files",
+        2,
+        "claude-code/empty-project",
+    ),
     (F::Bom, "claude-code/bom", 1, "claude-code/crlf"),
     (F::Crlf, "claude-code/crlf", 1, "claude-code/bom"),
     (
