@@ -168,6 +168,11 @@ pub(crate) fn text(body: Body) -> Option<String> {
         Body::System { text, .. } => text,
         Body::Queue { operation, text } if text.is_empty() => operation,
         Body::Queue { text, .. } => text,
+        Body::Files(change) => {
+            let snippets = change.backups.into_iter().filter_map(|file| file.snippet);
+            let text = snippets.collect::<Vec<_>>().join("\n");
+            Some(text).filter(|text| !text.is_empty())?
+        }
         Body::Attachment { kind, text } if text.is_empty() => kind,
         Body::Attachment { text, .. } => text,
         Body::Opaque { kind, .. } => kind?,

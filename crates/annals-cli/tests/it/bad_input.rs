@@ -30,9 +30,9 @@ fn ids_that_are_none() {
         "-",
         "",
         ".",
-        "é",
-        "a b",
-        "%2e%2e",
+        ".é",
+        "a\tb",
+        "a\\b",
         &long,
     ] {
         for verb in [

@@ -23,8 +23,8 @@ macro_rules! path_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         ///
-        /// Becomes part of a path and is printed: any text of at most 200 bytes that does not begin
-        /// with a dot and has no path separator, control character or invisible character in it.
+        /// Becomes part of a path and is typed and printed: any text of at most 200 bytes that does not
+        /// begin with a dot or a hyphen and has no path separator, control character or invisible character in it.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
 
@@ -332,6 +332,9 @@ fn path_fault(text: &str) -> Option<&'static str> {
     if text.starts_with('.') {
         return Some("it begins with a dot, like a hidden file");
     }
+    if text.starts_with('-') {
+        return Some("it begins with a hyphen, like an option");
+    }
     if text.contains(['/', '\\']) {
         return Some("it contains a path separator");
     }
@@ -376,6 +379,8 @@ mod tests {
         let long = "a".repeat(10_000);
         let bad = [
             "",
+            "-rf",
+            "--agent-a",
             " ",
             ".",
             "..",
@@ -406,7 +411,6 @@ mod tests {
             "my session 1",
             "café ☕",
             "👩‍💻 pairing",
-            "-rf",
             "%2f",
             "user@host",
             "a:b*c?",

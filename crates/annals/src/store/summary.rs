@@ -93,8 +93,18 @@ impl SessionInfo {
         }
     }
 
-    /// Whether a person who types `wanted` may mean this session's project, under its present
-    /// directory or an earlier one.
+    /// Whether a person who types `wanted` may mean this session's project as it is now: its
+    /// directory, its folder where no record names a directory, or its workspace.
+    pub fn is_of_project(&self, wanted: &str) -> bool {
+        self.project.matches(wanted)
+            || self.project.id() == wanted
+            || is_folder_of(self.layout, &self.project, wanted)
+            || aliases(&self.attributes)
+                .iter()
+                .any(|alias| alias == wanted)
+    }
+
+    /// The same, or an earlier directory of it.
     pub fn in_project(&self, wanted: &str) -> bool {
         self.is_of_project(wanted)
             || self.other_directories.iter().any(|path| {
@@ -107,25 +117,13 @@ impl SessionInfo {
     }
 }
 
-/// The other names of a session's project.
+/// Returns the other names of a session's project: the id and the name of its workspace.
 pub(super) fn aliases(attributes: &BTreeMap<String, String>) -> Vec<String> {
-    let named = WORKSPACE.iter().filter_map(|name| attributes.get(*name));
-    named.cloned().collect()
+    let named = ["workspace", "workspace_name"].iter();
+    named
+        .filter_map(|name| attributes.get(*name).cloned())
+        .collect()
 }
-
-impl SessionInfo {
-    /// The same, under its present directory, folder or workspace only.
-    pub fn is_of_project(&self, wanted: &str) -> bool {
-        let is_workspace = |name: &&str| self.attributes.get(*name).is_some_and(|it| it == wanted);
-        self.project.matches(wanted)
-            || self.project.id() == wanted
-            || is_folder_of(self.layout, &self.project, wanted)
-            || WORKSPACE.iter().any(|name| is_workspace(&name))
-    }
-}
-
-/// The attributes of a session by which its project is called too.
-pub(super) const WORKSPACE: [&str; 2] = ["workspace", "workspace_name"];
 
 /// What lists say about a conversation.
 #[derive(Clone, Debug)]

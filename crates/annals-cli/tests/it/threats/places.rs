@@ -1,5 +1,6 @@
 //! Ids, names, links and modes: nothing outside of a root is reached, and nothing in it is open.
 
+use annals::model::SessionId;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -75,6 +76,10 @@ fn ids_that_are_paths_lead_nowhere_in_any_verb() {
             &["new", "--id", id],
             &["search", id, "--session", id],
         ] {
+            // What is a file's name and no more may name a session, whose log lies in its project.
+            if verb.contains(&"--id") && SessionId::new(id).is_ok() {
+                continue;
+            }
             let before = stage.tree();
             let run = stage.annals(verb);
             assert!(stage.tree() == before, "{verb:?} changed something: {run}");

@@ -313,6 +313,11 @@ mod tests {
                     format!(r#"{{"message":{{{message},"\u0075sage":{usage}}},{rest}}}"#),
                     format!(r#"{{"message":{{{message},"usage":{usage}}},"message":{{{message}}},{rest}}}"#),
                     format!(r#"{{"usage":{usage},"message":{{{message}}},{rest}}}"#),
+                    // A model beside the message, and content.
+                    format!(r#"{{"message":{{{message},"usage":{usage}}},"model":"n",{rest}}}"#),
+                    format!(r#"{{"message":{{"id":"n{number}","usage":{usage}}},"model":"n",{rest}}}"#),
+                    format!(r#"{{"message":{{"model":"","usage":{usage}}},"model":"n{number}",{rest}}}"#),
+                    format!(r#"{{"model":"n","content":{content},{rest}}}"#),
                     format!(r#"{{"message":{{{message},"usage":{usage}}},{rest},"type":"user"}}"#),
                     format!(r#"{{"message":{{{message},"usage":{usage}}},{rest}"#),
                 ]);

@@ -1,12 +1,13 @@
 //! Claude Code: `~/.claude`.
 //!
 //! ```text
-//! projects/<folder>/<session>.jsonl                            session log
+//! projects/<folder>/<session>.jsonl                            session log; the client names it by a UUID, others as they like
 //! projects/<folder>/<session>/subagents/[…/]agent-<id>.jsonl   sub-agent log, 2.1 (+ agent-<id>.meta.json)
 //! projects/<folder>/agent-<id>.jsonl                           sub-agent log, 2.0; its session is in its records
 //! projects/<folder>/<session>/tool-results/<name>              output too long for the log
 //! projects/<folder>/<session>/custom-title.json                {customTitle}
-//! projects/<folder>/<session>/…                                other state of the session
+//! projects/<folder>/<session>/…                                other state of the session, if it is named by a UUID
+//! projects/<folder>/memory/…                                   what the client remembers; not read
 //! projects/[<folder>/]sessions-index.json                      derived and often stale: never trusted
 //! todos/<session>-agent-<agent>.json                           [{content,status,priority?,activeForm?}]
 //! tasks/<session>/<n>.json                                     {id,subject,description,status,…}
@@ -23,8 +24,19 @@
 //!
 //! A line of a log is an object with a `type`. Lines with `uuid` and `parentUuid` form the tree of
 //! messages; `user` and `assistant` lines carry an API message, one line per content block or one
-//! for all of them; a `system` line of subtype `compact_boundary` has no parent but a
-//! `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
+//! for all of them. Other programs keep such logs too, and these shapes of theirs are read:
+//!
+//! ```text
+//! user, assistant {…, content}                  content beside `uuid`; `message.content` counts before it
+//! assistant {…, model}                          model beside `message`; `message.model` counts before it
+//! summary {content:{summary, messageCount, summarizedUntil}}
+//! system {message:{role, content}}              without a `uuid`: in no conversation
+//! file-history {path, operation, snippet}
+//! queue-operation {operation, content?}         the client writes these too
+//! ```
+//!
+//! `isSidechain` without an `agentId` marks a branch if the line has a parent in the main chain. A
+//! `system` line of subtype `compact_boundary` has no parent but a `logicalParentUuid`. All other lines stand beside the tree. New types appear every month: what is
 //! not understood is opaque and keeps its bytes.
 
 mod bill;

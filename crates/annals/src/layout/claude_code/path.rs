@@ -337,7 +337,6 @@ mod tests {
                 K::SessionLog,
                 "projects/-w/my session: no. 1.jsonl".to_owned(),
             ),
-            (K::SessionLog, "projects/-w/-p.jsonl".to_owned()),
             (
                 K::SessionLog,
                 "projects/-w/x.annals-origin.jsonl".to_owned(),
@@ -403,6 +402,7 @@ mod tests {
             "projects/-w/notes.txt",
             "projects/-w/..jsonl",
             "projects/-w/.notes.jsonl",
+            "projects/-w/-p.jsonl",
             "projects/-w/a\u{202e}b.jsonl",
             "projects/-w/.jsonl",
             "projects/-w/memory/MEMORY.md",

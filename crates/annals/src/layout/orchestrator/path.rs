@@ -314,6 +314,7 @@ mod tests {
             "..notes.jsonl",
             ".notes.jsonl",
             ".todos.json",
+            "--agent-a.todos.json",
             "a--agent-a.todos.json",
             ".annals-origin.jsonl",
             "annals-origin.jsonl",

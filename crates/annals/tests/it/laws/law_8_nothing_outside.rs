@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 const ID: &str = "aaaaaaaa-0000-4000-8000-000000000000";
 
 /// Those of the hostile ids that are names of files and no more.
-const NAMES: &[&str] = &["%2e%2e%2f", "-rf", "CON", "~", "$(id)", "*"];
+const NAMES: &[&str] = &["%2e%2e%2f", "CON", "~", "$(id)", "*"];
 
 fn hostile() -> Vec<String> {
     let mut ids: Vec<String> = [
