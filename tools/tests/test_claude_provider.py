@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PROGRAM = TARGET / "debug" / "annals"
+PROGRAM = Path(os.environ.get("ANNALS_PROGRAM", TARGET / "debug" / "annals"))
 
 sys.path.insert(0, str(ROOT / "examples" / "python"))
 from claude_provider import AnnalsError, ChatMessage, ClaudeStorageProvider  # noqa: E402

@@ -865,3 +865,18 @@ fn ids_whose_files_would_be_anothers_are_refused() {
     let agent = AgentId::new("x-agent-y").unwrap();
     assert!(writer.spawn(&Spawn::new(agent, "Explore", "x")).is_err());
 }
+
+/// Requirements: 001.97
+#[test]
+fn the_provider_in_python_keeps_sessions_over_the_program() {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/tests/test_claude_provider.py");
+    let run = std::process::Command::new("python3")
+        .arg("-B")
+        .arg(script)
+        .env("ANNALS_PROGRAM", env!("CARGO_BIN_EXE_annals"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && !told.contains("skipped"), "{told}");
+}
