@@ -320,9 +320,7 @@ fn parse_uuid(text: &str) -> Option<u128> {
 /// What is wrong with an id that is to become part of a path.
 fn path_fault(text: &str) -> Option<&'static str> {
     // Nearly all ids are UUIDs.
-    if written_fault(text).is_none() {
-        return None;
-    }
+    written_fault(text)?;
     if text.trim().is_empty() {
         return Some("it is empty");
     }

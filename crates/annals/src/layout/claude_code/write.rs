@@ -227,8 +227,8 @@ impl Pen<'_, '_> {
                 "a summary that is an error message says nothing and is not kept",
             )),
             Body::Summary { text, leaf } => {
-                let count = draft.members.iter().map(|(_, json)| message_count(json));
-                let count = count.last().transpose()?;
+                let mut count = draft.members.iter().map(|(_, json)| message_count(json));
+                let count = count.next_back().transpose()?;
                 self.line(&Aside {
                     summary: Some(text),
                     leaf: leaf.as_ref().map(EntryId::as_str),
