@@ -62,6 +62,18 @@ pub trait Writer: Sync {
         None
     }
 
+    /// The name by which the layout's own records refer to a session, where that is another than its
+    /// id.
+    fn conversation_id(&self, session: &SessionId) -> Option<String> {
+        let _ = session;
+        None
+    }
+
+    /// Those of the session members that a fork keeps.
+    fn fork_members(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Copies one record into a fork: the same bytes but for the names that must change.
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>>;
 
@@ -161,6 +173,9 @@ pub struct Graft<'a> {
     pub from: &'a SessionId,
     /// The session it goes to.
     pub to: &'a SessionId,
+    /// The id that was asked for that session; another one where the layout names logs by its own
+    /// rule.
+    pub wanted: &'a SessionId,
     /// Its id.
     pub id: &'a EntryId,
     /// What it hangs from in the fork.
