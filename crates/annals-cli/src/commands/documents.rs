@@ -23,12 +23,12 @@ use crate::render::{json, size};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Settings, state, plans, the logs of runs, what people typed, and whatever outlived its session.
-Only state documents and run logs of clog are written.
+Settings, state, plans, the logs of runs, what people typed, and whatever
+outlived its session. Only state documents and run logs of clog are written.
 
 Examples:
   annals documents
-  annals documents state/operator.json   reads one; a unique beginning is enough
+  annals documents state/operator.json   reads one; a unique prefix is enough
   annals documents operator.json         by its name, with or without its ending
   annals documents settings --json
   annals documents set state/status.json '{\"status\": \"idle\"}'

@@ -95,7 +95,7 @@ pub(crate) enum Command {
     Plans(plans::PlansArgs),
     /// List what people typed, the newest first
     History(history::HistoryArgs),
-    /// List the files that belong to no session, read one, or write state and run logs
+    /// List, read or write the files that belong to no session
     Documents(documents::DocumentsArgs),
     /// List what models cost, or explain the price of one
     Prices(prices::PricesArgs),

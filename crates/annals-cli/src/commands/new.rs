@@ -79,6 +79,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         .transpose()?;
     new.title = title.map(str::to_owned);
     if let Some(channel) = &args.channel {
+        let channel = input::filled(channel, "channel")?.trim();
         new = new.member("channel", serde_json::to_string(channel)?);
     }
     let writer = context.store.create(&root, &new, context.writing())?;

@@ -596,9 +596,8 @@ fn channel_of(members: &Members) -> Result<Option<String>> {
     let Some((_, json)) = members.iter().find(|(name, _)| name == "channel") else {
         return Ok(None);
     };
-    let text = json::string(json).map(|text| text.trim().to_owned());
-    match text.filter(|text| !text.is_empty() && !text.chars().any(char::is_control)) {
-        Some(channel) => Ok(Some(channel)),
+    match json::string(json).filter(|text| !text.is_empty()) {
+        Some(channel) => Ok(Some(channel.into_owned())),
         None => Err(Error::refused(format!(
             "a channel is a name such as \"tui\", \"web\" or \"telegram\", not {}",
             json.escape_debug().take(40).collect::<String>()
