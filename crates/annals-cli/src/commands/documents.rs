@@ -52,9 +52,9 @@ Examples:
     Set {
         /// The document: `state/NAME.json` or NAME
         name: String,
-        /// Its content as JSON; `-` reads it from standard input, `@FILE` from a file
+        /// Its content as JSON; `-` for standard input, `@FILE` for a file
         #[arg(value_name = "JSON", allow_hyphen_values = true)]
-        json: String,
+        content: String,
     },
     /// Append lines to the log of a run
     #[command(after_help = "\
@@ -69,7 +69,7 @@ Examples:
         /// When the run started, in UTC
         #[arg(long, value_name = "TIME")]
         run: Option<String>,
-        /// A line; may be given several times [default: lines from standard input]
+        /// A line; repeatable [default: lines from standard input]
         #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
         message: Vec<String>,
     },
@@ -152,7 +152,7 @@ impl Document {
 
 pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome> {
     match &args.action {
-        Some(Action::Set { name, json }) => return set(name, json, context),
+        Some(Action::Set { name, content }) => return set(name, content, context),
         Some(Action::Log { run, message }) => return log(run.as_deref(), message, context),
         None => {}
     }

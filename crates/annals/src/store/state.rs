@@ -38,7 +38,9 @@ impl Store {
             )));
         }
         if let Err(error) = serde_json::from_str::<IgnoredAny>(json) {
-            return Err(Error::refused(format!("this is not JSON: {error}")));
+            return Err(Error::refused(format!(
+                "the document is not JSON: {error}; nothing was written"
+            )));
         }
         make_parent(root, &path)?;
         jsonl::replace(&path, format!("{json}\n").as_bytes(), None)?;
@@ -144,11 +146,10 @@ fn state_path(root: &Root, name: &str) -> Result<PathBuf> {
         _ => None,
     };
     if let Some(why) = why {
-        return Err(Error::BadId {
-            what: "the name of a state document",
-            id: name.chars().take(40).flat_map(char::escape_debug).collect(),
-            why,
-        });
+        let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+        return Err(Error::refused(format!(
+            "`{shown}` cannot be the name of a state document: {why}; name it like state/status.json"
+        )));
     }
     let artifact = Artifact {
         name: Some(short.to_owned()),
