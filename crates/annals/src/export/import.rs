@@ -383,6 +383,12 @@ struct Named {
     tag: Option<String>,
 }
 
+/// Whether an entry is a title that a person gave.
+fn is_title(entry: &Entry) -> bool {
+    let custom = TitleSource::Custom;
+    matches!(entry.body, Body::Title { source, .. } if source == custom)
+}
+
 /// Writes the entries of a session that has begun, maybe with its title.
 fn write_session(
     writer: &SessionWriter,
@@ -412,7 +418,15 @@ fn write_session(
                     _ => true,
                 };
                 pen.titled = begun_with.is_some() && log.entries.iter().all(said);
-                let given = pen.entries(&log.entries)?;
+                let mut given = pen.entries(&log.entries)?;
+                // A title that was given outside of the log comes after those in it.
+                given.title &= pen.titled
+                    || begun_with.is_none()
+                    || log
+                        .entries
+                        .iter()
+                        .rfind(|entry| is_title(entry))
+                        .is_none_or(said);
                 pen.head(&given, &named)?;
                 pen.todos(own.or(given.todos))?;
             }
