@@ -37,7 +37,7 @@ fn known(stage: &Stage) -> [u64; 3] {
 /// How large a database is, and of which version, is nobody's business here.
 const VARYING: [(&str, &str); 2] = [
     (r"[\d.]+ (kB|MB), version \d+", "[size], version [n]"),
-    (r"catalogue-\d\.db", "catalogue-[n].db"),
+    (r"catalogue-\d\d?\.db", "catalogue-[n].db"),
 ];
 
 #[test]
