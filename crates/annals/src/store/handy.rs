@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{NewSession, Spawn};
+use crate::layout::{Layout, NewSession, Spawn};
 use crate::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
@@ -204,6 +204,11 @@ fn together<T>(
 }
 
 impl SessionWriter {
+    /// The layout of the session's root.
+    pub fn layout(&self) -> &'static dyn Layout {
+        self.root.layout
+    }
+
     /// Begins a sub-agent under a fresh id for a tool call of this session.
     ///
     /// The call's own entry must be written too: it is what readers tie the sub-agent to.

@@ -6,6 +6,7 @@ use memchr::memmem::Finder;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::jsonl::Bytes as _;
 use crate::model::{ArtifactKind, EntryId, Outline};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
@@ -102,11 +103,29 @@ fn ids(files: SessionFiles, id: &str) -> Result<Vec<Found>> {
 /// they stand, so their bytes say nothing about it.
 fn may_hold(file: &FoundFile, finder: &Finder<'_>) -> bool {
     file.volumes().any(|volume| {
-        volume.artifact.kind == ArtifactKind::SharedLog
-            || volume
-                .read()
-                .is_ok_and(|bytes| finder.find(&bytes).is_some())
+        volume.artifact.kind == ArtifactKind::SharedLog || holds(volume, finder).unwrap_or(false)
     })
+}
+
+/// Whether a file holds some bytes. It is read in pieces that overlap, since logs may be large.
+fn holds(file: &FoundFile, finder: &Finder<'_>) -> Result<bool> {
+    const PIECE: usize = 1 << 20;
+    let failed = |error| Error::io("read", &file.path, error);
+    let log = file.open()?;
+    let overlap = finder.needle().len().saturating_sub(1);
+    let mut piece = vec![0; PIECE + overlap];
+    let mut offset = 0;
+    loop {
+        let read = log.fill_at(&mut piece, offset).map_err(failed)?;
+        let bytes = piece.get(..read).unwrap_or_default();
+        if finder.find(bytes).is_some() {
+            return Ok(true);
+        }
+        if read < piece.len() {
+            return Ok(false);
+        }
+        offset += PIECE as u64;
+    }
 }
 
 fn ambiguous(id: &str, candidates: Vec<String>) -> Error {

@@ -31,7 +31,7 @@ impl Store {
         };
         let path = root.locate(&artifact)?;
         make_parent(root, &path)?;
-        open_or_make(&path, options)?.append(&line)?;
+        open_or_make(root, &path, options)?.append(&line)?;
         Ok(path)
     }
 }

@@ -263,6 +263,13 @@ impl Writers {
             let (writer, used) = self.open.get_mut(&key).context("the log is not open")?;
             self.lines += 1;
             *used = self.lines;
+            if let Content::Drafts(drafts, _) = &content {
+                let layout = writer.layout();
+                let unknown = drafts.iter().find_map(|it| unknown_member(layout, it));
+                if let Some(why) = unknown {
+                    bail!("{why}");
+                }
+            }
             let written = match content {
                 Content::Raw(records) => writer.append_raw(records),
                 Content::Drafts(drafts, _) => writer.append_all(drafts),

@@ -373,6 +373,13 @@ fn latest_is_the_session_of_this_directory_that_was_written_last() {
     new(other, "/elsewhere", "2026-11-15T12:00:09Z");
     let shown = stage.annals(&["show", "latest", "--json"]).json();
     assert_eq!(shown["session"]["id"], ID);
+    let store = annals::store::Store::new(vec![
+        annals::store::Root::new("claude-code", &stage.root).unwrap(),
+    ]);
+    let latest = |project| store.latest(project).map(|files| files.id.to_string());
+    assert_eq!(latest(None).unwrap(), other);
+    assert_eq!(latest(work.to_str()).unwrap(), ID);
+    assert!(latest(Some("/nowhere")).is_err());
     let added = stage
         .annals(&["append", "latest", "-m", "more", "--json"])
         .json();
@@ -594,6 +601,7 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
             r#"{"role":"user","content":"x","session":"nowhere-at-all"}"#,
             r#"{"role":"user","content":"x","parent":"nobody"}"#,
             r#"{"role":"wizard","content":"x"}"#,
+            r#"{"role":"user","content":"x","modle":"y"}"#,
         ] {
             let answer = follow.send(bad);
             assert_eq!(answer["ok"], false, "{layout} {bad}: {answer}");
@@ -604,7 +612,7 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
         stage.annals(&["append", &session, "-m", "other"]).fine();
         let last = follow.send(r#"{"role":"assistant","content":"two","model":"m"}"#);
         assert_eq!(last["ok"], true, "{layout}: {last}");
-        assert_eq!(last["line"], 7);
+        assert_eq!(last["line"], 8);
         assert_eq!(follow.end(), 1);
         let shown = stage.annals(&["show", &session, "--json"]).json();
         assert_eq!(shown["entries"].as_array().unwrap().len(), 3, "{layout}");
@@ -809,4 +817,22 @@ fn raw_records_that_readers_would_lose_are_refused() {
     let shown = stage.annals(&["show", &session, "--json"]).json();
     let last = shown["entries"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(last["id"], "u9");
+}
+
+#[test]
+fn a_raw_record_without_a_session_goes_to_no_other() {
+    let (stage, first) = begun("orchestrator");
+    let work = stage.work();
+    let other = "00000000-0000-4000-8000-0000000000bb";
+    let args = ["new", "--id", other, "--cwd", work.to_str().unwrap()];
+    stage.annals(&args).fine();
+    for session in [first.as_str(), other] {
+        stage.annals(&["append", session, "-m", "mine"]).fine();
+    }
+    let raw = r#"{"type":"user","content":"raw","timestamp":"2026-11-15T12:00:01.000Z"}"#;
+    let run = stage.refused(&["append", &first, "--raw"], raw);
+    assert!(run.err.contains("names no session"), "{run}");
+    stage.with_stdin(&["append", other, "--raw"], raw).fine();
+    assert_eq!(entries(&stage, other).len(), 2);
+    assert_eq!(entries(&stage, &first).len(), 1);
 }

@@ -9,8 +9,9 @@ use crate::jsonl;
 use crate::layout::{Change, Record, Sink};
 use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
 
+use super::super::companion::{Parted, next_offset};
 use super::super::tail::{Tail, decode, in_tree};
-use super::{SessionWriter, writer_of};
+use super::{PoisonError, SessionWriter, State, writer_of};
 
 impl SessionWriter {
     /// Writes records of the session's layout as they are, in one write, and reads them back.
@@ -26,31 +27,34 @@ impl SessionWriter {
         for (at, record) in records.iter().enumerate() {
             check_line(record).map_err(|why| refused(&records, at, why))?;
         }
-        let writer = writer_of(&self.root)?;
-        let mut log = self.volume(writer)?;
-        // Another thread may have gone on to the next volume meanwhile.
-        while *log.path() != self.path() {
-            log = self.volume(writer)?;
-        }
+        writer_of(&self.root)?;
+        let log = self.log()?;
         let mut before = None;
+        let mut expected = 0;
         let places = log
             .append_all_with(|end, handle| {
                 let mut tail = self.tail();
-                if tail.file.path != log.path() {
-                    return Err(Error::Changed {
-                        path: log.path().to_owned(),
-                    });
-                }
                 if end != tail.end {
                     self.others_wrote();
                 }
                 tail.catch_up(&self.root, handle, end)?;
-                self.check_raw(&mut tail, &records, end)?;
+                tail.expect_at(next_offset(handle, end));
+                self.check_raw(&mut tail, &records)?;
                 before = Some((tail.head.log.clone(), tail.head.last.clone()));
-                tail.advance(&self.root, end, &records, None);
-                Ok(records.clone())
+                expected = tail.head.end;
+                // Nothing is kept beside the log: the records say all that there is.
+                let parted = Parted {
+                    lines: records.clone(),
+                    ..Parted::default()
+                };
+                tail.advance(&self.root, end, &records, &parted, None);
+                Ok(parted.lines)
             })
             .inspect_err(|_| self.tail().forget())?;
+        if places.first().is_some_and(|place| place.offset != expected) {
+            // Another program wrote in between, so ids may be others than was thought.
+            self.tail().forget();
+        }
         let places = places
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
@@ -58,11 +62,15 @@ impl SessionWriter {
         let entries = before.map_or_else(Vec::new, |(log, last)| {
             decode(&self.root, &log, written, last)
         });
+        let is_message = |entry: &Entry| matches!(entry.body, Body::Message(_));
+        if entries.iter().any(is_message) {
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Active;
+        }
         self.list(&Change::Append(Vec::new()), &entries, None)?;
         Ok(entries)
     }
 
-    fn check_raw(&self, tail: &mut Tail, records: &[Vec<u8>], end: u64) -> Result<()> {
+    fn check_raw(&self, tail: &mut Tail, records: &[Vec<u8>]) -> Result<()> {
         let layout = self.root.layout;
         let mut decoder = layout.decoder(&tail.head.log);
         let mut outliner = layout.decoder(&tail.head.log);
@@ -75,8 +83,10 @@ impl SessionWriter {
             branched: None,
             resumes: None,
         };
+        // Records that name no session belong to that of the record before them.
+        let mut named = false;
         // Some layouts name records after where they stand.
-        let mut offset = end;
+        let mut offset = tail.head.end;
         for (at, bytes) in records.iter().enumerate() {
             let fail = |why: String| refused(records, at, why);
             let record = Record {
@@ -102,15 +112,23 @@ impl SessionWriter {
                     layout.name()
                 )));
             }
-            let named = outlines.found.iter().flat_map(|outline| &outline.facts);
-            for fact in named {
-                if let Fact::Session(name) = fact
-                    && **name != *session.as_str()
-                {
+            let facts = outlines.found.iter().flat_map(|outline| &outline.facts);
+            for fact in facts {
+                let Fact::Session(name) = fact else {
+                    continue;
+                };
+                named = true;
+                if **name != *session.as_str() {
                     return Err(fail(format!(
                         "it names the session {name}, and this is {session}"
                     )));
                 }
+            }
+            if !named && !tail.takes_nameless() {
+                return Err(fail(
+                    "it names no session, and the record before it in the log is of another one"
+                        .to_owned(),
+                ));
             }
             for entry in &entries.found {
                 let outline = outline_of(&outlines.found, entry);
