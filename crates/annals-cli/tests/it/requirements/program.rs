@@ -829,9 +829,14 @@ fn a_raw_record_without_a_session_goes_to_no_other() {
     for session in [first.as_str(), other] {
         stage.annals(&["append", session, "-m", "mine"]).fine();
     }
+    // A prompt without a session is one of the day's own session.
     let raw = r#"{"type":"user","content":"raw","timestamp":"2026-11-15T12:00:01.000Z"}"#;
     let run = stage.refused(&["append", &first, "--raw"], raw);
-    assert!(run.err.contains("names no session"), "{run}");
+    assert!(run.err.contains("names"), "{run}");
+    let more = format!(r#","metadata":{{"sessionId":"{other}"}}}}"#);
+    let raw = raw.replace('}', &more);
+    let run = stage.refused(&["append", &first, "--raw"], &raw);
+    assert!(run.err.contains("names the session"), "{run}");
     stage.with_stdin(&["append", other, "--raw"], raw).fine();
     assert_eq!(entries(&stage, other).len(), 2);
     assert_eq!(entries(&stage, &first).len(), 1);
