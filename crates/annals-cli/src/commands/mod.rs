@@ -29,6 +29,7 @@ mod note;
 mod notes;
 mod output;
 mod overview;
+mod page;
 mod pin;
 mod plans;
 mod price;

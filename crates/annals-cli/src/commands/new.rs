@@ -104,7 +104,12 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// The folder of an agent of the workspace that a directory has.
-fn folder(context: &Context, root: &Root, directory: &str, agent: &str) -> Result<String> {
+pub(super) fn folder(
+    context: &Context,
+    root: &Root,
+    directory: &str,
+    agent: &str,
+) -> Result<String> {
     if root.layout.name() != Chorus.name() {
         bail!(
             "{} is a root of {}, which has no agents to begin a session with; --agent is for chorus",

@@ -47,6 +47,13 @@ pub trait Writer: Sync {
         Ok((record.to_vec(), None))
     }
 
+    /// The line that adds something to the list of what people typed ([`Body::Typed`]), and the list's
+    /// place; `None` where the layout keeps no such list.
+    fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
+        let _ = (typed, stamp);
+        Ok(None)
+    }
+
     /// An id of another layout in a form that this layout's program takes for one of its own.
     fn fitting(&self, id: &str) -> String {
         match id.contains(super::AGENT) {

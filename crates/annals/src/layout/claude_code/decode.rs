@@ -15,8 +15,38 @@ object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
 }
 object! {
-    struct WholeMessage<'a> { "content" => content: Blocks, }
+    struct WholeMessage<'a> {
+        "content" => content: Blocks,
+        "stop_sequence" => stop_sequence: Raw<'a>,
+        "stop_details" => stop_details: Raw<'a>,
+        "container" => container: Raw<'a>,
+        "context_management" => context_management: Raw<'a>,
+    }
 }
+object! {
+    struct UsageTerms<'a> {
+        "service_tier" => tier: Raw<'a>,
+        "speed" => speed: Raw<'a>,
+        "inference_geo" => place: Raw<'a>,
+        "iterations" => iterations: Raw<'a>,
+        "server_tool_use" => server: ServerTools<'a>,
+    }
+}
+object! {
+    struct ServerTools<'a> {
+        "web_search_requests" => searches: Raw<'a>,
+        "web_fetch_requests" => fetches: Raw<'a>,
+    }
+}
+
+/// The members of a reply's message that the model of annals has no place for.
+pub(super) const REPLY_MEMBERS: [&str; 5] = [
+    "usage",
+    "stop_sequence",
+    "stop_details",
+    "container",
+    "context_management",
+];
 object! {
     struct Beside<'a> { "toolUseResult" => result: Raw<'a>, }
 }
@@ -65,7 +95,8 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             None => serde_json::from_str(text)?,
         };
         let mut bad_usage = None;
-        let body = body(&line, text, &mut bad_usage);
+        let mut members = Members::new();
+        let body = body(&line, text, &mut bad_usage, &mut members);
         let entry = Entry {
             span: record.span,
             id: line.id(),
@@ -86,7 +117,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 version: line.version.owned(),
                 channel: None,
             },
-            members: Members::new(),
+            members,
             body,
         };
         Ok((entry, bad_usage))
@@ -111,16 +142,21 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
     }
 }
 
-fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
+fn body(
+    line: &Line<'_>,
+    text: &str,
+    bad_usage: &mut Option<String>,
+    members: &mut Members,
+) -> Body {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
     match line.kind.or_empty() {
-        "user" => Body::Message(message(line, text, Role::User, bad_usage)),
-        "assistant" => Body::Message(message(line, text, Role::Assistant, bad_usage)),
+        "user" => Body::Message(message(line, text, Role::User, bad_usage, members)),
+        "assistant" => Body::Message(message(line, text, Role::Assistant, bad_usage, members)),
         "system" if line.is_compaction() => Body::Compaction {
             text: line.content.text().unwrap_or_default().into_owned(),
         },
         "system" if line.is_instructions() => {
-            Body::Message(message(line, text, Role::System, bad_usage))
+            Body::Message(message(line, text, Role::System, bad_usage, members))
         }
         "system" => Body::System {
             subtype: owned(&line.subtype),
@@ -198,9 +234,18 @@ fn opaque(line: &Line<'_>) -> Body {
     }
 }
 
-fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<String>) -> Message {
+fn message(
+    line: &Line<'_>,
+    text: &str,
+    role: Role,
+    bad_usage: &mut Option<String>,
+    members: &mut Members,
+) -> Message {
     let whole: Whole<'_> = Raw(Some(text)).read_fast();
     let said = &line.message;
+    if role == Role::Assistant {
+        *members = reply_members(&whole.message, said.usage);
+    }
     Message {
         role,
         blocks: whole.message.content.0,
@@ -221,6 +266,48 @@ fn message(line: &Line<'_>, text: &str, role: Role, bad_usage: &mut Option<Strin
         spawned: line.spawned(),
         stored: line.outcome().stored.owned(),
     }
+}
+
+/// What a reply says beyond its words and counts. Values that say as much as their absence are left
+/// out, because every reply of the real client has them.
+fn reply_members(said: &WholeMessage<'_>, usage: Raw<'_>) -> Members {
+    let mut members = Members::new();
+    let terms: UsageTerms<'_> = usage.read_fast();
+    let mut told: Vec<String> = Vec::new();
+    let quiet: [(&str, Raw<'_>, &[&str]); 4] = [
+        ("service_tier", terms.tier, &[r#""standard""#]),
+        ("speed", terms.speed, &[r#""standard""#]),
+        (
+            "inference_geo",
+            terms.place,
+            &[r#""""#, r#""global""#, r#""not_available""#],
+        ),
+        ("iterations", terms.iterations, &["[]"]),
+    ];
+    for (name, raw, quiet) in quiet {
+        let told_of = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
+        told.extend(told_of.map(|raw| format!(r#""{name}":{raw}"#)));
+    }
+    let fetches = terms.server.fetches;
+    if let Some(fetches) = fetches.0.filter(|raw| !matches!(*raw, "null" | "0")) {
+        let searches = terms.server.searches.0.unwrap_or("0");
+        told.push(format!(
+            r#""server_tool_use":{{"web_search_requests":{searches},"web_fetch_requests":{fetches}}}"#
+        ));
+    }
+    if !told.is_empty() {
+        members.push(("usage".to_owned(), format!("{{{}}}", told.join(","))));
+    }
+    for (name, raw) in [
+        ("stop_sequence", said.stop_sequence),
+        ("stop_details", said.stop_details),
+        ("container", said.container),
+        ("context_management", said.context_management),
+    ] {
+        let given = raw.0.filter(|_| raw.is_some());
+        members.extend(given.map(|json| (name.to_owned(), json.to_owned())));
+    }
+    members
 }
 
 fn snapshot(line: &Line<'_>) -> FileChange {
