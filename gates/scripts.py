@@ -140,6 +140,18 @@ SCRIPTS = (
         PLAIN,
         ("append", "{id}", "<" + '{"role": "user", "content": "{token}"}\n' * 3),
     ),
+    Script(
+        "set a state document",
+        {"clog": "every-role-and-channel"},
+        ("documents", "set", "operator", '{"gate": "{token}"}'),
+        changes=("root/state/*.json",),
+        goal="latest",
+    ),
+    Script(
+        "log of a run",
+        {"clog": "every-role-and-channel"},
+        ("documents", "log", "--run", "2026-03-26T01:32:19Z", "-m", "{token}"),
+    ),
     Script("fork", PLAIN, ("fork", "{id}", "--title", "{token}")),
     Script(
         "delete",

@@ -1,5 +1,6 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ use crate::render::out::Out;
 use crate::render::progress::Progress;
 use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::time::Clock;
+
+/// The word for the session that was written to last.
+const LATEST: &str = "latest";
 
 /// What a command works with.
 pub(crate) struct Context {
@@ -180,13 +184,14 @@ impl Context {
         sessions
     }
 
-    /// The conversations of some sessions, by their places in the inventory, and what each comes to.
+    /// The conversations of some sessions, by their places in the inventory: each with the place of its
+    /// session and what it comes to.
     pub(crate) fn conversations(
         &mut self,
         inventory: &Inventory,
         wanted: &[usize],
         price: Pricing<'_>,
-    ) -> Vec<(ConversationInfo, Tally)> {
+    ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
         let told = |done, total| progress.set(done, total);
         let rows = match self.catalogue() {
@@ -199,9 +204,12 @@ impl Context {
             None => self.store.conversations(inventory, wanted, price, &told),
         };
         let mut conversations = Vec::new();
-        for row in rows {
+        for (at, row) in wanted.iter().zip(rows) {
             match row {
-                Ok(rows) => conversations.extend(rows),
+                Ok(rows) => {
+                    let rows = rows.into_iter().map(|(info, cost)| (*at, info, cost));
+                    conversations.extend(rows);
+                }
                 Err(error) => self.warn(&error),
             }
         }
@@ -452,10 +460,81 @@ impl Context {
         named.unwrap_or_else(|| self.config_dir.join("prices.csv"))
     }
 
-    /// Finds `SESSION[@MESSAGE]` or the path of a log.
+    /// Finds `SESSION[@MESSAGE]` or the path of a log. `latest` is the session of the current directory
+    /// that was written to last, or of all directories if this one has none.
     pub(crate) fn find(&mut self, id: &str) -> Result<Target> {
         let inventory = self.inventory();
-        Ok(self.store.find(&inventory, id)?)
+        self.find_in(&inventory, id)
+    }
+
+    /// The same for those who have looked at the roots already.
+    pub(crate) fn find_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
+        let id = self.latest(inventory, id, true)?;
+        Ok(self.store.find(inventory, &id)?)
+    }
+
+    /// The same for those who change the session: `latest` is only looked for in the current directory.
+    pub(crate) fn find_to_write(&mut self, id: &str) -> Result<Target> {
+        let inventory = self.inventory();
+        self.find_to_write_in(&inventory, id)
+    }
+
+    /// The same for those who have looked at the roots already.
+    pub(crate) fn find_to_write_in(&mut self, inventory: &Inventory, id: &str) -> Result<Target> {
+        let id = self.latest(inventory, id, false)?;
+        Ok(self.store.find(inventory, &id)?)
+    }
+
+    /// Puts a session's id in the place of `latest`.
+    pub(crate) fn latest<'a>(
+        &mut self,
+        inventory: &Inventory,
+        id: &'a str,
+        anywhere: bool,
+    ) -> Result<Cow<'a, str>> {
+        let message = match id.strip_prefix(LATEST) {
+            Some("") => None,
+            Some(message) if message.starts_with('@') => Some(message),
+            _ => return Ok(Cow::Borrowed(id)),
+        };
+        // A session may be called so.
+        let called =
+            |files: &&SessionFiles| files.id.as_str() == LATEST || files.id.is_named(LATEST);
+        if inventory.sessions.iter().any(|files| called(&files)) {
+            return Ok(Cow::Borrowed(id));
+        }
+        let cwd = std::env::current_dir().and_then(std::fs::canonicalize);
+        let cwd = cwd.unwrap_or_default();
+        let cwd = cwd.to_string_lossy();
+        let sessions = self.sessions(inventory);
+        let here = sessions.iter().find(|session| session.in_project(&cwd));
+        let found = match (here, sessions.first()) {
+            (Some(here), _) => here,
+            (None, Some(newest)) if anywhere => {
+                let text = format!(
+                    "no session ran in {cwd}; the latest of all is {} in {}",
+                    newest.id, newest.project.path
+                );
+                self.remark(&text);
+                newest
+            }
+            (None, Some(newest)) => anyhow::bail!(
+                "no session ran in {cwd}, so `latest` names none to write to; the latest of all is {} in {}",
+                newest.id,
+                newest.project.path
+            ),
+            (None, None) => {
+                return Err(annals::Error::NotFound {
+                    what: "session",
+                    id: id.to_owned(),
+                }
+                .into());
+            }
+        };
+        Ok(Cow::Owned(match message {
+            None => found.id.to_string(),
+            Some(message) => format!("{}{message}", found.id),
+        }))
     }
 
     /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
@@ -467,7 +546,7 @@ impl Context {
 
     /// Finds a session where a message of it would make no sense.
     pub(crate) fn find_session(&mut self, id: &str) -> Result<SessionFiles> {
-        let target = self.find(id)?;
+        let target = self.find_to_write(id)?;
         target.refuse_agent()?;
         if let Some(message) = target.message {
             anyhow::bail!("`{id}` names the message {message}; this takes a whole session");

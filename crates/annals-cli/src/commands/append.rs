@@ -1,12 +1,15 @@
 //! `annals append`
 
+mod follow;
+
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
 
 use annals::jsonl::Durability;
-use annals::model::{Block, Body, Draft, Entry, EntryId, Message, Role};
-use annals::store::{Session, SessionFiles, WriteOptions};
+use annals::layout::{Layout, Spawn};
+use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Message, Role};
+use annals::store::{Session, SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -19,26 +22,52 @@ use crate::render::style::{DIM, ID, paint};
 /// Adds messages to a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without -m, messages come from standard input, one JSON object a line, as in the Messages API:
+Without -m, messages come from standard input, one JSON object a line, as in the
+Messages API:
   {\"role\": \"user\", \"content\": \"Run it.\"}
-  {\"role\": \"assistant\", \"model\": \"…\", \"content\": [{\"type\": \"thinking\", \"thinking\": \"…\"},
-   {\"type\": \"tool_use\", \"id\": \"toolu_1\", \"name\": \"Bash\", \"input\": {\"command\": \"make\"}}]}
-  {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"toolu_1\", \"content\": \"ok\"}]}
+  {\"role\": \"assistant\", \"model\": \"…\", \"content\": [
+   {\"type\": \"thinking\", \"thinking\": \"…\"}, {\"type\": \"tool_use\",
+   \"id\": \"toolu_1\", \"name\": \"Bash\", \"input\": {\"command\": \"make\"}}]}
+  {\"role\": \"user\", \"content\": [{\"type\": \"tool_result\",
+   \"tool_use_id\": \"toolu_1\", \"content\": \"ok\"}]}
   {\"role\": \"system\", \"content\": \"Session started\"}
   {\"role\": \"error\", \"content\": \"The connection was lost\"}
-Calls of tools and their results are blocks, also where the layout keeps them on lines of their own.
-What a layout has no words for it refuses.
-A message may also say usage, stop_reason, message_id, request_id, timestamp, id and parent.
-All lines are checked first and written in one go, or nothing is. Each block becomes an entry.
+(each on one line). Calls of tools and their results are blocks, also where the
+layout keeps them on lines of their own.
+A message may also have id, parent and timestamp, and a reply usage, stop_reason,
+message_id and request_id. Counts in usage may be spelled as in the Messages API,
+without `input_`, or in camelCase. Other members belong to the layout: `channel`
+for clog, `sessionId` for Chorus. What a layout has no place for is refused, and
+so is an id that is there already, which makes a retry safe.
+All lines are checked first and written in one go, or nothing is. Each block
+becomes an entry.
+
+With --raw, lines are records of the session's layout and are written byte for
+byte: each must be of a type that the layout knows, name this session or none,
+have a new id, and go on from where the session ends.
+
+With --follow, lines are written as they come. For each, one line of JSON says
+what became of it, after it is safe on the disk:
+  {\"line\":1,\"ok\":true,\"session\":\"8c…\",\"entries\":[{\"id\":\"…\",…}]}
+  {\"line\":2,\"ok\":false,\"error\":\"…\"}
+A line that is refused writes nothing, and the next one is read. A line may name
+another \"session\" and a sub-agent (\"agent\": \"a753668\", which begins it if need
+be). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} begins a session, or goes on
+with the one of that id. \"raw\": {…} stands for a message and is a record as with
+--raw. The exit code is 1 if a line was refused.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'
-  annals append 8c549c46 --role assistant --model claude-sonnet-4-5 -m 'There too.'
-  annals append 8c549c46 --at 1405c20a -m 'Asked differently'      makes a branch
-  annals append 8c549c46 < messages.jsonl")]
+  annals append latest -m 'the session of this directory that was used last'
+  annals append 8c549c46 --role assistant --model claude-sonnet-4-5 -m 'Yes.'
+  annals append 8c549c46 --at 1405c20a -m 'Asked differently'   makes a branch
+  annals append 8c549c46 --agent a753668 --kind Explore -m 'Look for callers'
+  annals append 8c549c46 < messages.jsonl
+  annals append --follow < lines-of-many-sessions")]
 pub(crate) struct AppendArgs {
     /// The session; SESSION@MESSAGE means --at MESSAGE
-    session: String,
+    #[arg(required_unless_present = "follow")]
+    session: Option<String>,
     /// The text of one message; `-` takes all of standard input as text
     #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
@@ -59,9 +88,24 @@ pub(crate) struct AppendArgs {
     /// Hang the first message from this one, which makes a branch
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
-    /// Write to the log of this sub-agent
+    /// Write to the log of this sub-agent; begins it if there is none of that id
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
+    /// The kind of a sub-agent that begins, such as Explore
+    #[arg(long, value_name = "KIND", requires = "agent")]
+    kind: Option<String>,
+    /// What a sub-agent that begins is for
+    #[arg(long, value_name = "TEXT", requires = "agent")]
+    description: Option<String>,
+    /// The tool call that a sub-agent begins for
+    #[arg(long, value_name = "ID", requires = "agent")]
+    call: Option<String>,
+    /// Write lines of standard input as they are: records of the layout
+    #[arg(long, conflicts_with_all = ["message", "at"])]
+    raw: bool,
+    /// Write each line of standard input as it comes, and acknowledge it
+    #[arg(long, conflicts_with_all = ["message", "at", "kind", "description", "call"])]
+    follow: bool,
     /// When a message counts as written: handed to the system, or safe on the disk
     #[arg(long, value_enum, default_value = "disk")]
     durability: Safety,
@@ -89,6 +133,11 @@ enum Safety {
 #[derive(Serialize)]
 struct Document<'a> {
     session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    /// The sub-agent began with this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    began: bool,
     file: &'a Path,
     entries: Vec<EntryRow<'a>>,
 }
@@ -116,11 +165,15 @@ impl<'a> EntryRow<'a> {
 }
 
 pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
+    if args.follow {
+        return follow::run(args, context);
+    }
+    let named = args.session.as_deref().unwrap_or_default();
     let inventory = match args.agent {
-        None => context.inventory_at(&args.session),
+        None => context.inventory_at(named),
         Some(_) => context.inventory(),
     };
-    let mut target = context.store.find(&inventory, &args.session)?;
+    let mut target = context.find_to_write_in(&inventory, named)?;
     let mut agent = args.agent.clone();
     if let Some(log) = target.agent_log().cloned() {
         if agent.is_some() {
@@ -136,46 +189,130 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         }
         (given, named) => given.as_ref().or(named.as_ref()),
     };
-    let (mut drafts, lines) = match &args.message {
-        Some(text) => (vec![one(args, text)?], Vec::new()),
+    let content = match &args.message {
+        Some(text) => Content::Drafts(vec![one(args, text)?], Vec::new()),
+        None if args.raw && at.is_some() => {
+            bail!("a raw record names its own parent, so `@` makes no sense")
+        }
+        None if args.raw => Content::Raw(raw_lines()?),
         None => from_stdin()?,
     };
-    place(
-        &target.files,
-        agent.as_deref(),
-        at.map(String::as_str),
-        &mut drafts,
-        &lines,
-    )?;
-    let options = WriteOptions {
+    let content = match content {
+        Content::Drafts(mut drafts, lines) => {
+            check_members(&target.files, &drafts, &lines)?;
+            let at = at.map(String::as_str);
+            place(&target.files, agent.as_deref(), at, &mut drafts, &lines)?;
+            Content::Drafts(drafts, lines)
+        }
+        raw => raw,
+    };
+    let (writer, began) = open(args, agent.as_deref(), &target.files, context)?;
+    let written = match content {
+        Content::Drafts(drafts, _) => writer.append_all(drafts)?,
+        Content::Raw(records) => writer.append_raw(records)?,
+    };
+    report(&writer, began, &written, context)?;
+    Ok(Outcome::Fine)
+}
+
+/// What is appended.
+enum Content {
+    /// Drafts, and the line of standard input that each stands on.
+    Drafts(Vec<Draft>, Vec<usize>),
+    /// Records of the layout.
+    Raw(Vec<Vec<u8>>),
+}
+
+/// Opens the log that is written to; a sub-agent that is not there begins, which the second value tells.
+fn open(
+    args: &AppendArgs,
+    agent: Option<&str>,
+    files: &SessionFiles,
+    context: &Context,
+) -> Result<(SessionWriter, bool)> {
+    let options = options(args, context);
+    let Some(agent) = agent else {
+        return Ok((context.store.write(files, options)?, false));
+    };
+    match context.store.write_agent(files, agent, options) {
+        Err(annals::Error::NotFound { .. }) => {}
+        opened => {
+            let given = [&args.kind, &args.description, &args.call];
+            if given.into_iter().any(Option::is_some) {
+                bail!(
+                    "the sub-agent {agent} has begun already; --kind, --description and --call are for one that begins"
+                );
+            }
+            return Ok((opened?, false));
+        }
+    }
+    let name = draft::AgentName {
+        id: agent.to_owned(),
+        kind: args.kind.clone(),
+        description: args.description.clone(),
+        call: args.call.clone(),
+    };
+    spawn(&name, files, options, context)
+}
+
+/// Opens a sub-agent by its exact id, or begins it.
+fn spawn(
+    name: &draft::AgentName,
+    files: &SessionFiles,
+    options: WriteOptions,
+    context: &Context,
+) -> Result<(SessionWriter, bool)> {
+    let mut spawn = Spawn::new(
+        AgentId::new(&name.id)?,
+        name.kind.clone().unwrap_or_default(),
+        name.description.clone().unwrap_or_default(),
+    );
+    spawn.call.clone_from(&name.call);
+    Ok(context.store.write_or_spawn(files, &spawn, options)?)
+}
+
+fn options(args: &AppendArgs, context: &Context) -> WriteOptions {
+    WriteOptions {
         durability: match args.durability {
             Safety::Os => Durability::Os,
             Safety::Disk => Durability::Disk,
         },
         live: args.live,
         ..context.writing()
-    };
-    let writer = match &agent {
-        Some(agent) => context.store.write_agent(&target.files, agent, options)?,
-        None => context.store.write(&target.files, options)?,
-    };
-    let written = writer.append_all(drafts)?;
+    }
+}
+
+fn report(
+    writer: &SessionWriter,
+    began: bool,
+    written: &[Entry],
+    context: &mut Context,
+) -> Result<()> {
     let session = writer.session();
+    let agent = writer.agent();
     if context.json {
         let entries = written.iter().map(EntryRow::of).collect();
         context.out.json(&Document {
             session: session.as_str(),
+            agent: agent.as_ref().map(AgentId::as_str),
+            began,
             file: &writer.path(),
             entries,
         })?;
-        return Ok(Outcome::Fine);
+        return Ok(());
+    }
+    if let Some(agent) = agent.filter(|_| began) {
+        context.out.line(format_args!(
+            "began sub-agent {}",
+            paint(ID, agent.as_str())
+        ))?;
     }
     let count = plural(written.len() as u64, "entry");
     context.out.line(format_args!(
         "{count} added to {}",
         paint(ID, session.as_str())
     ))?;
-    for entry in &written {
+    for entry in written {
         let row = EntryRow::of(entry);
         let role = row.role.unwrap_or_default();
         context.out.line(format_args!(
@@ -184,7 +321,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
             paint(DIM, role)
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(())
 }
 
 fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
@@ -217,8 +354,7 @@ fn one(args: &AppendArgs, text: &str) -> Result<Draft> {
     Ok(draft)
 }
 
-/// Drafts, and the line that each stands on.
-fn from_stdin() -> Result<(Vec<Draft>, Vec<usize>)> {
+fn from_stdin() -> Result<Content> {
     if std::io::stdin().is_terminal() {
         bail!(
             "nothing to append: give a message with -m TEXT, or messages as JSON lines on standard input (see --help)"
@@ -231,7 +367,50 @@ fn from_stdin() -> Result<(Vec<Draft>, Vec<usize>)> {
             "nothing to append: standard input is empty; give a message with -m TEXT, or JSON lines (see --help)"
         );
     }
-    Ok((drafts, lines))
+    Ok(Content::Drafts(drafts, lines))
+}
+
+/// The lines of standard input as they are, blank ones left out.
+fn raw_lines() -> Result<Vec<Vec<u8>>> {
+    let text = input::stdin("records")?;
+    let lines = text.split('\n').filter(|line| !line.trim().is_empty());
+    let lines: Vec<Vec<u8>> = lines.map(|line| line.as_bytes().to_vec()).collect();
+    if lines.is_empty() {
+        bail!("nothing to append: standard input holds no records");
+    }
+    Ok(lines)
+}
+
+/// Refuses members that the session's layout has no place for, with the line that they stand on.
+fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Result<()> {
+    for (at, draft) in drafts.iter().enumerate() {
+        if let Some(why) = unknown_member(files.root.layout, draft) {
+            let line = lines.get(at).copied().unwrap_or(1);
+            bail!("standard input, line {line}: {why}; nothing was written");
+        }
+    }
+    Ok(())
+}
+
+/// Why a draft cannot be written to a layout, if it has a member that the layout does not know.
+fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
+    let known = layout.writer().map_or(&[][..], |writer| writer.members());
+    let mut members = draft.members.iter().map(|(name, _)| name.as_str());
+    let name = members.find(|name| !known.contains(name))?;
+    let more = known.iter().filter(|name| **name != "usage");
+    let more: String = more.map(|name| format!(", {name}")).collect();
+    let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+    let layout = layout.name();
+    Some(match name.as_str() {
+        // What is known of it in general has no place here.
+        "usage" => {
+            format!("`usage` tells more than counts, for which the layout {layout} has no place")
+        }
+        _ => format!(
+            "`{name}` has no place in a message of the layout {layout}; known are {}{more}",
+            draft::MEMBERS
+        ),
+    })
 }
 
 /// Finds the entries that drafts hang from, and refuses ids that are taken.

@@ -152,6 +152,7 @@ fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
 
 /// The session or file that is meant; one that is archived has no files here to look at.
 fn find(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target> {
+    let id = &context.latest(inventory, id, true)?.into_owned();
     let missing = match context.store.find(inventory, id) {
         Err(error @ annals::Error::NotFound { .. }) => error,
         found => return Ok(found?),

@@ -1,17 +1,19 @@
 //! `annals conversations`
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use annals::cost::{Charge, Tally};
 use annals::model::SessionId;
-use annals::store::{ConversationInfo, Neighbours, Session};
+use annals::store::{ConversationInfo, Neighbours, Session, SessionFiles, SessionInfo};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::page::Page;
 use super::price::{self, Pricer};
 use super::row::{ConversationRow, Short};
 use crate::context::Context;
@@ -42,19 +44,28 @@ pub(crate) struct ConversationsArgs {
 #[derive(Serialize)]
 struct Document<'a> {
     conversations: Vec<ConversationRow<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
+}
+
+/// A conversation, the session that it is of, and what it comes to.
+struct Listed {
+    info: ConversationInfo,
+    session: Option<Arc<SessionInfo>>,
+    cost: Tally,
 }
 
 pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Outcome> {
     let mut found = find(args, context)?;
-    found.sort_by_key(|(row, _)| std::cmp::Reverse(row.updated));
-    found.truncate(args.filter.limit.unwrap_or(usize::MAX));
+    found.sort_by_key(|row| std::cmp::Reverse(row.info.updated));
+    let total = args.filter.page.cut(&mut found);
     if context.json {
         let rows = found
             .iter()
-            .map(|(info, cost)| ConversationRow::of(info, cost))
-            .collect();
+            .map(|row| ConversationRow::of(&row.info, row.session.as_deref(), &row.cost));
         context.out.json(&Document {
-            conversations: rows,
+            conversations: rows.collect(),
+            total,
         })?;
     } else if found.is_empty() {
         super::overview::nothing(context, true, "conversation")?;
@@ -70,7 +81,7 @@ pub(crate) fn run(args: &ConversationsArgs, context: &mut Context) -> Result<Out
 }
 
 /// The conversations that are wanted, with what each comes to.
-fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(ConversationInfo, Tally)>> {
+fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<Listed>> {
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
     let price = |charge: &Charge| pricer.price(charge);
@@ -78,22 +89,35 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(Conversa
         let all = context.sessions(&inventory);
         args.filter.tell_unknown(&all, context);
         let filter = SessionFilter {
-            limit: None,
+            page: Page::default(),
             ..args.filter.clone()
         };
         let mut rows = filter.apply(context, all)?;
         rows.retain(|row| !args.branched || row.conversations > 1);
-        let rows: HashSet<(&Path, &SessionId)> = rows
-            .iter()
-            .map(|row| (row.file.as_path(), &row.id))
-            .collect();
+        let rows = by_file(rows);
+        let of = |files: &SessionFiles| {
+            rows.get(&(files.main_path().to_owned(), files.id.clone()))
+                .cloned()
+        };
         let sessions = inventory.sessions.iter().enumerate();
-        let wanted = sessions.filter(|(_, files)| rows.contains(&(files.main_path(), &files.id)));
+        let wanted = sessions.filter(|(_, files)| of(files).is_some());
         let wanted: Vec<usize> = wanted.map(|(at, _)| at).collect();
-        return Ok(context.conversations(&inventory, &wanted, &price));
+        let found = context.conversations(&inventory, &wanted, &price);
+        let listed = found.into_iter().map(|(at, info, cost)| Listed {
+            info,
+            session: inventory.sessions.get(at).and_then(of),
+            cost,
+        });
+        return Ok(listed.collect());
     };
-    let target = context.store.find(&inventory, id)?;
+    let target = context.find_in(&inventory, id)?;
     target.refuse_agent()?;
+    let place = (target.files.main_path().to_owned(), target.files.id.clone());
+    // What lists say of the session is only of use to scripts.
+    let about = match context.json {
+        true => by_file(context.sessions(&inventory)).remove(&place),
+        false => None,
+    };
     let mut session = match Session::read(target.files) {
         Ok(session) => session,
         Err(error) => {
@@ -103,12 +127,27 @@ fn find(args: &ConversationsArgs, context: &mut Context) -> Result<Vec<(Conversa
     };
     session.find_summaries(&Neighbours::of(&inventory.sessions));
     let costs = session.conversation_costs(&price);
-    Ok(session.conversations().into_iter().zip(costs).collect())
+    let found = session.conversations().into_iter().zip(costs);
+    let listed = found.map(|(info, cost)| Listed {
+        info,
+        session: about.clone(),
+        cost,
+    });
+    Ok(listed.collect())
 }
 
-fn table(conversations: &[(ConversationInfo, Tally)], context: &Context) -> String {
-    let sessions = Short::of(conversations.iter().map(|(row, _)| row.session.as_str()));
-    let leaves = Short::of_messages(conversations.iter().map(|(row, _)| row.leaf.as_str()));
+/// Sessions by their logs and ids: several may lie in one log, and ids may be there twice.
+fn by_file(sessions: Vec<SessionInfo>) -> HashMap<(PathBuf, SessionId), Arc<SessionInfo>> {
+    let sessions = sessions.into_iter();
+    sessions
+        .map(|it| ((it.file.clone(), it.id.clone()), Arc::new(it)))
+        .collect()
+}
+
+fn table(conversations: &[Listed], context: &Context) -> String {
+    let rows = || conversations.iter().map(|listed| &listed.info);
+    let sessions = Short::of(rows().map(|row| row.session.as_str()));
+    let leaves = Short::of_messages(rows().map(|row| row.leaf.as_str()));
     let mut table = Table::new([
         Column::new("CONVERSATION").style(ID).priority(250),
         Column::new("UPDATED").style(DIM).priority(80),
@@ -118,7 +157,10 @@ fn table(conversations: &[(ConversationInfo, Tally)], context: &Context) -> Stri
         Column::new("TITLE").min(12).priority(200),
         Column::new("BRANCH").min(12).priority(60),
     ]);
-    for (row, cost) in conversations {
+    for Listed {
+        info: row, cost, ..
+    } in conversations
+    {
         let id = format!(
             "{}@{}",
             sessions.get(row.session.as_str()),

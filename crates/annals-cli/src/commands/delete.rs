@@ -269,6 +269,7 @@ pub(super) fn named(ids: &[String], context: &mut Context) -> Result<Vec<Session
     let inventory = context.inventory();
     let mut found: Vec<SessionFiles> = Vec::new();
     for id in ids {
+        let id = &context.latest(&inventory, id, false)?.into_owned();
         let target = context.store.find(&inventory, id)?;
         target.refuse_agent()?;
         if target.message.is_some() {

@@ -1,37 +1,92 @@
 //! `annals documents`
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::Path;
 
 use annals::model::ArtifactKind;
-use annals::store::{FoundFile, Root};
-use anyhow::{Context as _, Result};
-use clap::Args;
+use annals::store::{FoundFile, Root, RunLog};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Outcome;
+use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM};
+use crate::render::style::{BOLD, DIM, ID, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::text::safe_block;
 use crate::render::{json, size};
 
-/// Lists the files that belong to no session, or reads one.
+/// Lists the files that belong to no session, reads one, or writes state documents and run logs.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Settings, state, plans, the logs of runs, what people typed, and whatever outlived its session.
+Settings, state, plans, the logs of runs, what people typed, and whatever
+outlived its session. Only state documents and run logs of clog are written.
 
 Examples:
   annals documents
-  annals documents state/operator.json   reads one; a unique beginning is enough
+  annals documents state/operator.json   reads one; a unique prefix is enough
   annals documents operator.json         by its name, with or without its ending
-  annals documents settings --json")]
+  annals documents settings --json
+  annals documents set state/status.json '{\"status\": \"idle\"}'
+  annals documents log -m 'started'")]
 pub(crate) struct DocumentsArgs {
     /// The document to read: its path within its root, or its name
     name: Option<String>,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Replace a state document, or make it
+    #[command(after_help = "\
+The document is replaced whole: a reader sees the old one or the new one.
+
+Examples:
+  annals documents set state/status.json '{\"status\": \"idle\"}'
+  jq '.n += 1' counter.json | annals documents set counter -")]
+    Set {
+        /// The document: `state/NAME.json` or NAME
+        name: String,
+        /// Its content as JSON; `-` for standard input, `@FILE` for a file
+        #[arg(value_name = "JSON", allow_hyphen_values = true)]
+        content: String,
+    },
+    /// Append lines to the log of a run
+    #[command(after_help = "\
+Without --run, a new run starts now. Its name is printed, and later calls can
+give it with --run. Each line is durable when the next one is read.
+
+Examples:
+  annals documents log -m 'started'
+  annals documents log --run 2026-03-26T01:32:20Z -m 'slow disk'
+  my-agent 2>&1 | annals documents log")]
+    Log {
+        /// When the run started, in UTC
+        #[arg(long, value_name = "TIME")]
+        run: Option<String>,
+        /// A line; repeatable [default: lines from standard input]
+        #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
+        message: Vec<String>,
+    },
+}
+
+/// What `log` did.
+#[derive(Serialize)]
+struct Logged<'a> {
+    run: &'a str,
+    file: &'a Path,
+    lines: usize,
+}
+
+/// What `set` did.
+#[derive(Serialize)]
+struct Stored<'a> {
+    file: &'a Path,
 }
 
 #[derive(Serialize)]
@@ -96,6 +151,11 @@ impl Document {
 }
 
 pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome> {
+    match &args.action {
+        Some(Action::Set { name, content }) => return set(name, content, context),
+        Some(Action::Log { run, message }) => return log(run.as_deref(), message, context),
+        None => {}
+    }
     let inventory = context.inventory();
     let others = inventory.others.into_iter();
     let mut documents: Vec<Document> = others.map(|(root, file)| Document { root, file }).collect();
@@ -120,6 +180,103 @@ pub(crate) fn run(args: &DocumentsArgs, context: &mut Context) -> Result<Outcome
     } else {
         Outcome::Fine
     })
+}
+
+fn set(name: &str, json: &str, context: &mut Context) -> Result<Outcome> {
+    let json = input::text(json, "document")?;
+    let root = root_with_state(context)?;
+    let file = context.store.set_state(&root, name, &json)?;
+    if context.json {
+        context.out.json(&Stored { file: &file })?;
+    } else {
+        context.out.line(paint(DIM, &file.display().to_string()))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn log(run: Option<&str>, messages: &[String], context: &mut Context) -> Result<Outcome> {
+    let started = match run {
+        None => context.clock.now,
+        Some(text) => RunLog::started(text).with_context(|| {
+            let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+            format!("`{shown}` is not a time in UTC such as 2026-03-26T01:32:20Z")
+        })?,
+    };
+    if messages.is_empty() && std::io::stdin().is_terminal() {
+        bail!(
+            "the lines should come from standard input, which is a terminal; pipe them in or give one with -m"
+        );
+    }
+    let root = root_with_state(context)?;
+    let log = context.store.run_log(&root, started, context.writing())?;
+    let mut lines = 0;
+    for message in messages {
+        lines += log.write(message)?;
+    }
+    if messages.is_empty() {
+        lines = log_stdin(&log)?;
+    }
+    if context.json {
+        context.out.json(&Logged {
+            run: log.run(),
+            file: log.path(),
+            lines,
+        })?;
+    } else {
+        context.out.line(paint(ID, log.run()))?;
+        context
+            .out
+            .line(paint(DIM, &log.path().display().to_string()))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Appends each line of standard input as it comes.
+fn log_stdin(log: &RunLog) -> Result<usize> {
+    const LONGEST: u64 = 1 << 20;
+    let mut stdin = std::io::stdin().lock();
+    let mut line = Vec::new();
+    let mut lines = 0;
+    loop {
+        line.clear();
+        let limited = &mut (&mut stdin).take(LONGEST);
+        let read = limited.read_until(b'\n', &mut line);
+        if read.context("cannot read standard input")? == 0 {
+            return Ok(lines);
+        }
+        if line.len() as u64 == LONGEST && !line.ends_with(b"\n") {
+            bail!(
+                "standard input, line {}: longer than 1 MB; the lines before it are in {}",
+                lines + 1,
+                log.path().display()
+            );
+        }
+        lines += log.write(&line)?;
+    }
+}
+
+/// The root whose state documents and run logs are meant: the only one that has any.
+fn root_with_state(context: &Context) -> Result<Root> {
+    let roots = context.store.roots().iter();
+    let fitting: Vec<&Root> = roots
+        .filter(|root| !root.layout.run_logs(Timestamp::UNIX_EPOCH).is_empty())
+        .collect();
+    match fitting.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => {
+            bail!("no root here has state documents and run logs; name one with --root clog:PATH")
+        }
+        many => {
+            let paths: Vec<String> = many
+                .iter()
+                .map(|root| root.path.display().to_string())
+                .collect();
+            bail!(
+                "several roots have state documents and run logs; name one with --root: {}",
+                paths.join(", ")
+            )
+        }
+    }
 }
 
 fn table(documents: &[Document], context: &Context) -> String {

@@ -1,16 +1,19 @@
 //! Drafts as JSON lines: one message a line, in the shape of the Messages API.
 //!
-//! Everything is read and checked before anything is written. What the model has no word for is kept as
-//! the JSON text it came in; tool arguments keep their exact spelling.
+//! Everything is read and checked before anything is written. Blocks that the model has no type for are
+//! kept as the JSON text they came in; tool arguments keep their exact spelling. Members that are not
+//! named here go along as [`Draft::members`], for the session's layout to take or to refuse.
+
+mod usage;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fmt;
 
-use annals::model::{Block, Body, Draft, EntryId, Message, Role, Usage};
+use annals::model::{Block, Body, Draft, EntryId, Members, Message, Role};
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// What a line must look like, for messages.
@@ -19,20 +22,18 @@ const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blo
 /// The role of what went wrong, which is nobody's message.
 pub(crate) const ERROR: &str = "error";
 
-/// The members that a draft may have.
-const MEMBERS: [&str; 12] = [
-    "role",
-    "content",
+/// The members of a message that every layout knows.
+pub(crate) const MEMBERS: &str =
+    "role, content, model, usage, stop_reason, id, parent, timestamp, message_id, request_id";
+
+/// Members of a reply that only an assistant's message has.
+const REPLY: [&str; 6] = [
     "model",
     "usage",
     "stop_reason",
-    "id",
-    "parent",
-    "timestamp",
+    "stop_sequence",
     "message_id",
     "request_id",
-    "type",
-    "stop_sequence",
 ];
 
 /// Longest id of an entry that we write.
@@ -44,6 +45,14 @@ pub(crate) struct BadDraft {
     line: usize,
     column: usize,
     why: String,
+}
+
+impl BadDraft {
+    /// What is wrong, for those who name the line themselves.
+    pub(crate) fn in_line(&self) -> String {
+        let BadDraft { column, why, .. } = self;
+        format!("column {column}: {why}")
+    }
 }
 
 impl fmt::Display for BadDraft {
@@ -66,6 +75,111 @@ pub(crate) fn error(text: String) -> Draft {
     })
 }
 
+/// A line of `append --follow`: a message, and where it goes.
+pub(crate) struct Envelope<'a> {
+    /// The session that it goes to, if it names one.
+    pub(crate) session: Option<String>,
+    /// The sub-agent that it goes to.
+    pub(crate) agent: Option<AgentName>,
+    /// The session that it begins.
+    pub(crate) new: Option<NewMembers>,
+    /// A whole record of the session's layout, instead of a message.
+    pub(crate) raw: Option<&'a RawValue>,
+    /// What is left of it: the message.
+    pub(crate) message: Fields<'a>,
+}
+
+/// A sub-agent, and what it is begun for if it is not there yet.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct AgentName {
+    pub(crate) id: String,
+    pub(crate) kind: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) call: Option<String>,
+}
+
+/// What a new session is given.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct NewMembers {
+    pub(crate) id: Option<String>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) git_branch: Option<String>,
+    /// Members that only its layout knows.
+    pub(crate) members: Members,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads a line; what the message says is read by [`Fields::drafts`].
+    pub(crate) fn read(text: &'a str, number: usize) -> Result<Self, BadDraft> {
+        let line = Line { text, number };
+        let mut message = Fields {
+            line,
+            members: line.members(text, "a message")?,
+        };
+        let session = message.string("session")?;
+        let agent = match message.take("agent") {
+            Some(raw) if raw.get().starts_with('{') => {
+                let mut agent = Fields {
+                    line,
+                    members: line.members(raw.get(), "a sub-agent")?,
+                };
+                let found = AgentName {
+                    id: agent.id("id")?.unwrap_or_default(),
+                    kind: agent.string("kind")?,
+                    description: agent.string("description")?,
+                    call: agent.string("call")?,
+                };
+                agent.refuse_rest("agent", "id, kind, description, call")?;
+                if found.id.is_empty() {
+                    return Err(line.bad(Some(raw), "`agent` has no `id`"));
+                }
+                Some(found)
+            }
+            raw => line.string(raw, "agent")?.map(|id| AgentName {
+                id,
+                ..AgentName::default()
+            }),
+        };
+        let new = match message.take("new").filter(|raw| raw.get() != "null") {
+            None => None,
+            Some(raw) => {
+                let mut new = Fields {
+                    line,
+                    members: line.members(raw.get(), "a new session")?,
+                };
+                Some(NewMembers {
+                    id: new.string("id")?,
+                    cwd: new.string("cwd")?,
+                    title: new.string("title")?,
+                    agent: new.string("agent")?,
+                    git_branch: new.string("git_branch")?,
+                    members: new.rest(),
+                })
+            }
+        };
+        if let Some(session) = session.as_deref().filter(|_| new.is_some()) {
+            let why = format!(
+                "`session` names {}, and `new` another; give one of them",
+                cut(session)
+            );
+            return Err(line.bad(None, why));
+        }
+        let raw = message.take("raw").filter(|raw| raw.get() != "null");
+        if raw.is_some() {
+            message.refuse_rest("a line with `raw`", "session, agent, new")?;
+        }
+        Ok(Envelope {
+            session,
+            agent,
+            new,
+            raw,
+            message,
+        })
+    }
+}
+
 /// Reads every line of `text`, and gives each draft with its line. Blank lines are skipped.
 pub(crate) fn parse(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -80,31 +194,36 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(usize, Draft)>, BadDraft> {
     Ok(drafts)
 }
 
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow)]
-    role: Option<&'a RawValue>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    stop_reason: Option<&'a RawValue>,
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    parent: Option<&'a RawValue>,
-    #[serde(borrow)]
-    timestamp: Option<&'a RawValue>,
-    #[serde(borrow)]
-    message_id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    request_id: Option<&'a RawValue>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'a RawValue>,
+/// The members of an object in their order, duplicates included.
+struct MemberList<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MemberList<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+
+        impl<'de> Visitor<'de> for Collect {
+            type Value = MemberList<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut members = Vec::new();
+                while let Some(Name(name)) = map.next_key()? {
+                    members.push((name, map.next_value()?));
+                }
+                Ok(MemberList(members))
+            }
+        }
+
+        deserializer.deserialize_map(Collect)
+    }
 }
+
+/// A member's name, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct Kind<'a> {
@@ -153,27 +272,6 @@ struct Picture {
     data: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Tokens {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation: Option<Writes>,
-    server_tool_use: Option<Server>,
-}
-
-#[derive(Deserialize)]
-struct Writes {
-    ephemeral_5m_input_tokens: Option<u64>,
-    ephemeral_1h_input_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Server {
-    web_search_requests: Option<u64>,
-}
-
 /// One line, for messages that say where in it something is wrong.
 #[derive(Clone, Copy)]
 struct Line<'a> {
@@ -185,48 +283,59 @@ impl<'a> Line<'a> {
     /// A message becomes several drafts where tool results and other parts stand side by side: each result is
     /// an entry of its own.
     fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
-        let members: Members<'_> = self.object(self.text, "a message")?;
-        let whole = self.string(members.kind, "type")?;
-        self.check_members(whole.as_deref())?;
-        let role = match self.string(members.role, "role")?.as_deref() {
+        let members = self.members(self.text, "a message")?;
+        self.drafts_of(Fields {
+            line: self,
+            members,
+        })
+    }
+
+    fn drafts_of(self, mut members: Fields<'a>) -> Result<Vec<Draft>, BadDraft> {
+        members.refuse_whole_records()?;
+        let kind = members.string("type")?;
+        let role_at = members.get("role");
+        let role = match members.string("role")?.as_deref() {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
-            Some(ERROR) => return self.error(&members).map(|draft| vec![draft]),
+            Some(ERROR) => return self.error(members).map(|draft| vec![draft]),
             Some(other) => {
                 let why = format!(
                     "the role `{}` is none of `user`, `assistant`, `system` and `error`",
                     cut(other)
                 );
-                return Err(self.bad(members.role, why));
+                return Err(self.bad(role_at, why));
             }
             None => return Err(self.bad(None, format!("`role` is missing; expected {SHAPE}"))),
         };
-        let Some(content) = members.content else {
+        let Some(content) = members.take("content") else {
             return Err(self.bad(None, format!("`content` is missing; expected {SHAPE}")));
         };
         let mut message = Message::new(role, self.content(content, role)?);
-        message.model = self.string(members.model, "model")?;
-        message.stop_reason = self.string(members.stop_reason, "stop_reason")?;
-        message.request = self.string(members.request_id, "request_id")?;
-        message.response = self.string(members.message_id, "message_id")?;
-        message.usage = members
-            .usage
-            .map(|usage| self.usage(usage))
-            .transpose()?
-            .flatten();
-        let mut id = self.string(members.id, "id")?;
+        if role != Role::Assistant {
+            let of = match role {
+                Role::System => "a system message",
+                _ => "a user's message",
+            };
+            members.refuse_reply(of)?;
+        }
+        message.model = members.string("model")?;
+        message.stop_reason = members.string("stop_reason")?;
+        message.request = members.string("request_id")?;
+        message.response = members.string("message_id")?;
+        let mut extra: Vec<(String, String)> = Vec::new();
+        let tokens = members.take("usage").map(|raw| usage::read(self, raw));
+        if let Some(tokens) = tokens.transpose()?.flatten() {
+            message.usage = Some(tokens.usage);
+            extra.extend(tokens.terms.map(|terms| ("usage".to_owned(), terms)));
+        }
+        let mut id = members.id("id")?;
         // In the API's own messages `id` names the response.
-        let foreign = whole.as_deref() == Some("message")
-            || id.as_deref().is_some_and(|id| id.starts_with("msg_"));
-        if foreign && message.response.is_none() {
+        if kind.is_some() && message.response.is_none() {
             message.response = id.take();
         }
-        if let Some(id) = &id {
-            self.check_id(id, members.id)?;
-        }
-        let parent = self.string(members.parent, "parent")?;
-        let time = self.time(members.timestamp)?;
+        let parent = members.string("parent")?;
+        let time = self.time(members.take("timestamp"))?;
         if role == Role::Assistant
             && message.stop_reason.is_none()
             && message
@@ -236,36 +345,38 @@ impl<'a> Line<'a> {
         {
             message.stop_reason = Some("tool_use".to_owned());
         }
-        Ok(split(message, id, parent, time))
+        extra.extend(members.rest());
+        let mut drafts = split(message, id, parent, time);
+        match (drafts.as_mut_slice(), extra.first()) {
+            (_, None) => {}
+            ([only], _) => only.members = extra,
+            (_, Some((name, _))) => {
+                let why = format!(
+                    "`{}` belongs to one record, and this message becomes several; give each tool result a message of its own",
+                    cut(name)
+                );
+                return Err(self.bad(None, why));
+            }
+        }
+        Ok(drafts)
     }
 
-    fn error(self, members: &Members<'a>) -> Result<Draft, BadDraft> {
-        let Some(text) = self.string(members.content, "content")? else {
+    fn error(self, mut members: Fields<'a>) -> Result<Draft, BadDraft> {
+        let content = members.get("content");
+        let Some(text) = members.string("content")? else {
             let why = "`content` is missing; expected the text of the error";
             return Err(self.bad(None, why));
         };
         if text.trim().is_empty() {
-            return Err(self.bad(members.content, "`content` is empty"));
+            return Err(self.bad(content, "`content` is empty"));
         }
-        let replies = [
-            ("model", members.model),
-            ("usage", members.usage),
-            ("stop_reason", members.stop_reason),
-            ("message_id", members.message_id),
-            ("request_id", members.request_id),
-        ];
-        let lost = |(_, raw): &&(_, Option<&RawValue>)| raw.is_some_and(|raw| raw.get() != "null");
-        if let Some((name, raw)) = replies.iter().find(lost) {
-            return Err(self.bad(*raw, format!("an error has no `{name}`")));
-        }
+        members.refuse_reply("an error")?;
         let mut draft = error(text);
-        if let Some(id) = self.string(members.id, "id")? {
-            self.check_id(&id, members.id)?;
-            draft.id = Some(EntryId::new(&id));
-        }
-        let parent = self.string(members.parent, "parent")?;
+        draft.id = members.id("id")?.as_deref().map(EntryId::new);
+        let parent = members.string("parent")?;
         draft.parent = parent.as_deref().map(EntryId::new);
-        draft.time = self.time(members.timestamp)?;
+        draft.time = self.time(members.take("timestamp"))?;
+        draft.members = members.rest();
         Ok(draft)
     }
 
@@ -418,67 +529,6 @@ impl<'a> Line<'a> {
             .collect()
     }
 
-    fn usage(self, raw: &'a RawValue) -> Result<Option<Usage>, BadDraft> {
-        if raw.get() == "null" {
-            return Ok(None);
-        }
-        let tokens: Tokens = self.object(raw.get(), "counts of tokens in `usage`")?;
-        let all = tokens.cache_creation_input_tokens.unwrap_or(0);
-        let (short, long) = match &tokens.cache_creation {
-            Some(writes) => (
-                writes.ephemeral_5m_input_tokens.unwrap_or(0),
-                writes.ephemeral_1h_input_tokens.unwrap_or(0),
-            ),
-            None => (all, 0),
-        };
-        let usage = Usage {
-            input: tokens.input_tokens.unwrap_or(0),
-            output: tokens.output_tokens.unwrap_or(0),
-            cache_write_5m: short,
-            cache_write_1h: long,
-            cache_read: tokens.cache_read_input_tokens.unwrap_or(0),
-            web_searches: tokens
-                .server_tool_use
-                .and_then(|server| server.web_search_requests)
-                .unwrap_or(0),
-        };
-        let counts = [
-            usage.input,
-            usage.output,
-            all,
-            short,
-            long,
-            usage.cache_read,
-            usage.web_searches,
-        ];
-        if counts.into_iter().any(|count| count > Usage::ABSURD) {
-            return Err(self.bad(Some(raw), "no response has that many tokens"));
-        }
-        Ok(Some(usage))
-    }
-
-    /// Refuses members that would be lost, unless the whole is a message of the API, which gains members.
-    fn check_members(self, kind: Option<&str>) -> Result<(), BadDraft> {
-        let keys = self.keys(self.text)?;
-        if keys.contains_key("message") && !keys.contains_key("role") {
-            let why = "this looks like a whole line of a log; give its `message` alone";
-            return Err(self.bad(None, why));
-        }
-        match keys.keys().find(|key| !MEMBERS.contains(&&***key)) {
-            Some(key) if kind != Some("message") => {
-                let known = MEMBERS.get(..10).unwrap_or_default().join(", ");
-                Err(self.bad(
-                    None,
-                    format!(
-                        "`{}` is not a member of a draft; known are {known}",
-                        cut(key)
-                    ),
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn check_id(self, id: &str, at: Option<&'a RawValue>) -> Result<(), BadDraft> {
         let why = if id.is_empty() {
             "the id is empty"
@@ -493,11 +543,25 @@ impl<'a> Line<'a> {
     }
 
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {
-        Ok(self.keys(json)?.keys().all(|key| known.contains(&&**key)))
+        let members = self.members(json, "an object")?;
+        Ok(members.iter().all(|(name, _)| known.contains(&&**name)))
     }
 
-    fn keys(self, json: &'a str) -> Result<BTreeMap<Cow<'a, str>, IgnoredAny>, BadDraft> {
-        self.object(json, "an object")
+    /// The members of an object; one that is there twice is refused, since only one could count.
+    fn members(
+        self,
+        json: &'a str,
+        what: &str,
+    ) -> Result<Vec<(Cow<'a, str>, &'a RawValue)>, BadDraft> {
+        let MemberList(members) = self.object(json, what)?;
+        let mut seen = HashSet::new();
+        match members.iter().find(|(name, _)| !seen.insert(&**name)) {
+            Some((name, raw)) => {
+                let why = format!("`{}` is there twice", cut(name));
+                Err(self.bad(Some(raw), why))
+            }
+            None => Ok(members),
+        }
     }
 
     /// A string; `null` and absence are the same.
@@ -569,6 +633,95 @@ impl<'a> Line<'a> {
             column: before + 1,
             why: why.into(),
         }
+    }
+}
+
+/// The members of a line that are not yet read.
+pub(crate) struct Fields<'a> {
+    line: Line<'a>,
+    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The messages that they make up.
+    pub(crate) fn drafts(self) -> Result<Vec<Draft>, BadDraft> {
+        self.line.drafts_of(self)
+    }
+
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let found = self.members.iter().find(|(known, _)| known == name);
+        found.map(|(_, raw)| *raw)
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'a RawValue> {
+        let at = self.members.iter().position(|(known, _)| known == name)?;
+        Some(self.members.remove(at).1)
+    }
+
+    fn string(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
+        let raw = self.take(name);
+        self.line.string(raw, name)
+    }
+
+    fn id(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
+        let raw = self.get(name);
+        let id = self.string(name)?;
+        if let Some(id) = &id {
+            self.line.check_id(id, raw)?;
+        }
+        Ok(id)
+    }
+
+    /// A line of a log is told from a message by its shape.
+    fn refuse_whole_records(&self) -> Result<(), BadDraft> {
+        if self.get("message").is_some() && self.get("role").is_none() {
+            let why = "this looks like a whole line of a log; give its `message` alone, or append the line with --raw";
+            return Err(self.line.bad(None, why));
+        }
+        match self.get("type") {
+            Some(raw) if !matches!(raw.get(), r#""message""# | "null") => {
+                let why = format!(
+                    "`type` is {}, but a message of the API has the type \"message\"; a whole line of a log is appended with --raw",
+                    cut(raw.get())
+                );
+                Err(self.line.bad(Some(raw), why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what only an assistant's message has.
+    fn refuse_reply(&self, of: &str) -> Result<(), BadDraft> {
+        let said = |name: &&&str| self.get(name).is_some_and(|raw| raw.get() != "null");
+        match REPLY.iter().find(said) {
+            Some(name) => Err(self
+                .line
+                .bad(self.get(name), format!("{of} has no `{name}`"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what is left.
+    fn refuse_rest(&self, object: &str, known: &str) -> Result<(), BadDraft> {
+        match self.members.first() {
+            None => Ok(()),
+            Some((name, raw)) => {
+                let why = format!("{object} has no member `{}`; known are {known}", cut(name));
+                Err(self.line.bad(Some(raw), why))
+            }
+        }
+    }
+
+    /// What is left, for the layout to take or to refuse; `null` says as much as absence.
+    fn rest(self) -> Vec<(String, String)> {
+        let left = self.members.into_iter();
+        let left = left.filter(|(_, raw)| raw.get() != "null");
+        left.map(|(name, raw)| (name.into_owned(), raw.get().to_owned()))
+            .collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annals::model::{Block, Body, Entry, Flaw, Money, Usage};
+use annals::model::{Block, Body, Entry, Flaw, Money, SessionId, Usage};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,6 +14,9 @@ pub(crate) struct EntryRow {
     parent: Option<String>,
     time: Option<Timestamp>,
     agent: Option<String>,
+    /// The session that the record itself names, where that is not the one it is shown in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
     kind: &'static str,
@@ -26,6 +29,10 @@ pub(crate) struct EntryRow {
     response: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<String>,
     usage: Option<Usage>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     members: BTreeMap<String, Json>,
@@ -106,6 +113,7 @@ impl EntryRow {
             parent: entry.parent.map(|id| id.to_string()),
             time: entry.time,
             agent: entry.agent.map(|agent| agent.to_string()),
+            session_id: None,
             channel: entry.place.channel,
             kind: entry.body.kind(),
             role: None,
@@ -114,6 +122,8 @@ impl EntryRow {
             human: None,
             response: None,
             operation: None,
+            request: None,
+            stop_reason: None,
             usage: None,
             members: entry
                 .members
@@ -130,6 +140,8 @@ impl EntryRow {
                 row.model = message.model;
                 row.human = message.human.then_some(true);
                 row.response = message.response;
+                row.request = message.request;
+                row.stop_reason = message.stop_reason;
                 row.usage = message.usage;
                 row.blocks = message.blocks.into_iter().map(block).collect();
             }
@@ -144,6 +156,15 @@ impl EntryRow {
             }
         }
         row
+    }
+
+    /// The same, shown as one of a session.
+    pub(crate) fn of_session(mut entry: Entry, session: &SessionId) -> Self {
+        let named = entry.session.take();
+        EntryRow {
+            session_id: named.filter(|named| named != session.as_str()),
+            ..EntryRow::of(entry)
+        }
     }
 
     /// The same, with what it cost.

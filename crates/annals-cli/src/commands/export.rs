@@ -235,6 +235,7 @@ fn choose(args: &ExportArgs, inventory: &Inventory, context: &mut Context) -> Re
     if Path::new(id).is_dir() || id == "." {
         return some_project(id, inventory, context);
     }
+    let id = &context.latest(inventory, id, true)?.into_owned();
     match context.store.find(inventory, id) {
         Ok(target) => {
             target.refuse_agent()?;

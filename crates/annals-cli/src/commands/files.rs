@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use annals::jsonl;
 use annals::model::ArtifactKind;
-use annals::store::{FoundFile, SavedFile, SavedVersion, Session};
+use annals::store::{FoundFile, Saved, SavedFile, SavedVersion, Session, SessionFiles};
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
+use super::page::Page;
 use super::row::Short;
 use crate::context::Context;
 use crate::render::diff;
@@ -30,6 +31,7 @@ Examples:
   annals files 8c549c46 src/main.rs --restore /tmp     written to a file of that name in /tmp
   annals files 8c549c46 src/main.rs --diff             against the file as it is now
   annals files 8c549c46 src/main.rs --diff 1 3         two versions
+  annals files 8c549c46 --save src/main.rs             save it as it is now
   annals files 8c549c46 --outputs                      tool outputs that were too long for the log")]
 pub(crate) struct FilesArgs {
     /// The session
@@ -51,12 +53,38 @@ pub(crate) struct FilesArgs {
     /// Tool outputs that were too long for the log, instead of files
     #[arg(long, conflicts_with_all = ["version", "diff"])]
     outputs: bool,
+    /// Save these files as they are now, as versions that belong to the last message
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["path", "version", "restore", "diff", "outputs"]
+    )]
+    save: Vec<PathBuf>,
+    #[command(flatten)]
+    page: Page,
+}
+
+/// What was saved, as JSON.
+#[derive(Serialize)]
+struct SavedDocument<'a> {
+    session: &'a str,
+    saved: Vec<SavedRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct SavedRow<'a> {
+    path: &'a Path,
+    version: u64,
+    stored: Option<&'a Path>,
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     session: &'a str,
     files: Vec<FileRow<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -100,6 +128,9 @@ struct Restored<'a> {
 
 pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
     let files = context.find_session(&args.session)?;
+    if !args.save.is_empty() {
+        return save(&files, &args.save, context);
+    }
     let session = Session::read(files)?;
     if args.outputs {
         return outputs(args, &session, context);
@@ -112,7 +143,9 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
         if args.version.is_some() {
             bail!("which file? `annals files {}` lists them", session.files.id);
         }
-        return list(&saved, &session, context);
+        let mut saved = saved;
+        let total = args.page.cut(&mut saved);
+        return list(&saved, total, &session, context);
     };
     let file = find(&saved, wanted)?;
     if let Some(numbers) = &args.diff {
@@ -140,6 +173,7 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
         context.out.json(&Document {
             session: session.files.id.as_str(),
             files: rows,
+            total: 1,
         })?;
         return Ok(Outcome::Fine);
     }
@@ -175,7 +209,54 @@ fn state(version: &SavedVersion) -> &'static str {
     }
 }
 
-fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result<Outcome> {
+/// Saves files as they are now.
+fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Result<Outcome> {
+    let paths: Vec<PathBuf> = paths
+        .iter()
+        .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        .collect();
+    let saved = context.store.save_files(files, &paths, context.writing())?;
+    if context.json {
+        let row = |saved| {
+            let Saved {
+                path,
+                version,
+                stored,
+                ..
+            }: &Saved = saved;
+            SavedRow {
+                path,
+                version: *version,
+                stored: stored.as_deref(),
+            }
+        };
+        context.out.json(&SavedDocument {
+            session: files.id.as_str(),
+            saved: saved.iter().map(row).collect(),
+        })?;
+        return Ok(Outcome::Fine);
+    }
+    for saved in &saved {
+        let path = saved.path.display().to_string();
+        let what = match saved.stored {
+            Some(_) => "saved as version",
+            None => "does not exist, which is version",
+        };
+        context.out.line(format_args!(
+            "{} {what} {}",
+            paint(PATH, &path),
+            saved.version
+        ))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn list(
+    saved: &[SavedFile],
+    total: usize,
+    session: &Session,
+    context: &mut Context,
+) -> Result<Outcome> {
     if context.json {
         let files = saved.iter().map(|file| FileRow {
             path: &file.path,
@@ -184,6 +265,7 @@ fn list(saved: &[SavedFile], session: &Session, context: &mut Context) -> Result
         let document = Document {
             session: session.files.id.as_str(),
             files: files.collect(),
+            total,
         };
         context.out.json(&document)?;
     } else if saved.is_empty() {

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::page::Page;
 use crate::context::Context;
 use crate::render::near::near;
 
@@ -28,9 +29,8 @@ pub(crate) struct SessionFilter {
     /// Only sessions with this label
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
-    /// At most this many
-    #[arg(long, short = 'n', value_name = "N")]
-    pub(crate) limit: Option<usize>,
+    #[command(flatten)]
+    pub(crate) page: Page,
 }
 
 /// A stretch of time.
@@ -99,9 +99,7 @@ impl SessionFilter {
             });
             in_project && since && until && model && tag && agent
         });
-        if let Some(limit) = self.limit {
-            sessions.truncate(limit);
-        }
+        self.page.cut(&mut sessions);
         Ok(sessions)
     }
 

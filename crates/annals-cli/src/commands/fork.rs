@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use annals::model::SessionId;
 use annals::store::Session;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -16,7 +17,7 @@ use crate::render::style::{DIM, ID, paint};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The copy holds the chosen conversation only, up to and including the message. The session it
-comes from is not touched.
+comes from is not touched. In clog the copy keeps its channel and, without --title, its title.
 
 Examples:
   annals fork 8c549c46                            the conversation that would be resumed
@@ -48,12 +49,17 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
         .as_deref()
         .map(|title| input::filled(title, "title"))
         .transpose()?;
-    let to = input::new_id(args.to.as_deref())?;
+    let target = context.find(&args.id)?;
+    target.refuse_agent()?;
+    let writer = target.files.root.layout.writer();
+    let to = match &args.to {
+        // Where logs hold the exact id, its letter case counts.
+        Some(id) if writer.is_some_and(|writer| writer.thread(id).is_some()) => SessionId::new(id)?,
+        given => input::new_id(given.as_deref())?,
+    };
     if args.to.is_some() {
         input::check_unused(context, &to)?;
     }
-    let target = context.find(&args.id)?;
-    target.refuse_agent()?;
     let session = Session::read(target.files)?;
     let Some(tree) = session.tree().filter(|_| session.files.log.is_some()) else {
         bail!("session {} has no log of its own to fork", session.files.id);

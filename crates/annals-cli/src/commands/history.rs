@@ -1,25 +1,31 @@
 //! `annals history`
 
-use annals::model::{ArtifactKind, Body, Entry, Project};
+use std::path::{Path, PathBuf};
+
+use annals::model::{ArtifactKind, Body, Draft, Entry, Project};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Outcome;
 use super::filter::{Period, resolve_dir, tell_unknown};
+use super::page::Page;
 use super::row::Short;
+use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::style::{DIM, ID, TIME};
+use crate::render::style::{DIM, ID, PATH, TIME, paint};
 use crate::render::table::{Cell, Column, Table};
 
 /// Lists what people typed, the newest first.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   annals history -n 20
   annals history --project my-app --since 7d
-  annals history migration                        what has this text in it")]
+  annals history migration                        what has this text in it
+  annals history add 'Run the tests' --session 8c549c46
+  annals history -- add                           what has the text `add` in it")]
 pub(crate) struct HistoryArgs {
     /// Only what has this text in it, letter case aside
     text: Option<String>,
@@ -28,14 +34,45 @@ pub(crate) struct HistoryArgs {
     project: Option<String>,
     #[command(flatten)]
     period: Period,
-    /// At most this many
-    #[arg(long, short = 'n', value_name = "N")]
-    limit: Option<usize>,
+    #[command(flatten)]
+    page: Page,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add to the list, as the agent program does when something is typed
+    Add(AddArgs),
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// What was typed; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    text: String,
+    /// The directory it was typed in [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// The session it went to
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+/// What was added, as JSON.
+#[derive(Serialize)]
+struct Added<'a> {
+    file: &'a Path,
+    text: &'a str,
+    project: &'a str,
+    session: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct Document {
     history: Vec<Row>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -48,6 +85,9 @@ struct Row {
 }
 
 pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> {
+    if let Some(Action::Add(args)) = &args.action {
+        return add(args, context);
+    }
     let (since, until) = args.period.resolve(context)?;
     let project = args.project.as_deref().map(resolve_dir);
     let text = args.text.as_deref().map(str::to_lowercase);
@@ -76,10 +116,13 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
                 .as_deref()
                 .is_none_or(|text| row.text.to_lowercase().contains(text))
     });
-    rows.truncate(args.limit.unwrap_or(usize::MAX));
+    let total = args.page.cut(&mut rows);
     let empty = rows.is_empty();
     if context.json {
-        context.out.json(&Document { history: rows })?;
+        context.out.json(&Document {
+            history: rows,
+            total,
+        })?;
     } else if empty {
         context
             .out
@@ -93,6 +136,48 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
     } else {
         Outcome::Fine
     })
+}
+
+fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
+    let text = match args.text.as_str() {
+        "-" => input::stdin("text")?.trim_end_matches('\n').to_owned(),
+        text => text.to_owned(),
+    };
+    let text = input::filled(&text, "text")?;
+    let project = input::directory(args.project.as_deref())?;
+    let project = project.to_string_lossy();
+    let (root, session) = match &args.session {
+        None => (context.writable_root()?, None),
+        Some(id) => {
+            let files = context.find_session(id)?;
+            (annals::store::Root::clone(&files.root), Some(files.id))
+        }
+    };
+    let session = session.as_ref().map(|id| id.as_str());
+    let mut typed = Draft::new(Body::Typed {
+        text: text.to_owned(),
+        project: Some(project.to_string()),
+        session: session.map(str::to_owned),
+        pasted: false,
+    });
+    typed.time = Some(context.clock.now);
+    let file = context
+        .store
+        .record_history(&root, &typed, context.writing())?;
+    if context.json {
+        context.out.json(&Added {
+            file: &file,
+            text,
+            project: &project,
+            session,
+        })?;
+    } else {
+        let file = file.display().to_string();
+        context
+            .out
+            .line(format_args!("added to {}", paint(PATH, &file)))?;
+    }
+    Ok(Outcome::Fine)
 }
 
 /// Everything that was typed, the newest first; of equal times the later line.

@@ -29,6 +29,7 @@ mod note;
 mod notes;
 mod output;
 mod overview;
+mod page;
 mod pin;
 mod plans;
 mod price;
@@ -95,7 +96,7 @@ pub(crate) enum Command {
     Plans(plans::PlansArgs),
     /// List what people typed, the newest first
     History(history::HistoryArgs),
-    /// List the files that belong to no session, or read one
+    /// List, read or write the files that belong to no session
     Documents(documents::DocumentsArgs),
     /// List what models cost, or explain the price of one
     Prices(prices::PricesArgs),

@@ -24,6 +24,7 @@ Examples:
   annals new -m 'Why is the build slow?'
   annals new --cwd ~/src/my-app --title 'Release 1.2'
   annals new --agent code-reviewer -m 'What about this?'      with an agent of Chorus
+  annals new --channel telegram --id thread_abc123            a thread of clog
   id=$(annals new --json | jq -r .session)")]
 pub(crate) struct NewArgs {
     /// The directory it is about [default: the current one]
@@ -38,6 +39,9 @@ pub(crate) struct NewArgs {
     /// Begin it with this agent of the directory's workspace, where the layout has agents
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
+    /// The channel of its thread, where the layout has channels [default: tui]
+    #[arg(long, value_name = "NAME")]
+    channel: Option<String>,
     /// Its first prompt; `-` reads it from standard input
     #[arg(long, short, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
@@ -74,6 +78,10 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         .map(|agent| folder(context, &root, &new.cwd, agent))
         .transpose()?;
     new.title = title.map(str::to_owned);
+    if let Some(channel) = &args.channel {
+        let channel = input::filled(channel, "channel")?.trim();
+        new = new.member("channel", serde_json::to_string(channel)?);
+    }
     let writer = context.store.create(&root, &new, context.writing())?;
     let written: Vec<Entry> = match prompt {
         Some(prompt) => vec![writer.append(Draft::user(prompt))?],
@@ -100,7 +108,12 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// The folder of an agent of the workspace that a directory has.
-fn folder(context: &Context, root: &Root, directory: &str, agent: &str) -> Result<String> {
+pub(super) fn folder(
+    context: &Context,
+    root: &Root,
+    directory: &str,
+    agent: &str,
+) -> Result<String> {
     if root.layout.name() != Chorus.name() {
         bail!(
             "{} is a root of {}, which has no agents to begin a session with; --agent is for chorus",

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
+use super::page::Page;
 use super::row::Short;
 use crate::context::Context;
 use crate::render::message::prose;
@@ -23,11 +24,15 @@ Examples:
 pub(crate) struct NotesArgs {
     /// Only of this session
     session: Option<String>,
+    #[command(flatten)]
+    page: Page,
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     notes: Vec<Row<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -88,6 +93,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
             notes.sort_by_key(|note| std::cmp::Reverse(note.entry.time));
         }
     }
+    let total = args.page.cut(&mut notes);
     if context.json {
         let rows = notes.iter().map(|note| {
             let (author, text) = note.said();
@@ -102,6 +108,7 @@ pub(crate) fn run(args: &NotesArgs, context: &mut Context) -> Result<Outcome> {
         });
         context.out.json(&Document {
             notes: rows.collect(),
+            total,
         })?;
     } else if notes.is_empty() {
         context

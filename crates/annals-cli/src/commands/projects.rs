@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::page::Page;
 use super::price::{self, Pricer};
 use crate::context::Context;
 use crate::render::size;
@@ -35,6 +36,8 @@ pub(crate) struct ProjectsArgs {
 #[derive(Serialize)]
 struct Document<'a> {
     projects: Vec<ProjectRow<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 /// A project as JSON.
@@ -73,14 +76,13 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let inventory = context.inventory();
     let all = context.sessions(&inventory);
     args.filter.tell_unknown(&all, context);
-    let limit = args.filter.limit.unwrap_or(usize::MAX);
     let filter = SessionFilter {
-        limit: None,
+        page: Page::default(),
         ..args.filter.clone()
     };
     let sessions = filter.apply(context, all)?;
     let mut projects = ProjectInfo::of(sessions.iter());
-    projects.truncate(limit);
+    let total = args.filter.page.cut(&mut projects);
     let costs = Costs::of(&sessions, &pricer);
     if context.json {
         let row = |project| {
@@ -93,6 +95,7 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
         };
         context.out.json(&Document {
             projects: projects.iter().map(row).collect(),
+            total,
         })?;
     } else if projects.is_empty() {
         super::overview::nothing(context, args.filter.is_set(), "project")?;

@@ -98,6 +98,9 @@ pub(crate) struct ConversationRow<'a> {
     id: &'a str,
     session: &'a str,
     leaf: &'a str,
+    /// Left out where the session is told beside it.
+    #[serde(flatten)]
+    place: Option<PlaceRow<'a>>,
     title: Option<&'a str>,
     branch: Option<&'a str>,
     messages: usize,
@@ -109,9 +112,30 @@ pub(crate) struct ConversationRow<'a> {
     unpriced: u64,
 }
 
+/// Where a conversation's session lies.
+#[derive(Serialize)]
+struct PlaceRow<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    project: &'a str,
+    file: &'a Path,
+    git_branch: Option<&'a str>,
+}
+
 impl<'a> ConversationRow<'a> {
-    pub(crate) fn of(conversation: &'a ConversationInfo, cost: &Tally) -> Self {
+    pub(crate) fn of(
+        conversation: &'a ConversationInfo,
+        session: Option<&'a SessionInfo>,
+        cost: &Tally,
+    ) -> Self {
         ConversationRow {
+            place: session.map(|session| PlaceRow {
+                layout: session.layout,
+                root: &session.root,
+                project: &session.project.path,
+                file: &session.file,
+                git_branch: session.attributes.get("git_branch").map(String::as_str),
+            }),
             id: &conversation.id,
             session: conversation.session.as_str(),
             leaf: &conversation.leaf,

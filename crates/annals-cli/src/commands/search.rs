@@ -43,6 +43,9 @@ pub(crate) struct SearchArgs {
     /// At most this many hits
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     limit: usize,
+    /// Leave out this many hits at the beginning
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    offset: usize,
     /// Say only how many there are
     #[arg(long)]
     count: bool,
@@ -107,6 +110,9 @@ The query:
 Conditions in a query are the same as options:
   project:app session:8c54 layout:clog role:user kind:thinking tool:Bash model:opus agent:main
   branch:main file:src/x.rs after:7d before:2026-03-01, and any of them with a minus before it
+Only in a query, what some layouts say of a session or a message:
+  channel:telegram thread:thread_abc conversation:… (clog), source:cli (orchestrator),
+  session-id:e8d973c7 workspace:my-app agent:reviewer (Chorus)
 
 A hit is one record, however often it says what is looked for. The id beside it, SESSION@MESSAGE,
 works with `annals show`, which opens there; `annals show ID -C 5` shows what is around it.
@@ -125,10 +131,12 @@ Examples:
 
 pub(crate) fn run(args: &SearchArgs, context: &mut Context) -> Result<Outcome> {
     let query = query(args, context)?;
-    let searched = match args.conditions.session.as_slice() {
+    let mut searched = match args.conditions.session.as_slice() {
         [] => context.search_all(&query)?,
         wanted => search_named(wanted, &query, context)?,
     };
+    let hits = &mut searched.found.hits;
+    hits.drain(..args.offset.min(hits.len()));
     let found = &searched.found;
     if found.total == 0 && !args.conditions.project.is_empty() {
         tell_unknown_projects(&args.conditions.project, &searched.inventory, context);
@@ -219,7 +227,10 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
         });
     }
     // Who only counts need not see any.
-    let limit = if args.count { 0 } else { args.limit };
+    let limit = match args.count {
+        true => 0,
+        false => args.limit.saturating_add(args.offset),
+    };
     Ok(query.limit(limit).around(args.context))
 }
 

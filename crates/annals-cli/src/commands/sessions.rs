@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::filter::SessionFilter;
+use super::page::Page;
 use super::price::{self, Pricer};
 use super::row::{SessionRow, Short};
 use crate::context::{Context, leave};
@@ -24,6 +25,7 @@ use crate::render::table::{Cell, Column, Table};
 Examples:
   annals sessions --since 7d               of the last week
   annals sessions -p my-app -n 10          the ten newest of a project
+  annals sessions -n 10 --offset 10        the next ten
   annals sessions --sort cost -n 5         the most expensive five
   annals sessions --state deleted          what lies in the trash
   annals sessions --json | jq '.sessions[] | select(.flaws > 0) | .file'")]
@@ -46,7 +48,7 @@ impl SessionsArgs {
     fn newest(&self) -> Option<usize> {
         let narrowed = self.filter.is_set() || self.no_empty || self.state.is_some();
         let newest = !narrowed && self.sort == SortArg::Updated;
-        self.filter.limit.filter(|_| newest)
+        self.filter.page.end().filter(|_| newest)
     }
 }
 
@@ -94,6 +96,8 @@ impl StateArg {
 #[derive(Serialize)]
 struct Document<'a> {
     sessions: Vec<SessionRow<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome> {
@@ -119,14 +123,19 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
         all.retain(|session| wanted.fits(session, now));
     }
     let filter = SessionFilter {
-        limit: None,
+        page: Page::default(),
         ..args.filter.clone()
     };
     let mut sessions = filter.apply(context, all)?;
     if args.no_empty {
         sessions.retain(|session| session.messages > 0);
     }
-    let limit = args.filter.limit.unwrap_or(usize::MAX);
+    let total = match args.newest() {
+        // Only the newest were read.
+        Some(_) => inventory.sessions.len(),
+        None => sessions.len(),
+    };
+    let limit = args.filter.page.end().unwrap_or(usize::MAX);
     let newest = |session: &SessionInfo| (Reverse(session.updated), session.id.clone());
     match (args.state, args.sort) {
         // The newest deletion stands first.
@@ -137,6 +146,8 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
             (Reverse(cost), newest(session))
         }),
     }
+    let start = args.filter.page.offset.min(sessions.len());
+    sessions.drain(..start);
     if context.json {
         let now = context.clock.now;
         let pins = context.pins_or_none();
@@ -145,7 +156,10 @@ pub(crate) fn run(args: &SessionsArgs, context: &mut Context) -> Result<Outcome>
             row.pinned(pins.hold(session))
         };
         let rows = sessions.iter().map(row).collect();
-        context.out.json(&Document { sessions: rows })?;
+        context.out.json(&Document {
+            sessions: rows,
+            total,
+        })?;
     } else if sessions.is_empty() {
         let narrowed = args.filter.is_set() || args.state.is_some();
         super::overview::nothing(context, narrowed, "session")?;

@@ -28,10 +28,14 @@ use crate::render::style::{DIM, ID, TITLE, WARNING, paint};
 Without a message, a session is read along the conversation that its agent would go on with. With
 one, what led to it is shown; -C shows what came after it too. The message is marked, and on a
 terminal the page opens there. What `annals search` prints names a message: in a sub-agent's log as
-well, and by its line (SESSION@:LINE, FILE:LINE) where it has no id.
+well, and by its line (SESSION@:LINE, FILE:LINE) where it has no id. A message's id alone, or a
+unique beginning of it, finds the session that holds it. `latest` is the session of the current
+directory that was written to last, or of all if this directory has none.
 
 Examples:
   annals show 8c549c46                      a session
+  annals show latest                        the last session of this directory
+  annals show 1405c20a                      the branch that ends at a message
   annals show 8c549c46 --last 20            its last twenty messages; a long log is not read whole
   annals show 8c549c46 --offset 40 --limit 20
   annals show 8c549c46 --budget 8000        as much of the end as a model can take
@@ -42,7 +46,7 @@ Examples:
   annals show 8c549c46 --grep 'panic' --json
   annals show ~/.claude/projects/x/y.jsonl  a log by its path")]
 pub(crate) struct ShowArgs {
-    /// SESSION, SESSION@MESSAGE, the path of a log, or FILE:LINE
+    /// SESSION, SESSION@MESSAGE, MESSAGE, `latest`, the path of a log, or FILE:LINE
     id: String,
     /// Only the message that was named and N around it, on either side
     #[arg(long, short = 'C', value_name = "N", conflicts_with = "last")]
@@ -140,7 +144,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         Some(_) if args.agent.is_none() => context.inventory_at(&args.id),
         _ => context.inventory(),
     };
-    let asked = place::Asked::of(&args.id, &inventory, &context.store)?;
+    let asked = place::Asked::of(&args.id, &inventory, context)?;
     asked.check(args)?;
     // The end of a log is enough for its last messages, unless something must be looked for.
     let end_only = args.last.filter(|_| {

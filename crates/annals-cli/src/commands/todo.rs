@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use annals::layout::Spawn;
 use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
 use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::row::Short;
 use super::todos::{self, Document, Listed};
@@ -21,13 +22,14 @@ Todos are numbered from 1, in the order in which `annals todos SESSION --all` sh
 Examples:
   annals todo 8c549c46 add 'Write the changelog' 'Tag the release'
   annals todo 8c549c46 add -- '-v prints more'    text that begins with a dash
+  annals todo 8c549c46 add --priority high 'Fix the build'
   annals todo 8c549c46 start 1
   annals todo 8c549c46 done 1
   echo '[{\"content\": \"Ship it\", \"status\": \"pending\"}]' | annals todo 8c549c46 set -")]
 pub(crate) struct TodoArgs {
     /// The session
     session: String,
-    /// The list of this sub-agent instead of the main agent's
+    /// The list of this sub-agent instead of the main agent's; begins it if there is none of that id
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     #[command(subcommand)]
@@ -41,6 +43,9 @@ enum Action {
         /// What is to be done, one todo per argument
         #[arg(required = true)]
         text: Vec<String>,
+        /// How urgent they are: low, medium or high
+        #[arg(long, value_name = "PRIORITY")]
+        priority: Option<Priority>,
     },
     /// Mark todos as being done
     Start {
@@ -68,6 +73,24 @@ enum Action {
         #[arg(value_name = "-")]
         source: String,
     },
+}
+
+/// How urgent a todo is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Priority {
+    Low,
+    Medium,
+    High,
+}
+
+impl Priority {
+    fn name(self) -> &'static str {
+        match self {
+            Priority::Low => "low",
+            Priority::Medium => "medium",
+            Priority::High => "high",
+        }
+    }
 }
 
 pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
@@ -122,12 +145,12 @@ fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> 
         .collect();
     found.sort();
     found.dedup();
+    if let Some(exact) = found.iter().find(|agent| agent.as_str() == wanted) {
+        return Ok(Some(exact.clone()));
+    }
     match found.as_slice() {
-        [] => Err(annals::Error::NotFound {
-            what: "sub-agent",
-            id: wanted.to_owned(),
-        }
-        .into()),
+        // One that has done nothing yet: it begins with its list.
+        [] => Ok(Some(AgentId::new(wanted)?)),
         [only] => Ok(Some(only.clone())),
         many => {
             let candidates = many.iter().map(ToString::to_string).collect();
@@ -145,9 +168,11 @@ fn agent(files: &SessionFiles, wanted: Option<&str>) -> Result<Option<AgentId>> 
 /// What an action makes of a list.
 fn changed(action: &Action, mut list: Vec<Todo>) -> Result<Vec<Todo>> {
     match action {
-        Action::Add { text } => {
+        Action::Add { text, priority } => {
             for text in text {
-                list.push(Todo::pending(input::filled(text, "todo")?.trim()));
+                let mut todo = Todo::pending(input::filled(text, "todo")?.trim());
+                todo.priority = priority.map(|priority| priority.name().to_owned());
+                list.push(todo);
             }
         }
         Action::Start { number } => mark(&mut list, number, TodoStatus::InProgress)?,
@@ -206,7 +231,10 @@ fn writer(
         ..context.writing()
     };
     Ok(match agent {
-        Some(agent) => context.store.write_agent(files, agent.as_str(), options)?,
+        Some(agent) => {
+            let spawn = Spawn::new(agent.clone(), "", "");
+            context.store.write_or_spawn(files, &spawn, options)?.0
+        }
         None => context.store.write(files, options)?,
     })
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
+use super::page::Page;
 use super::row::Short;
 use crate::context::Context;
 use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
@@ -27,12 +28,16 @@ pub(crate) struct TodosArgs {
     /// Also what is done, and lists whose session is gone
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    page: Page,
 }
 
 /// Todos as JSON.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     todos: Vec<Row<'a>>,
+    /// How many there are without `-n` and `--offset`.
+    total: usize,
 }
 
 #[derive(Serialize)]
@@ -92,9 +97,9 @@ impl<'a> Document<'a> {
                 orphaned: list.orphaned,
             })
         });
-        Document {
-            todos: rows.collect(),
-        }
+        let todos: Vec<Row<'a>> = rows.collect();
+        let total = todos.len();
+        Document { todos, total }
     }
 }
 
@@ -114,9 +119,14 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
                 .retain(|(_, todo)| todo.status != TodoStatus::Completed);
         }
     }
+    let total = lists.iter().map(|list| list.todos.len()).sum();
+    cut(&mut lists, args.page);
     lists.retain(|list| !list.todos.is_empty());
     if context.json {
-        context.out.json(&Document::of(&lists))?;
+        context.out.json(&Document {
+            total,
+            ..Document::of(&lists)
+        })?;
     } else if lists.is_empty() {
         let what = if args.all {
             "No todos."
@@ -132,6 +142,19 @@ pub(crate) fn run(args: &TodosArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         Outcome::Fine
     })
+}
+
+/// Keeps the todos of a page, counted through all lists.
+fn cut(lists: &mut [Listed], page: Page) {
+    let (mut skip, mut left) = (page.offset, page.limit.unwrap_or(usize::MAX));
+    for list in lists {
+        let own = Page {
+            offset: skip,
+            limit: Some(left),
+        };
+        skip = skip.saturating_sub(own.cut(&mut list.todos));
+        left -= list.todos.len();
+    }
 }
 
 /// Prints lists, each under its session.

@@ -68,7 +68,7 @@ struct AgentRow {
 
 pub(crate) fn run(args: &TreeArgs, context: &mut Context) -> Result<Outcome> {
     let inventory = context.inventory();
-    let target = context.store.find(&inventory, &args.session)?;
+    let target = context.find_in(&inventory, &args.session)?;
     target.refuse_agent()?;
     let mut session = Session::read(target.files)?;
     session.find_summaries(&Neighbours::of(&inventory.sessions));
@@ -108,7 +108,7 @@ fn json(
             .pinned(context.pins_or_none().hold(&info)),
         conversations: conversations
             .iter()
-            .map(|(info, cost)| ConversationRow::of(info, cost))
+            .map(|(info, cost)| ConversationRow::of(info, None, cost))
             .collect(),
         limbs: limbs
             .iter()

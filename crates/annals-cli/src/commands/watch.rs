@@ -175,6 +175,7 @@ fn select(what: &[String], context: &mut Context) -> Result<(Selection, Vec<Targ
             selection = selection.project(path.to_string_lossy());
             continue;
         }
+        let text = &context.latest(&inventory, text, true)?.into_owned();
         selection = match context.store.find(&inventory, text) {
             Ok(target) if target.files.is_archived() => {
                 archived.push(target);
@@ -338,7 +339,11 @@ impl<'a> Watch<'a> {
                 self.tell_left_out()?;
                 let project = self.project(&fresh.log, &fresh.entry);
                 match self.context.json {
-                    true => stream::entry(*fresh, &project, self.context)?,
+                    true => {
+                        let mut fresh = *fresh;
+                        page::leave_out_blocks(self.view, &mut fresh.entry);
+                        stream::entry(fresh, &project, self.context)?;
+                    }
                     false => {
                         self.context.out.measure();
                         let page = self.screen.show(*fresh, &project, self.view, self.context);

@@ -58,16 +58,9 @@ fn a_conversation_is_begun_written_to_and_forked() {
             format!("{} {}", value["type"], value["title"])
         })
         .collect();
-    assert_eq!(
-        types,
-        [
-            r#""conversation-header" """#,
-            r#""message" null"#,
-            r#""conversation-header" "Renamed""#
-        ]
-    );
+    assert_eq!(types, [r#""conversation-header" """#, r#""message" null"#]);
     let notes = std::fs::read_to_string(folder.join("notes.jsonl")).unwrap();
-    assert_eq!(notes.lines().count(), 3, "{notes}");
+    assert_eq!(notes.lines().count(), 4, "{notes}");
     let run = stage.annals(&["check"]).fine();
     assert!(!run.out.contains("bad-header"), "{run}");
     let shown = stage.annals(&["sessions", "--json"]).json();
@@ -266,4 +259,88 @@ fn a_thread_may_be_any_text_and_is_found_by_it() {
     for bad in ["", "  ", "a\nb", &"x".repeat(201)] {
         stage.refused(&["new", "--id", bad], "");
     }
+}
+
+#[test]
+fn an_import_begins_with_title_and_channel_and_keeps_the_channel_of_each_message() {
+    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let args = [
+        "new",
+        "--id",
+        "t1",
+        "--channel",
+        "telegram",
+        "--title",
+        "One",
+    ];
+    let made = source.annals(&[&args[..], &["--json"]].concat()).json();
+    let session = made["session"].as_str().unwrap().to_owned();
+    source.annals(&["append", "t1", "-m", "hello"]).fine();
+    let chat = |stage: &Stage, session: &str, file: &str| -> Vec<serde_json::Value> {
+        let path = format!("conversations/conversation-{session}/{file}.jsonl");
+        let text = std::fs::read_to_string(stage.root.join(path)).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    };
+    let moved = |session: &str| {
+        let exported = source.annals(&["export", session, "--format", "jsonl"]);
+        let target = Stage::of_layout("clog", "header-alone");
+        target
+            .with_stdin(&["import", "-"], exported.fine().out)
+            .fine();
+        target
+    };
+    let target = moved(&session);
+    for file in ["chat", "notes"] {
+        let lines = chat(&target, &session, file);
+        assert_eq!(
+            (&lines[0]["title"], &lines[0]["channel"]),
+            (&"One".into(), &"telegram".into())
+        );
+        // The title is there once.
+        assert_eq!(lines.len(), if file == "chat" { 2 } else { 1 }, "{lines:?}");
+    }
+    assert_eq!(chat(&target, &session, "chat")[1]["channel"], "telegram");
+    // A conversation that was renamed comes with both titles, and the last one counts.
+    source.annals(&["title", "t1", "Two"]).fine();
+    let target = moved(&session);
+    let rows = target.annals(&["sessions", "--json"]).json();
+    let rows = rows["sessions"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["id"] == session.as_str())
+        .unwrap();
+    assert_eq!(
+        (&row["title"], &row["channel"]),
+        (&"Two".into(), &"telegram".into())
+    );
+    // Each message keeps its own.
+    let target = moved(SESSION);
+    let channels = |stage: &Stage| -> Vec<serde_json::Value> {
+        let lines = chat(stage, SESSION, "chat");
+        lines.iter().map(|line| line["channel"].clone()).collect()
+    };
+    assert_eq!(channels(&target), channels(&source));
+}
+
+#[test]
+fn a_conversation_that_comes_from_another_layout_begins_with_its_title() {
+    let source = Stage::of("bom");
+    let id = "00000000-0000-4000-8000-00000000000a";
+    source
+        .annals(&["new", "--id", id, "--title", "Release 1.2", "-m", "hi"])
+        .fine();
+    let target = source.work().join("storage");
+    let target = target.to_str().unwrap();
+    let root = source.root.to_str().unwrap();
+    source
+        .bare(&["convert", root, "--to", "clog", "--into", target])
+        .fine();
+    let folders = std::fs::read_dir(format!("{target}/conversations")).unwrap();
+    let folders = folders.map(|folder| folder.unwrap().path());
+    let chats = folders.map(|folder| std::fs::read_to_string(folder.join("chat.jsonl")).unwrap());
+    let titled: Vec<String> = chats.filter(|chat| chat.contains(id)).collect();
+    let header: serde_json::Value =
+        serde_json::from_str(titled[0].lines().next().unwrap()).unwrap();
+    assert_eq!(header["title"], "Release 1.2");
 }

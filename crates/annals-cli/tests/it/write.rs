@@ -231,10 +231,10 @@ fn append_writes_to_a_sub_agent() {
         "append_agent_ambiguous",
         stage.refused(&["append", session, "--agent", "a", "-m", "x"], "")
     );
-    assert_snapshot!(
-        "append_agent_unknown",
-        stage.refused(&["append", session, "--agent", "nobody", "-m", "x"], "")
-    );
+    let args = ["append", session, "--agent", "nobody", "-m", "x", "--live"];
+    let began = stage.annals(&args).fine();
+    assert!(began.out.starts_with("began sub-agent nobody\n"), "{began}");
+    stage.refused(&["append", session, "--agent", "no/body", "-m", "x"], "");
 }
 
 #[test]

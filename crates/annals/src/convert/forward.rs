@@ -169,7 +169,12 @@ impl<'a> Work<'a> {
             Some(id) if !work.shared => id.clone(),
             _ => new.id.clone(),
         };
+        let title = session.title().filter(|title| {
+            title.source == TitleSource::Custom && target.writer.begins_with_title()
+        });
+        let title = title.map(|title| (Head::TITLE.to_owned(), title.text));
         work.head = Head {
+            words: title.into_iter().collect(),
             cwd: Some(cwd),
             git_branch: new.git_branch,
             ..Head::new(id, artifact)

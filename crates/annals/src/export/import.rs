@@ -260,7 +260,7 @@ impl<'a> Importer<'a> {
         self.taken.insert(writer.session(), writer.path());
         let mut imported = Imported::new(&kept, writer.session(), writer.path());
         imported.replaced = replaced;
-        write_session(&writer, kept, &mut imported)?;
+        write_session(&writer, kept, new.title, &mut imported)?;
         // What closing it tells a register is part of it.
         drop(writer);
         if let Some(journal) = &mut self.journal {
@@ -275,6 +275,19 @@ impl<'a> Importer<'a> {
         let mut new = NewSession::new(id, cwd);
         let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
         new.git_branch = entries.find_map(|entry| entry.place.git_branch.clone());
+        if let Some(writer) = self.root.layout.writer() {
+            let custom = kept.title_source == Some(TitleSource::Custom);
+            let title = kept.title.clone().filter(|title| !title.trim().is_empty());
+            new.title = title.filter(|_| custom && writer.begins_with_title());
+            let main = kept.logs.iter().find(|log| log.agent.is_none());
+            let first = main.and_then(|log| log.entries.first());
+            let channel = first.and_then(|entry| entry.place.channel.as_deref());
+            let channel = channel.filter(|channel| !channel.is_empty());
+            if let Some(channel) = channel.filter(|_| writer.session_members().contains(&"channel"))
+            {
+                new = new.member("channel", crate::json::quote(channel));
+            }
+        }
         let write = WriteOptions {
             now: self.now(kept.began()),
             ..self.options.write
@@ -306,7 +319,7 @@ impl<'a> Importer<'a> {
         };
         let mut imported = Imported::new(&kept, files.id.clone(), path.to_owned());
         imported.continued = true;
-        write_session(&writer, kept, &mut imported)?;
+        write_session(&writer, kept, new.title, &mut imported)?;
         drop(writer);
         // Others may have written to the log since, this import among them.
         let there = as_it_is(&self.root, files).ok_or_else(refused)?;
@@ -370,7 +383,19 @@ struct Named {
     tag: Option<String>,
 }
 
-fn write_session(writer: &SessionWriter, kept: Kept, imported: &mut Imported) -> Result<()> {
+/// Whether an entry is a title that a person gave.
+fn is_title(entry: &Entry) -> bool {
+    let custom = TitleSource::Custom;
+    matches!(entry.body, Body::Title { source, .. } if source == custom)
+}
+
+/// Writes the entries of a session that has begun, maybe with its title.
+fn write_session(
+    writer: &SessionWriter,
+    kept: Kept,
+    begun_with: Option<String>,
+    imported: &mut Imported,
+) -> Result<()> {
     if directory(&kept).is_none() {
         *imported.left_out.entry("project").or_default() += 1;
     }
@@ -387,7 +412,21 @@ fn write_session(writer: &SessionWriter, kept: Kept, imported: &mut Imported) ->
         match log.agent {
             None => {
                 let mut pen = Pen::new(writer, imported);
-                let given = pen.entries(&log.entries)?;
+                // The title is not written twice, unless it was another one in between.
+                let said = |entry: &Entry| match (&entry.body, &begun_with) {
+                    (Body::Title { text, .. }, Some(title)) => text.trim() == title.trim(),
+                    _ => true,
+                };
+                pen.titled = begun_with.is_some() && log.entries.iter().all(said);
+                let mut given = pen.entries(&log.entries)?;
+                // A title that was given outside of the log comes after those in it.
+                given.title &= pen.titled
+                    || begun_with.is_none()
+                    || log
+                        .entries
+                        .iter()
+                        .rfind(|entry| is_title(entry))
+                        .is_none_or(said);
                 pen.head(&given, &named)?;
                 pen.todos(own.or(given.todos))?;
             }
@@ -444,6 +483,8 @@ struct Pen<'a> {
     leaf: Option<EntryId>,
     /// Something was said.
     begun: bool,
+    /// What began the log says its title.
+    titled: bool,
     /// The time of the last entry, for those that have none.
     time: Option<Timestamp>,
     /// Kinds that the layout does not write.
@@ -459,13 +500,17 @@ impl<'a> Pen<'a> {
             skipped: HashMap::new(),
             leaf: None,
             begun: false,
+            titled: false,
             time: None,
             refused: HashSet::new(),
         }
     }
 
     fn entries(&mut self, entries: &[Entry]) -> Result<Given> {
-        let mut given = Given::default();
+        let mut given = Given {
+            title: self.titled,
+            ..Given::default()
+        };
         let mut seen: HashSet<&EntryId> = HashSet::new();
         let summaries = summaries(entries);
         let mut batch: Vec<&Entry> = Vec::new();
@@ -487,6 +532,7 @@ impl<'a> Pen<'a> {
                     batch.clear();
                     self.compact(entry, &summaries)?;
                 }
+                Body::Title { .. } if self.titled => self.skip(entry),
                 // Written with the compaction before it.
                 Body::Message(message) if message.compact_summary && self.is_placed(entry) => {}
                 _ if odd => {

@@ -165,6 +165,13 @@ pub trait Layout: Sync {
         None
     }
 
+    /// The log of the run of its own program that started at a time, by each name that it may have, the
+    /// usual one first; none where programs log their runs elsewhere.
+    fn run_logs(&self, started: Timestamp) -> Vec<Artifact> {
+        let _ = started;
+        Vec::new()
+    }
+
     /// Reads the records of such a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
 

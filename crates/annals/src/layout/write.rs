@@ -47,6 +47,13 @@ pub trait Writer: Sync {
         Ok((record.to_vec(), None))
     }
 
+    /// The line that adds something to the list of what people typed ([`Body::Typed`]), and the list's
+    /// place; `None` where the layout keeps no such list.
+    fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
+        let _ = (typed, stamp);
+        Ok(None)
+    }
+
     /// An id of another layout in a form that this layout's program takes for one of its own.
     fn fitting(&self, id: &str) -> String {
         match id.contains(super::AGENT) {
@@ -60,6 +67,18 @@ pub trait Writer: Sync {
     fn thread(&self, id: &str) -> Option<String> {
         let _ = id;
         None
+    }
+
+    /// The name by which the layout's own records refer to a session, where that is another than its
+    /// id.
+    fn conversation_id(&self, session: &SessionId) -> Option<String> {
+        let _ = session;
+        None
+    }
+
+    /// Those of the session members that a fork keeps.
+    fn fork_members(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Copies one record into a fork: the same bytes but for the names that must change.
@@ -161,6 +180,9 @@ pub struct Graft<'a> {
     pub from: &'a SessionId,
     /// The session it goes to.
     pub to: &'a SessionId,
+    /// The id that was asked for that session; another one where the layout names logs by its own
+    /// rule.
+    pub wanted: &'a SessionId,
     /// Its id.
     pub id: &'a EntryId,
     /// What it hangs from in the fork.

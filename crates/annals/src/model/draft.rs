@@ -52,6 +52,12 @@ impl Draft {
         Draft::new(Body::Message(Message::new(Role::Assistant, blocks.into())))
     }
 
+    /// A message of neither a person nor a model.
+    pub fn system(text: impl Into<String>) -> Self {
+        let blocks = vec![Block::Text(text.into())];
+        Draft::new(Body::Message(Message::new(Role::System, blocks)))
+    }
+
     /// What a tool gave back.
     pub fn tool_result(call: impl Into<String>, output: impl Into<String>) -> Self {
         let result = Block::ToolResult {

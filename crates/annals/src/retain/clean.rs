@@ -9,7 +9,9 @@ use crate::error::{Error, Result};
 use crate::jsonl::FileId;
 use crate::store::{FoundFile, SessionFiles, Store, Trashed};
 
-use super::Old;
+use crate::when::Now;
+
+use super::{Old, Plan, Policy, Term};
 
 impl Store {
     /// Moves sessions of a plan that go together to the trash.
@@ -34,6 +36,21 @@ impl Store {
                 false => group.iter().try_for_each(|old| old.found.refuse_held()),
             }
         })
+    }
+
+    /// Moves all sessions to the trash that were last at work more than `days` days ago, but for
+    /// those that are pinned. One that cannot be moved is reported with the others.
+    pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<Trashed>>> {
+        let term = Term::parse(&format!("{days}d"));
+        let policy = Policy::of(term.ok_or_else(|| Error::refused("not a number of days"))?);
+        let zone = self.zone();
+        let inventory = self.inventory_in_place();
+        let rows = self.sessions(&inventory, &|_, _| ());
+        let rows = rows.into_iter().flatten().collect();
+        let at = Now { time: now, zone };
+        let plan = Plan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);
+        let groups = plan.groups.iter();
+        Ok(groups.map(|group| self.clean(group, false, now)).collect())
     }
 
     /// Removes what clean-ups that were cut off left of directories that they had emptied.

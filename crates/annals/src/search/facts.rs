@@ -70,6 +70,10 @@ impl<'a> Facts<'a> {
             .is_some_and(|fact| fact.info.in_project(wanted))
     }
 
+    pub(super) fn attribute(&self, number: usize, name: &str) -> Option<String> {
+        self.of(number)?.info.attributes.get(name).cloned()
+    }
+
     pub(super) fn agent_kind(&self, number: usize, agent: &AgentId) -> Option<String> {
         self.of(number)?.kinds.get(agent).cloned()
     }

@@ -392,6 +392,10 @@ impl Around for Here<'_> {
         tool
     }
 
+    fn attribute(&self, name: &str) -> Option<String> {
+        self.hunt.facts.attribute(self.source.session, name)
+    }
+
     fn on_conversation(&self, wanted: &str, entry: Key) -> bool {
         let facts = &self.hunt.facts;
         facts.on_conversation(self.source.session, wanted, entry)

@@ -1,9 +1,12 @@
 //! Whether a record is what a query wants, and how much so.
 
+use std::borrow::Cow;
+
 use super::finder::Finder;
 use super::query::{Filter, Part, Speaker, Term, TermKind, Wanted};
 use super::subject::{Piece, Tool, files};
 use crate::error::Result;
+use crate::json;
 use crate::model::{AgentId, Body, Entry, Key, Role};
 
 /// Occurrences of one term in one text beyond this add nothing.
@@ -43,6 +46,8 @@ pub(super) trait Around {
     fn tool_of(&self, call: &str) -> Option<String>;
     /// Whether an entry lies on a conversation with such a leaf.
     fn on_conversation(&self, wanted: &str, entry: Key) -> bool;
+    /// What lists say of its session beyond the common members, by name.
+    fn attribute(&self, name: &str) -> Option<String>;
 }
 
 /// How much of each term stands in a record, by weight.
@@ -218,7 +223,9 @@ impl Node {
 
     fn cost(&self) -> u8 {
         match self {
-            Node::Filter(Filter::Project(_) | Filter::Branch(_) | Filter::Agent(_)) => 3,
+            Node::Filter(
+                Filter::Project(_) | Filter::Branch(_) | Filter::Agent(_) | Filter::Attribute(..),
+            ) => 3,
             Node::Filter(Filter::Tool(_)) => 2,
             Node::Filter(_) => 0,
             Node::Term(_) => 1,
@@ -394,7 +401,11 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
             match (wanted.as_str(), agent) {
                 ("main", agent) => agent.is_none() && !entry.sidechain,
                 ("sub", agent) => agent.is_some() || entry.sidechain,
-                (_, None) => false,
+                // Some layouts have agents that sessions belong to.
+                (wanted, None) => ["agent", "agent_name"].into_iter().any(|name| {
+                    let agent = around.attribute(name);
+                    agent.is_some_and(|agent| is_name(wanted, &agent))
+                }),
                 (wanted, Some(agent)) => {
                     agent.as_str().starts_with(wanted)
                         || around
@@ -411,12 +422,52 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
                     .as_ref()
                     .is_some_and(|id| around.on_conversation(wanted, id.key()))
         }
+        Filter::Attribute(name, wanted) => match own_attribute(entry, name) {
+            Some(value) => is_attribute(name, wanted, &value),
+            None => [*name, other_name(name)].into_iter().any(|name| {
+                let value = around.attribute(name);
+                value.is_some_and(|value| is_attribute(name, wanted, &value))
+            }),
+        },
         Filter::File(wanted) => {
             let mut found = false;
             files(entry, &mut |path| found |= is_file(path, wanted));
             found
         }
     }
+}
+
+/// What a record says of itself, where its session may say it for all records.
+fn own_attribute<'a>(entry: &'a Entry, name: &str) -> Option<Cow<'a, str>> {
+    let member = |wanted: &str| {
+        let mut members = entry.members.iter();
+        let (_, value) = members.find(|(name, _)| name == wanted)?;
+        Some(json::string(value).unwrap_or(Cow::Borrowed(value.as_str())))
+    };
+    match name {
+        "channel" => entry
+            .place
+            .channel
+            .as_deref()
+            .map(Cow::Borrowed)
+            .or_else(|| member(name)),
+        "session_id" => member("sessionId"),
+        name => member(name),
+    }
+}
+
+/// The attribute that says the same in a person's words.
+fn other_name(name: &str) -> &str {
+    match name {
+        "workspace" => "workspace_name",
+        name => name,
+    }
+}
+
+/// Ids are known by their beginnings, names as a whole.
+fn is_attribute(name: &str, wanted: &str, value: &str) -> bool {
+    let id = matches!(name, "session_id" | "thread" | "conversation");
+    is_name(wanted, value) || (id && starts_with(value, wanted))
 }
 
 /// Whether a text is of the kind or the tool that is asked for; other conditions are on records.

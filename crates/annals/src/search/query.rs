@@ -212,6 +212,11 @@ pub enum Filter {
     Branch(String),
     /// A file that a tool worked on: the end of its path.
     File(String),
+    /// A member of the record, or an attribute of its session ([`SessionInfo::attributes`]), by name:
+    /// `channel`, `source`, `thread`, `conversation`, `session_id`, `workspace`.
+    ///
+    /// [`SessionInfo::attributes`]: crate::store::SessionInfo::attributes
+    Attribute(&'static str, String),
     /// Not older.
     Since(Timestamp),
     /// Not newer.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use crate::model::{AgentId, ArtifactKind, Body, Delegation, Fact, Key, Outline};
 use crate::tree::Tree;
 
-use super::inventory::SessionFiles;
+use super::inventory::{FoundFile, SessionFiles};
 use super::log::{self, LogScan};
 
 /// A sub-agent of a session.
@@ -238,6 +238,28 @@ fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
             }
         })
         .collect()
+}
+
+/// What a sub-agent was begun for (its kind, its description and the call), where a document of its own
+/// says so.
+pub(super) type Begun = (Option<String>, Option<String>, Option<String>);
+
+/// What the document of a sub-agent says, whether the sub-agent has said anything yet or not.
+pub(super) fn begun(files: &SessionFiles, agent: &AgentId) -> Option<Begun> {
+    let of_agent = |file: &&FoundFile| {
+        let artifact = &file.artifact;
+        artifact.kind == ArtifactKind::AgentMeta && artifact.agent.as_ref() == Some(agent)
+    };
+    let file = files.beside.iter().find(of_agent)?;
+    let document = log::document(&files.root, file).ok()?;
+    match document.found.into_iter().next()?.body {
+        Body::Agent {
+            kind,
+            description,
+            call,
+        } => Some((kind, description, call)),
+        _ => None,
+    }
 }
 
 /// What a sub-agent's own log says it was made for.

@@ -47,8 +47,8 @@ impl Target {
 }
 
 impl Store {
-    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id or of its thread's, the name
-    /// that its id ends in, or the path of a log.
+    /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, of its thread's or of its
+    /// conversation's, the name that its id ends in, or the path of a log.
     ///
     /// A file in the current directory is looked for only where no session fits, unless the text
     /// can only be a path.
@@ -232,6 +232,9 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
     };
     // Some layouts put the time before the name that a person knows.
     let mut found = thread::named(inventory, prefix);
+    if found.is_empty() {
+        found = found_by(&|files| conversation_id(files).is_some_and(|id| id == prefix));
+    }
     if SessionId::new(prefix).is_ok() {
         let by_id = found_by(&|files| files.id.as_str().starts_with(prefix));
         let whole = by_id.iter().any(|files| files.id.as_str() == prefix);
@@ -244,6 +247,12 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
     }
     if found.is_empty() {
         found = thread::beginning(inventory, prefix);
+    }
+    if found.is_empty() && !prefix.is_empty() {
+        found = found_by(&|files| conversation_id(files).is_some_and(|id| id.starts_with(prefix)));
+    }
+    if found.is_empty() {
+        found = thread::of_conversation(inventory, prefix);
     }
     if found.is_empty() {
         // What can never be an id is told as such.
@@ -281,6 +290,11 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
             })
         }
     }
+}
+
+/// The name by which records of the session's layout refer to it.
+fn conversation_id(files: &SessionFiles) -> Option<String> {
+    files.root.layout.writer()?.conversation_id(&files.id)
 }
 
 /// The root that a file lies in, by the names of the directories above it.

@@ -1,5 +1,6 @@
 //! Forks: a conversation copied into a session of its own.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Writer};
 use crate::model::{
-    Artifact, ArtifactKind, Body, Draft, EntryId, Kind, Outline, SessionId, TitleSource,
+    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Kind, Outline, SessionId, TitleSource,
 };
 
 use super::session::Session;
@@ -30,7 +31,8 @@ impl Store {
     /// Copies a conversation, up to and including one of its entries, into a session of its own.
     ///
     /// The new session has the same ids but hangs in one chain, which every reader follows whole.
-    /// Its own id is what the layout makes of `to`.
+    /// Its own id is what the layout makes of `to`. Where the layout puts the title at the beginning
+    /// of a log, a fork without a title of its own keeps that of its source.
     pub fn fork(
         &self,
         session: &Session,
@@ -43,13 +45,17 @@ impl Store {
         let (file, scan, _) = session
             .main()
             .ok_or_else(|| Error::refused("the session has no messages to fork"))?;
-        let copies = Copies::of(writer, root, file, &scan.outlines, path, &session.files.id)?;
+        let from = &session.files.id;
+        let copies = Copies::of(writer, root, file, &scan.outlines, path, from, &to)?;
         let cwd = session.directories().last().map(|path| (*path).to_owned());
+        let words = first_words(writer, session, &to, title);
         let new = NewSession {
             beside: Some(file.artifact.clone()),
             folder: file.artifact.folder.clone(),
+            title: words.get(Head::TITLE).cloned(),
             ..NewSession::new(to.clone(), cwd.clone().unwrap_or_default())
         };
+        let title = title.filter(|_| !writer.begins_with_title());
         let lone = session.files.is_lone();
         let mut now = Timestamp::now();
         loop {
@@ -74,16 +80,10 @@ impl Store {
             };
             let head = Head {
                 cwd: cwd.clone(),
-                words: writer::wanted(to.as_str()),
+                words: words.clone(),
                 ..Head::new(id.clone(), artifact)
             };
-            let begin = self.planned(
-                writer,
-                &head,
-                Change::Fork {
-                    from: session.files.id.clone(),
-                },
-            )?;
+            let begin = self.planned(writer, &head, Change::Fork { from: from.clone() })?;
             let titled = title.map(|title| self.planned(writer, &head, retitle(title)));
             let titled = titled.transpose()?.unwrap_or_default();
             let own = root.layout.place(&head.log);
@@ -119,6 +119,31 @@ impl Store {
     }
 }
 
+/// What the first record of a fork may need to say.
+fn first_words(
+    writer: &dyn Writer,
+    session: &Session,
+    to: &SessionId,
+    title: Option<&str>,
+) -> BTreeMap<String, String> {
+    let mut words = writer::wanted(to.as_str());
+    let outlines = session.main().map(|(_, scan, _)| &scan.outlines);
+    for fact in outlines.into_iter().flatten().flat_map(|it| &it.facts) {
+        if let Fact::Word(name, value) = fact
+            && writer.fork_members().contains(&&**name)
+        {
+            words.insert(name.to_string(), value.to_string());
+        }
+    }
+    if writer.begins_with_title() {
+        let source = session.title();
+        let source = source.filter(|title| title.source > TitleSource::Summary);
+        let title = title.map(str::to_owned).or(source.map(|title| title.text));
+        words.extend(title.map(|title| (Head::TITLE.to_owned(), title)));
+    }
+    words
+}
+
 fn retitle(title: &str) -> Change {
     Change::Append(vec![Draft::new(Body::Title {
         text: title.to_owned(),
@@ -146,6 +171,8 @@ struct Copies<'a> {
     file: &'a FoundFile,
     outlines: &'a [Outline],
     from: &'a SessionId,
+    /// The id that was asked for.
+    wanted: &'a SessionId,
     /// Each entry and its id, in the order of the chain.
     chain: Vec<(usize, &'a Outline, EntryId)>,
     /// The last entry's time, where another is newer: some readers go on at the newest.
@@ -160,6 +187,7 @@ impl<'a> Copies<'a> {
         outlines: &'a [Outline],
         path: &[usize],
         from: &'a SessionId,
+        wanted: &'a SessionId,
     ) -> Result<Self> {
         let chain: Vec<(usize, &Outline, EntryId)> = path
             .iter()
@@ -186,6 +214,7 @@ impl<'a> Copies<'a> {
             file,
             outlines,
             from,
+            wanted,
             chain,
             late,
         })
@@ -234,6 +263,7 @@ impl<'a> Copies<'a> {
             let graft = Graft {
                 from: self.from,
                 to,
+                wanted: self.wanted,
                 id,
                 parent: hangs,
                 time: self.late.filter(|_| number == end),

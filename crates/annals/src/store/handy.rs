@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{NewSession, Spawn, is_folder_of};
-use crate::model::{AgentId, SessionId};
+use crate::layout::{Layout, NewSession, Spawn, is_folder_of};
+use crate::model::{AgentId, Entry, SessionId};
 
-use super::inventory::{Inventory, SessionFiles};
-use super::{Session, SessionWriter, Store, Trashed, WriteOptions};
+use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::{Session, SessionWriter, Spot, Store, Trashed, WriteOptions, agent};
 
 impl Store {
     /// Begins a session about a working directory in the first root, under a fresh id.
@@ -35,6 +35,91 @@ impl Store {
     /// Reads only so much of a session's end as its last `messages` messages take.
     pub fn tail(&self, id: &str, messages: usize) -> Result<Session> {
         Session::read_tail(self.end_of(id)?, messages)
+    }
+
+    /// The session that was written to last: of a project, which is a directory or its name, or of all.
+    pub fn latest(&self, project: Option<&str>) -> Result<SessionFiles> {
+        let inventory = self.inventory();
+        let rows = self.sessions(&inventory, &|_, _| ());
+        let rows = inventory.sessions.into_iter().zip(rows);
+        let rows = rows.filter_map(|(files, row)| Some((row.ok()?, files)));
+        let rows = rows.filter(|(row, _)| project.is_none_or(|wanted| row.in_project(wanted)));
+        let newest = rows.max_by(|(a, _), (b, _)| (a.updated, &b.id).cmp(&(b.updated, &a.id)));
+        let newest = newest.map(|(_, files)| files);
+        newest.ok_or_else(|| Error::NotFound {
+            what: "session",
+            id: project.unwrap_or("latest").to_owned(),
+        })
+    }
+
+    /// One message of any session, by its id or a unique beginning of it.
+    pub fn message(&self, id: &str) -> Result<Entry> {
+        let (session, spot) = self.spot_of(id)?;
+        let found = session.read_spot(spot)?.1;
+        found.ok_or_else(|| Error::NotFound {
+            what: "message",
+            id: id.to_owned(),
+        })
+    }
+
+    /// The entries that lead to a message of any session, oldest first, the message last.
+    pub fn ancestry(&self, id: &str) -> Result<Vec<Entry>> {
+        let (session, spot) = self.spot_of(id)?;
+        let path = session
+            .log(spot.log)
+            .and_then(|(_, _, tree)| tree.path_to(spot.entry))
+            .unwrap_or_else(|| vec![spot.entry]);
+        let mut found = Vec::with_capacity(path.len());
+        session.each_of(spot.log, &path, |entry| {
+            found.push(entry);
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    fn spot_of(&self, id: &str) -> Result<(Session, Spot)> {
+        let (files, id) = self.find_message(&self.inventory(), id)?;
+        let session = Session::read(files)?;
+        let spots = session.find_spots(id.as_str())?;
+        let first = spots.first().copied();
+        let first = first.ok_or_else(|| Error::NotFound {
+            what: "message",
+            id: id.to_string(),
+        })?;
+        Ok((session, first))
+    }
+
+    /// Opens a sub-agent's log for writing, and begins the sub-agent if the session has none of that
+    /// exact id. Returns whether it began.
+    ///
+    /// A sub-agent that was begun before and has said nothing yet keeps what it was begun for.
+    pub fn write_or_spawn(
+        &self,
+        files: &SessionFiles,
+        spawn: &Spawn,
+        options: WriteOptions,
+    ) -> Result<(SessionWriter, bool)> {
+        let mut exact = files.clone();
+        let is_it = |file: &FoundFile| file.artifact.agent.as_ref() == Some(&spawn.agent);
+        exact.agents.retain(is_it);
+        match self.write_agent(&exact, spawn.agent.as_str(), options) {
+            Err(Error::NotFound { .. }) => {}
+            opened => return Ok((opened?, false)),
+        }
+        let mut spawn = spawn.clone();
+        let begun = agent::begun(files, &spawn.agent);
+        if let Some((kind, description, call)) = &begun {
+            let keep = |slot: &mut String, known: &Option<String>| {
+                if slot.is_empty() {
+                    *slot = known.clone().unwrap_or_default();
+                }
+            };
+            keep(&mut spawn.kind, kind);
+            keep(&mut spawn.description, description);
+            spawn.call = spawn.call.or_else(|| call.clone());
+        }
+        let main = self.write(files, options)?;
+        Ok((main.spawn(&spawn)?, begun.is_none()))
     }
 
     /// Copies everything that leads to a message, and the message, into a fresh session.
@@ -121,6 +206,11 @@ fn together<T>(
 }
 
 impl SessionWriter {
+    /// The layout of the session's root.
+    pub fn layout(&self) -> &'static dyn Layout {
+        self.root.layout
+    }
+
     /// Begins a sub-agent under a fresh id for a tool call of this session.
     ///
     /// The call's own entry must be written too: it is what readers tie the sub-agent to.

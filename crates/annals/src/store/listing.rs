@@ -259,6 +259,9 @@ impl Told {
     }
 }
 
+/// The attribute that says which git branch was checked out last.
+const GIT_BRANCH: &str = "git_branch";
+
 /// Collects what the session list and the main log say of a session beyond the common members. What
 /// the log says counts, because the list is derived from it.
 fn attributes(session: &Session) -> BTreeMap<String, String> {
@@ -266,13 +269,21 @@ fn attributes(session: &Session) -> BTreeMap<String, String> {
     for about in session.files.about.iter().rev() {
         let listed = about.attributes.iter();
         attributes.extend(listed.map(|(name, value)| (name.clone(), value.clone())));
+        let branch = about.git_branch.iter();
+        attributes.extend(branch.map(|branch| (GIT_BRANCH.to_owned(), branch.clone())));
     }
     let outlines = session.main().into_iter();
     let facts = outlines.flat_map(|(_, scan, _)| scan.outlines.iter().flat_map(|it| &it.facts));
     for fact in facts {
-        if let Fact::Attribute(name, value) = fact {
-            attributes.insert((*name).to_owned(), value.to_string());
-        }
+        let (name, value) = match fact {
+            Fact::Attribute(name, value) => (*name, value),
+            Fact::GitBranch(branch) => (GIT_BRANCH, branch),
+            _ => continue,
+        };
+        match value.is_empty() {
+            true => attributes.remove(name),
+            false => attributes.insert(name.to_owned(), value.to_string()),
+        };
     }
     attributes
 }

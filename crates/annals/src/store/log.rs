@@ -476,7 +476,10 @@ impl Window {
                 outlines.any(|outline| outline.key == Some(key))
             };
             let named = resume.is_some_and(known);
-            let certain = named || (resume.is_none() && window.scan.bytes >= REACH);
+            // Only programs that follow links say where they go on.
+            let says_leaf = root.layout.resumes_by_links();
+            let far = !says_leaf || window.scan.bytes >= REACH;
+            let certain = named || (resume.is_none() && far);
             if window.scan.whole || (certain && enough(&window.tree)) {
                 return Ok(Window { named, ..window });
             }

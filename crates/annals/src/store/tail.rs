@@ -231,6 +231,13 @@ impl Tail {
         self.head.follows = self.sieve.as_ref().is_none_or(Sieve::ends_mine);
     }
 
+    /// Whether a record that names no session would be this session's if it were added now.
+    pub(super) fn takes_nameless(&self) -> bool {
+        let own = self.head.log.session.as_ref();
+        let name = self.file.share.as_deref().map(|share| &share.name);
+        self.head.follows || (self.head.end == 0 && own == name)
+    }
+
     /// After a failed write nothing about the end is certain.
     pub(super) fn forget(&mut self) {
         self.end = u64::MAX;

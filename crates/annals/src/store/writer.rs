@@ -5,6 +5,8 @@
 //! lock of every append it reads what others added since. So an append costs what the record costs,
 //! whatever the log's size.
 
+mod raw;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

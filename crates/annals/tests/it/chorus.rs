@@ -533,6 +533,7 @@ fn a_copied_record_keeps_its_bytes() {
         let graft = Graft {
             from: &from,
             to: &to,
+            wanted: &to,
             id: &id,
             parent,
             time,
@@ -562,6 +563,7 @@ fn a_copied_record_keeps_its_bytes() {
     let graft = Graft {
         from: &from,
         to: &to,
+        wanted: &to,
         id: &id,
         parent: Parent::Keep,
         time: None,

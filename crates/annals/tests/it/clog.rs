@@ -189,6 +189,9 @@ fn headers_are_checked_and_their_titles_count() {
                 word("threadId", "T 1"),
                 word("channel", "web"),
                 word("createdAt", "1774488740418"),
+                Fact::Attribute("thread", "T 1".into()),
+                Fact::Attribute("conversation", "c1".into()),
+                Fact::Attribute("channel", "web".into()),
                 Fact::Title("A title".into(), TitleSource::Custom),
             ]
         );

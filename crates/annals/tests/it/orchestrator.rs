@@ -543,6 +543,7 @@ fn a_copy_keeps_its_bytes_and_says_its_id() {
         let graft = Graft {
             from: &from,
             to: &to,
+            wanted: &to,
             id: &this,
             parent,
             time,

@@ -730,6 +730,7 @@ fn a_line_with_a_lone_surrogate_is_grafted_like_any_other() {
     let graft = Graft {
         from: &from,
         to: &to,
+        wanted: &to,
         id: &id,
         parent: Parent::None,
         time: None,

@@ -85,7 +85,7 @@ impl Serialize for Entries<'_> {
                 // They come in their order, without those that others changed meanwhile.
                 let place = places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
                 let cost = place.and_then(|at| self.costs.get(at)).copied();
-                let row = EntryRow::of(entry).priced(cost);
+                let row = EntryRow::of_session(entry, &self.session.files.id).priced(cost);
                 unwritten = rows.serialize_element(&row).err();
                 Ok(unwritten.is_none())
             });
@@ -99,7 +99,10 @@ impl Serialize for Entries<'_> {
         }
         for spot in &self.selection.apart {
             match self.session.read_spot(*spot) {
-                Ok((_, Some(entry))) => rows.serialize_element(&EntryRow::of(entry))?,
+                Ok((_, Some(entry))) => {
+                    let row = EntryRow::of_session(entry, &self.session.files.id);
+                    rows.serialize_element(&row)?;
+                }
                 Ok((_, None)) => {}
                 Err(error) => {
                     let told = serde::ser::Error::custom(&error);
@@ -144,7 +147,7 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
                     leaf: conversation.leaf.clone(),
                 })
             } else {
-                About::Row(ConversationRow::of(conversation, cost))
+                About::Row(ConversationRow::of(conversation, None, cost))
             }
         });
     let name = SessionName {

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use annals::store::{Agent, Inventory, Session, SessionFiles, Spot, Store};
+use annals::store::{Agent, Inventory, Session, SessionFiles, Spot};
 use annals::tree::Tree;
 use anyhow::{Result, bail};
 
 use super::{Selection, ShowArgs};
+use crate::context::Context;
 
 /// What a person asks to be shown.
 pub(super) struct Asked {
@@ -26,22 +27,45 @@ pub(super) enum Named {
 }
 
 impl Asked {
-    pub(super) fn of(text: &str, inventory: &Inventory, store: &Store) -> Result<Self> {
+    pub(super) fn of(text: &str, inventory: &Inventory, context: &mut Context) -> Result<Self> {
         if let Some((path, line)) = file_and_line(text) {
-            let (files, path) = store.find_line(inventory, path, line)?;
+            let (files, path) = context.store.find_line(inventory, path, line)?;
             return Ok(Asked {
                 files,
                 agent_log: None,
                 record: Some(Named::Line(path, line)),
             });
         }
-        let target = store.find(inventory, text)?;
+        let target = match context.find_in(inventory, text) {
+            Ok(target) => target,
+            Err(error) if is_unknown(&error) => {
+                return Asked::message(text, inventory, context).unwrap_or(Err(error));
+            }
+            Err(error) => return Err(error),
+        };
         let named = target.agent_log().map(|log| log.path.clone());
         Ok(Asked {
             agent_log: named.filter(|_| target.message.is_none()),
             record: target.message.map(Named::Message),
             files: target.files,
         })
+    }
+
+    /// What a message's id alone names. `None` if there is no such message, so that the session is told
+    /// as missing.
+    fn message(text: &str, inventory: &Inventory, context: &Context) -> Option<Result<Self>> {
+        if text.contains('@') {
+            return None;
+        }
+        match context.store.find_message(inventory, text) {
+            Ok((files, id)) => Some(Ok(Asked {
+                files,
+                agent_log: None,
+                record: Some(Named::Message(id.to_string())),
+            })),
+            Err(annals::Error::NotFound { .. }) => None,
+            Err(error) => Some(Err(error.into())),
+        }
     }
 
     /// Refuses what cannot be meant together.
@@ -58,6 +82,15 @@ impl Asked {
         }
         Ok(())
     }
+}
+
+/// No session is called so.
+fn is_unknown(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref();
+    matches!(
+        error,
+        Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. })
+    )
 }
 
 /// `FILE:LINE`, where there is such a file.

@@ -63,6 +63,22 @@ fn shows_block(view: View, entry: &Entry, message: &Message, block: &Block) -> b
     }
 }
 
+/// Leaves only thoughts and prompts in an entry, where only those are wanted.
+pub(super) fn leave_out_blocks(view: View, entry: &mut Entry) {
+    if view != View::Thinking {
+        return;
+    }
+    let Body::Message(message) = &entry.body else {
+        return;
+    };
+    let blocks = message.blocks.iter();
+    let shown = blocks.filter(|block| shows_block(view, entry, message, block));
+    let shown: Vec<Block> = shown.cloned().collect();
+    if let Body::Message(message) = &mut entry.body {
+        message.blocks = shown;
+    }
+}
+
 /// What one agent asks another to do.
 fn is_task(entry: &Entry, message: &Message) -> bool {
     let result = |block: &Block| matches!(block, Block::ToolResult { .. });

@@ -254,16 +254,13 @@ fn the_documents_parser_takes_all_that_annals_writes() {
     let said = parsed(&path);
     assert!(!said.contains("warning"), "{said}");
     let converted = stage.root.with_file_name("converted");
-    let target = format!("orchestrator:{}", converted.display());
     let other = Stage::of("branch-nested");
-    other
-        .annals(&[
-            "convert",
-            &other.root.display().to_string(),
-            "--to",
-            &target,
-        ])
-        .fine();
+    let (from, into) = (
+        other.root.display().to_string(),
+        converted.display().to_string(),
+    );
+    let args = ["convert", &from, "--to", "orchestrator", "--into", &into];
+    other.annals(&args).fine();
     for entry in walk(&converted) {
         if entry.extension().is_some_and(|ending| ending == "jsonl")
             && entry
@@ -419,10 +416,7 @@ fn corrupt_lines_are_reported_skipped_and_repaired() {
     assert_eq!(checked.code, 1);
     let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
     let file = &checked["files"][0];
-    assert_eq!(
-        (&file["total_lines"], &file["valid_lines"]),
-        (&json!(3), &json!(2))
-    );
+    assert_eq!((&file["lines"], &file["valid"]), (&json!(3), &json!(2)));
     assert_eq!(checked["ok"], false);
     let flaws: Vec<_> = file["flaws"]
         .as_array()
@@ -650,8 +644,8 @@ fn old_sessions_expire_and_are_cleaned_up() {
         !log(&stage, "2025-11-16").parent().unwrap().exists(),
         "empty directories go"
     );
-    let deleted = stage.annals(&["sessions", "--deleted", "--json"]);
-    assert!(deleted.out.contains("deleted"), "{deleted}");
+    let deleted = stage.annals(&["delete", "--list", "--json"]).fine();
+    assert!(deleted.out.contains(&id), "{deleted}");
     stage.annals(&["clean", "--purge", "--apply"]).fine();
     assert_ne!(stage.annals(&["delete", "--undo", &id]).code, 0);
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::civil::Date;
 
 use crate::error::{Error, Result};
-use crate::model::{Money, Pace, SYNTHETIC};
+use crate::model::{Money, Pace, SYNTHETIC, Terms, Usage};
 
 use super::Charge;
 use list::{Rows, spelled};
@@ -161,6 +161,12 @@ impl Prices {
             Mode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),
             Mode::Auto => by_tokens().or(recorded),
         }
+    }
+
+    /// What tokens of a model cost at today's price; `None` if the model is not listed.
+    pub fn cost_of(&self, usage: &Usage, model: &str) -> Option<Money> {
+        self.tariff(&model.into())?
+            .cost(usage, Terms::default(), None)
     }
 
     /// Whether a name stands for no model at all: what a client says in an agent's place costs nothing.

@@ -5,7 +5,8 @@ use crate::layout::content::{Blocks, blocks};
 use crate::layout::field::{recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
-    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Message, Place, Role, TitleSource,
+    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place, Role,
+    TitleSource,
 };
 
 use super::line::{Line, Lines, is_error_summary, is_record};
@@ -14,8 +15,40 @@ object! {
     struct Whole<'a> { "message" => message: WholeMessage<'a>, }
 }
 object! {
-    struct WholeMessage<'a> { "content" => content: Blocks, }
+    struct WholeMessage<'a> {
+        "content" => content: Blocks,
+        "stop_sequence" => stop_sequence: Raw<'a>,
+        "stop_details" => stop_details: Raw<'a>,
+        "container" => container: Raw<'a>,
+        "context_management" => context_management: Raw<'a>,
+    }
 }
+object! {
+    struct UsageTerms<'a> {
+        "service_tier" => tier: Raw<'a>,
+        "speed" => speed: Raw<'a>,
+        "inference_geo" => place: Raw<'a>,
+        "iterations" => iterations: Raw<'a>,
+        "server_tool_use" => server: ServerTools<'a>,
+    }
+}
+object! {
+    struct ServerTools<'a> {
+        "web_search_requests" => searches: Raw<'a>,
+        "web_fetch_requests" => fetches: Raw<'a>,
+    }
+}
+
+/// The number of messages that a summary covers, and the members of a reply's message that the model of
+/// annals has no place for.
+pub(super) const MEMBERS: [&str; 6] = [
+    super::line::MESSAGE_COUNT,
+    "usage",
+    "stop_sequence",
+    "stop_details",
+    "container",
+    "context_management",
+];
 object! {
     struct Beside<'a> { "toolUseResult" => result: Raw<'a>, }
 }
@@ -62,7 +95,8 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
         };
         let mut bad_usage = None;
         let is_agent = lines.owner.is_some();
-        let body = body(&mut line, text, is_agent, &mut bad_usage);
+        let mut members = line.members();
+        let body = body(&mut line, text, is_agent, &mut bad_usage, &mut members);
         let entry = Entry {
             span: record.span,
             id: line.id(),
@@ -83,7 +117,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 version: line.version.owned(),
                 channel: None,
             },
-            members: line.members(),
+            members,
             body,
         };
         Ok((entry, bad_usage))
@@ -108,9 +142,16 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
     }
 }
 
-fn body(line: &mut Line<'_>, text: &str, is_agent: bool, bad_usage: &mut Option<String>) -> Body {
+fn body(
+    line: &mut Line<'_>,
+    text: &str,
+    is_agent: bool,
+    bad_usage: &mut Option<String>,
+    members: &mut Members,
+) -> Body {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
-    let mut message = |line: &mut Line<'_>, role| message(line, text, role, is_agent, bad_usage);
+    let mut message =
+        |line: &mut Line<'_>, role| message(line, text, role, is_agent, bad_usage, members);
     match line.kind.or_empty() {
         "user" => Body::Message(message(line, Role::User)),
         "assistant" => Body::Message(message(line, Role::Assistant)),
@@ -204,15 +245,18 @@ fn message(
     role: Role,
     is_agent: bool,
     bad_usage: &mut Option<String>,
+    members: &mut Members,
 ) -> Message {
-    let blocks = if line.has_content_beside() {
-        blocks(line.content)
-    } else {
-        let whole: Whole<'_> = Raw(Some(text)).read_fast();
-        whole.message.content.0
+    let mut whole: Whole<'_> = Raw(Some(text)).read_fast();
+    let blocks = match line.has_content_beside() {
+        true => blocks(line.content),
+        false => std::mem::take(&mut whole.message.content.0),
     };
     line.adopt_content();
     let said = &line.message;
+    if role == Role::Assistant {
+        *members = reply_members(&whole.message, said.usage);
+    }
     Message {
         role,
         blocks,
@@ -233,6 +277,48 @@ fn message(
         spawned: line.spawned(),
         stored: line.outcome().stored.owned(),
     }
+}
+
+/// What a reply says beyond its words and counts. Values that say as much as their absence are left
+/// out, because every reply of the real client has them.
+fn reply_members(said: &WholeMessage<'_>, usage: Raw<'_>) -> Members {
+    let mut members = Members::new();
+    let terms: UsageTerms<'_> = usage.read_fast();
+    let mut told: Vec<String> = Vec::new();
+    let quiet: [(&str, Raw<'_>, &[&str]); 4] = [
+        ("service_tier", terms.tier, &[r#""standard""#]),
+        ("speed", terms.speed, &[r#""standard""#]),
+        (
+            "inference_geo",
+            terms.place,
+            &[r#""""#, r#""global""#, r#""not_available""#],
+        ),
+        ("iterations", terms.iterations, &["[]"]),
+    ];
+    for (name, raw, quiet) in quiet {
+        let told_of = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
+        told.extend(told_of.map(|raw| format!(r#""{name}":{raw}"#)));
+    }
+    let fetches = terms.server.fetches;
+    if let Some(fetches) = fetches.0.filter(|raw| !matches!(*raw, "null" | "0")) {
+        let searches = terms.server.searches.0.unwrap_or("0");
+        told.push(format!(
+            r#""server_tool_use":{{"web_search_requests":{searches},"web_fetch_requests":{fetches}}}"#
+        ));
+    }
+    if !told.is_empty() {
+        members.push(("usage".to_owned(), format!("{{{}}}", told.join(","))));
+    }
+    for (name, raw) in [
+        ("stop_sequence", said.stop_sequence),
+        ("stop_details", said.stop_details),
+        ("container", said.container),
+        ("context_management", said.context_management),
+    ] {
+        let given = raw.0.filter(|_| raw.is_some());
+        members.extend(given.map(|json| (name.to_owned(), json.to_owned())));
+    }
+    members
 }
 
 fn snapshot(line: &Line<'_>) -> FileChange {

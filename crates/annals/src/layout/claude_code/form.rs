@@ -1,5 +1,7 @@
 //! The shapes of what is written: members in the client's order, blocks in the API's form.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -97,6 +99,51 @@ pub(super) struct Meta<'a> {
     pub(super) description: &'a str,
     #[serde(rename = "toolUseId", skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<&'a str>,
+}
+
+/// What a person typed, as the client lists it.
+#[derive(Serialize)]
+pub(super) struct TypedLine<'a> {
+    pub(super) display: &'a str,
+    #[serde(rename = "pastedContents")]
+    pub(super) pasted: BTreeMap<&'a str, &'a str>,
+    pub(super) timestamp: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<&'a str>,
+    #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<&'a str>,
+}
+
+/// The versions of files that belong to a message.
+#[derive(Serialize)]
+pub(super) struct SnapshotLine<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'a str,
+    #[serde(rename = "messageId")]
+    pub(super) message: &'a str,
+    pub(super) snapshot: Snapshot<'a>,
+    #[serde(rename = "isSnapshotUpdate")]
+    pub(super) update: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct Snapshot<'a> {
+    #[serde(rename = "messageId")]
+    pub(super) message: &'a str,
+    #[serde(rename = "trackedFileBackups")]
+    pub(super) backups: BTreeMap<&'a str, BackupLine<'a>>,
+    pub(super) timestamp: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct BackupLine<'a> {
+    #[serde(rename = "backupFileName")]
+    pub(super) stored: Option<&'a str>,
+    pub(super) version: u64,
+    #[serde(rename = "backupTime")]
+    pub(super) time: String,
+    #[serde(rename = "realParentDir", skip_serializing_if = "Option::is_none")]
+    pub(super) base: Option<&'a str>,
 }
 
 /// Stands beside the tree; the client skips types that it does not know.

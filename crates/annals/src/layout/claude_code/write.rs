@@ -6,24 +6,27 @@
 //! client goes on at the newest. A branch, and a compaction, are followed by a `last-prompt` line
 //! that names the new leaf, because a client that finds an older one would go on elsewhere.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json::{self, Raw};
+use crate::json::{self, Pairs, Raw};
 use crate::layout::content::{self, content};
 use crate::layout::field::Spent;
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, TitleSource,
-    Todo,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FileChange, Key, Members,
+    Message, Role, TitleSource, Todo,
 };
 
 use super::form::{
-    Aside, Compaction, Meta, Note, Opening, Outcome, QueueOperation, Said, Stop, Written,
+    Aside, BackupLine, Compaction, Meta, Note, Opening, Outcome, QueueOperation, Said, Snapshot,
+    SnapshotLine, Stop, TypedLine, Written,
 };
 use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
@@ -99,8 +102,35 @@ impl Writer for ClaudeCode {
         Ok(pen.finish())
     }
 
+    /// One is of a summary; all others are members of the reply's `message`, those of `usage` are added
+    /// to its counts.
     fn members(&self) -> &'static [&'static str] {
-        &[MESSAGE_COUNT]
+        &super::decode::MEMBERS
+    }
+
+    fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
+        let Body::Typed {
+            text,
+            project,
+            session,
+            pasted,
+        } = &typed.body
+        else {
+            return Err(Error::refused("only what was typed goes to that list"));
+        };
+        if *pasted {
+            return Err(Error::refused(
+                "what was pasted cannot be kept in that list",
+            ));
+        }
+        let line = encode(&TypedLine {
+            display: text,
+            pasted: BTreeMap::new(),
+            timestamp: typed.time.unwrap_or(stamp.now).as_millisecond(),
+            project: project.as_deref(),
+            session: session.as_deref(),
+        })?;
+        Ok(Some((Artifact::of(ArtifactKind::History), line)))
     }
 
     fn fitting(&self, id: &str) -> String {
@@ -191,12 +221,17 @@ impl Pen<'_, '_> {
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
         let session = self.head.session.as_str();
-        if let Some((name, _)) = draft.members.first()
-            && !matches!(draft.body, Body::Summary { .. })
-        {
-            return Err(Error::refused(format!(
-                "`{name}` has a place in a summary only"
-            )));
+        let has_place = |name: &str| match &draft.body {
+            Body::Message(message) => message.role == Role::Assistant && name != MESSAGE_COUNT,
+            Body::Summary { .. } => name == MESSAGE_COUNT,
+            _ => false,
+        };
+        if let Some((name, _)) = draft.members.iter().find(|(name, _)| !has_place(name)) {
+            let place = match name.as_str() {
+                MESSAGE_COUNT => "a summary",
+                _ => "the message of an assistant",
+            };
+            return Err(Error::refused(format!("only {place} has `{name}`")));
         }
         match &draft.body {
             Body::Message(message) => self.message(message, draft),
@@ -250,6 +285,7 @@ impl Pen<'_, '_> {
                 })
             }
             Body::Compaction { text } => self.boundary(text, None, draft),
+            Body::Files(change) => self.snapshot(change, draft),
             Body::System { subtype, text } => self.system(subtype, text, None, draft),
             _ => Err(Error::refused(
                 "this kind of entry cannot be written to a Claude Code session",
@@ -294,11 +330,49 @@ impl Pen<'_, '_> {
                     ..self.common(message.role.as_str(), draft, &id, timestamp)
                 },
             )?;
-            self.lines.push(line);
+            self.lines
+                .push(with_members(line, message.role, &draft.members)?);
             parent = Some(id.clone());
             self.added(id, draft);
         }
         Ok(())
+    }
+
+    /// The versions of all files that are tracked, as they belong to a message.
+    fn snapshot(&mut self, change: &FileChange, draft: &Draft) -> Result<()> {
+        let Some(message) = change.message.clone().or_else(|| self.leaf()) else {
+            return Err(Error::refused("versions of files belong to a message"));
+        };
+        if change
+            .backups
+            .iter()
+            .any(|backup| backup.operation.is_some())
+        {
+            return Err(Error::refused(
+                "what was done to a file is not kept without a copy of it",
+            ));
+        }
+        let now = self.stamp.now;
+        let time = draft.time.unwrap_or(now);
+        let backups = change.backups.iter().map(|backup| {
+            let kept = BackupLine {
+                stored: backup.stored.as_deref(),
+                version: backup.version,
+                time: spell(backup.time.unwrap_or(time)),
+                base: backup.base.as_deref(),
+            };
+            (backup.path.as_str(), kept)
+        });
+        self.line(&SnapshotLine {
+            kind: "file-history-snapshot",
+            message: message.as_str(),
+            snapshot: Snapshot {
+                message: message.as_str(),
+                backups: backups.collect(),
+                timestamp: spell(time),
+            },
+            update: true,
+        })
     }
 
     fn compaction(&mut self, summary: &str, tokens: Option<u64>) -> Result<()> {
@@ -564,6 +638,37 @@ fn part_of(
         }),
         ..common
     })
+}
+
+/// The line with the members that the model's own message has beyond those of the model of annals.
+fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>> {
+    if members.is_empty() || role != Role::Assistant {
+        return Ok(line);
+    }
+    let bad = |name: &str| Error::refused(format!("`{name}` cannot be written"));
+    let text = String::from_utf8_lossy(&line);
+    let mut values: Vec<(&str, String)> = Vec::new();
+    for (name, value) in members {
+        if name != "usage" {
+            values.push((name, value.clone()));
+            continue;
+        }
+        let known = json::member(&text, "message").and_then(|it| json::member(it, "usage"));
+        let more: Pairs<'_> = Raw(Some(value)).read();
+        let more: Vec<(&str, &str)> = more
+            .0
+            .iter()
+            .filter_map(|(name, raw)| Some((&**name, raw.0?)))
+            .collect();
+        let usage = json::set_members(known.unwrap_or("{}").as_bytes(), &more);
+        let usage = usage.and_then(|usage| String::from_utf8(usage).ok());
+        values.push((name, usage.ok_or_else(|| bad(name))?));
+    }
+    let values: Vec<(&str, &str)> = values
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    json::set_within(&line, "message", &values).ok_or_else(|| bad("message"))
 }
 
 /// The blocks of each line: one per line of a reply, one tool result per line, the rest of a

@@ -5,6 +5,7 @@ use crate::json::{self, Raw};
 use crate::layout::{Graft, Parent, copied};
 
 use super::line::Line;
+use super::path;
 
 /// Copies a record: the same bytes but for the names of its conversation and a parent that it names.
 pub(super) fn copy(record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
@@ -19,11 +20,11 @@ pub(super) fn copy(record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
         }
     };
     let line: Line<'_> = serde_json::from_str(text).map_err(|_| unreadable())?;
-    let conversation = json::quote(graft.to.as_str());
-    let thread = json::quote(graft.to.name());
+    let conversation = json::quote(&path::conversation_id(graft.to, None));
+    let thread = json::quote(graft.wanted.name());
     let origin = format!(
         r#"{{"conversationId":{},"messageId":{}{}}}"#,
-        json::quote(graft.from.as_str()),
+        json::quote(&path::conversation_id(graft.from, None)),
         json::quote(graft.id.as_str()),
         copied::time_of_origin(
             "createdAt",

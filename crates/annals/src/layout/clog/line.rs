@@ -122,6 +122,7 @@ impl Lines {
                 outline.key = None;
                 outline.facts.retain(|fact| !matches!(fact, Fact::Id(_)));
                 outline.facts.extend(line.words());
+                outline.facts.extend(line.attributes());
                 let title = line.title.filled().map(opening);
                 let title = title.map(|title| Fact::Title(title, TitleSource::Custom));
                 outline.facts.extend(title);
@@ -152,6 +153,10 @@ impl Lines {
         match line.kind.or_empty() {
             "message" => {
                 entry.id = Some(line.id(span));
+                let channel = line.channel.filled().map(json::quote);
+                entry
+                    .members
+                    .extend(channel.map(|channel| ("channel".to_owned(), channel)));
                 line.annex.overlay(&mut entry);
                 // What a person said is told the same way at both depths.
                 if let Body::Message(message) = &mut entry.body {
@@ -291,6 +296,19 @@ impl Line<'_> {
         ];
         let fact = |(name, value): (String, String)| Fact::Word(name.into(), value.into());
         words.into_iter().flatten().map(fact).collect()
+    }
+
+    /// What a list of sessions tells.
+    fn attributes(&self) -> impl Iterator<Item = Fact> {
+        let named = [
+            ("thread", &self.thread),
+            ("conversation", &self.conversation),
+            ("channel", &self.channel),
+        ];
+        let fact = |(name, text): (&'static str, &Text<'_>)| {
+            Some(Fact::Attribute(name, opening(text.filled()?)))
+        };
+        named.into_iter().filter_map(fact)
     }
 
     fn faults(&self, span: Span) -> Vec<(FlawKind, String)> {

@@ -49,7 +49,7 @@ impl Mend for Clog {
         let first = |pick: &dyn Fn(&Told<'_>) -> Option<String>| told.iter().find_map(pick);
         let session = log.session.as_ref()?;
         let conversation = first(&|told| told.conversation.filled().map(str::to_owned))
-            .unwrap_or_else(|| path::of_agent(session.as_str(), log.agent.as_ref()));
+            .unwrap_or_else(|| path::conversation_id(session, log.agent.as_ref()));
         let thread = first(&|told| told.thread.filled().map(str::to_owned))
             .unwrap_or_else(|| session.name().to_owned());
         let channel = first(&|told| told.channel.filled().map(str::to_owned))

@@ -27,8 +27,10 @@
 //!
 //! Messages name no parent: each follows the one before it. A message's thoughts come before its
 //! text. One of the agent that holds nothing but results of tools stands in the user's place, as
-//! everywhere in the model. The program rewrites its files on every change; we append: a new title
-//! is one more header, whose title counts from there on, and `updatedAt` is never trusted. A message
+//! everywhere in the model. `conversationId` is the name of the folder. The program rewrites its
+//! files on every change; we append: the header has the title that the conversation began with, a
+//! new title is a remark in `notes.jsonl` (see `remark`), and `updatedAt` is never trusted. Further
+//! headers in a chat, by which earlier versions of annals changed titles, are read. A message
 //! without `messageId` gets one from its offset. What else must be said stands in the member
 //! `annals` (see `annex`).
 
@@ -41,6 +43,8 @@ mod thought;
 mod write;
 
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
 
 use crate::model::{Artifact, ArtifactKind};
 
@@ -95,6 +99,10 @@ impl Layout for Clog {
 
     fn expires_by_file(&self) -> bool {
         false
+    }
+
+    fn run_logs(&self, started: Timestamp) -> Vec<Artifact> {
+        path::run_logs(started)
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {

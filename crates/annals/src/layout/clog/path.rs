@@ -142,9 +142,26 @@ fn named(kind: ArtifactKind, name: &str) -> Artifact {
 
 /// The session of a thread that begins now: what its folder is called behind `conversation-`.
 pub(super) fn session(thread: &str, now: Timestamp) -> Result<SessionId> {
-    let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S");
-    let millisecond = now.as_millisecond().rem_euclid(1_000);
-    SessionId::new(&format!("{time}-{millisecond:03}Z-{}", sanitise(thread)))
+    SessionId::new(&format!("{}-{}", dashed(now), sanitise(thread)))
+}
+
+/// The log of a run, by each spelling of its start.
+pub(super) fn run_logs(started: Timestamp) -> Vec<Artifact> {
+    let usual = dashed(started);
+    let mut names = vec![usual.clone()];
+    // Whole seconds may go without milliseconds.
+    names.extend(usual.strip_suffix("-000Z").map(|time| format!("{time}Z")));
+    names
+        .iter()
+        .map(|name| named(ArtifactKind::RunLog, name))
+        .collect()
+}
+
+/// A time in UTC as names have it: `2026-03-26T01-32-20-418Z`.
+fn dashed(time: Timestamp) -> String {
+    let millisecond = time.as_millisecond().rem_euclid(1_000);
+    let time = time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S");
+    format!("{time}-{millisecond:03}Z")
 }
 
 /// When a session began, by its name.
@@ -174,6 +191,11 @@ pub(super) fn sanitise(thread: &str) -> String {
     let name = name.trim_matches('-');
     let name = name.get(..MAX_THREAD).unwrap_or(name).trim_matches('-');
     if name.is_empty() { "thread" } else { name }.to_owned()
+}
+
+/// The `conversationId` of a session, or of one of its sub-agents: the name of its folder.
+pub(super) fn conversation_id(session: &SessionId, agent: Option<&AgentId>) -> String {
+    of_agent(&format!("{FOLDER}{session}"), agent)
 }
 
 /// What a sub-agent's conversation is called, given its session's.

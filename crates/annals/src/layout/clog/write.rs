@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::field::Spent;
 use crate::layout::{
@@ -17,8 +18,8 @@ use crate::layout::{
     Writer, content, remark,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Message, Role, SessionId, Span,
-    TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Members, Message, Role,
+    SessionId, Span, TitleSource, Todo,
 };
 
 use super::line::{HEADER, Lines, SCHEMA};
@@ -27,14 +28,14 @@ use super::{Clog, graft, path, thought};
 /// What stands in the place of a compacted conversation.
 const COMPACTED: &str = "Conversation compacted";
 
-/// The channel of what people say to us.
+/// The channel of a thread that was given none.
 pub(super) const CHANNEL: &str = "tui";
-
-/// The channel of what nobody says.
-const SYSTEM: &str = "system";
 
 impl Writer for Clog {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+        // Refused before the folder is made.
+        new.title.as_deref().map(filled_title).transpose()?;
+        channel_of(&new.members)?;
         let thread = new.id.name();
         let session = match thread == new.id.as_str() || path::sanitise(thread) != thread {
             true => path::session(thread, stamp.now)?,
@@ -58,6 +59,22 @@ impl Writer for Clog {
         })
     }
 
+    fn members(&self) -> &'static [&'static str] {
+        &["channel"]
+    }
+
+    fn begins_with_title(&self) -> bool {
+        true
+    }
+
+    fn session_members(&self) -> &'static [&'static str] {
+        &["channel"]
+    }
+
+    fn fork_members(&self) -> &'static [&'static str] {
+        &["channel"]
+    }
+
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
         check_schema(head)?;
         let mut pen = Pen::new(head, stamp);
@@ -79,12 +96,16 @@ impl Writer for Clog {
         Some(path::sanitise(id))
     }
 
+    fn conversation_id(&self, session: &SessionId) -> Option<String> {
+        Some(path::conversation_id(session, None))
+    }
+
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
         graft::copy(record, graft)
     }
 }
 
-/// The first line of a file, and each new title.
+/// The first line of a file.
 #[derive(Serialize)]
 pub(super) struct Header<'a> {
     #[serde(rename = "type")]
@@ -138,6 +159,8 @@ struct Pen<'a, 'b> {
     lines: Vec<Vec<u8>>,
     remarks: Vec<Vec<u8>>,
     plan: Plan,
+    /// The channel that the present draft names, if it is another than the thread's.
+    said_on: Option<String>,
     /// The last message so far, which the next hangs from if it says nothing else.
     last: Option<EntryId>,
     /// The time of the newest line so far.
@@ -154,15 +177,20 @@ impl<'a, 'b> Pen<'a, 'b> {
             Err(_) => wanted.to_owned(),
         });
         let thread = word("threadId").map(str::to_owned).or(wanted);
-        let conversation = word("conversationId").unwrap_or(session.as_str());
+        // A log goes on under the name that its header has; one without any, under its folder's.
+        let conversation = match word("conversationId") {
+            Some(conversation) => path::of_agent(conversation, head.agent.as_ref()),
+            None => path::conversation_id(session, head.agent.as_ref()),
+        };
         Pen {
             head,
             stamp,
-            conversation: path::of_agent(conversation, head.agent.as_ref()),
+            conversation,
             thread: thread.unwrap_or_else(|| session.name().to_owned()),
             lines: Vec::new(),
             remarks: Vec::new(),
             plan: Plan::default(),
+            said_on: None,
             last: head.last.clone(),
             time: head.time,
         }
@@ -187,6 +215,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.head.log.session.as_ref().unwrap_or(&self.head.session)
     }
 
+    /// The thread's channel.
     fn channel(&self) -> &str {
         self.head
             .words
@@ -194,9 +223,16 @@ impl<'a, 'b> Pen<'a, 'b> {
             .map_or(CHANNEL, String::as_str)
     }
 
+    /// The channel of the present draft's line.
+    fn line_channel(&self) -> &str {
+        self.said_on.as_deref().unwrap_or(self.channel())
+    }
+
     fn begin(&mut self) -> Result<()> {
-        let chat = self.header("chat", "", true)?;
-        let notes = self.header("notes", "", false)?;
+        let title = self.head.words.get(Head::TITLE);
+        let title = title.map(|title| filled_title(title)).transpose()?;
+        let chat = self.header("chat", title.unwrap_or_default(), true)?;
+        let notes = self.header("notes", title.unwrap_or_default(), false)?;
         self.lines.push(chat);
         self.remarks.push(notes);
         self.plan.words = self.words();
@@ -268,6 +304,7 @@ impl<'a, 'b> Pen<'a, 'b> {
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
+        self.said_on = channel_of(&draft.members)?;
         match &draft.body {
             Body::Message(message) => self.message(message, draft),
             Body::Compaction { text } => self.aside(draft, "compaction", "", text),
@@ -291,12 +328,12 @@ impl<'a, 'b> Pen<'a, 'b> {
                 self.plan.added.push(id);
                 Ok(())
             }
-            Body::Title { text, source } if *source == TitleSource::Custom => {
-                let text = text.trim();
-                if text.is_empty() {
-                    return Err(Error::refused("a title must not be empty"));
-                }
-                let header = self.header("chat", text, !self.has_header())?;
+            // A chat is a header and messages, so its new title is a remark. The documents of clog
+            // know no sub-agents: their logs are ours.
+            Body::Title { text, source }
+                if *source == TitleSource::Custom && self.head.agent.is_some() =>
+            {
+                let header = self.header("chat", filled_title(text)?, !self.has_header())?;
                 self.lines.push(header);
                 Ok(())
             }
@@ -310,6 +347,11 @@ impl<'a, 'b> Pen<'a, 'b> {
                 "this kind of entry cannot be written to a clog session",
             ));
         };
+        if self.said_on.is_some() {
+            return Err(Error::refused(
+                "a note has no channel; only messages have one",
+            ));
+        }
         let owner = &self.head.agent;
         let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
         if self.remarks.is_empty() && !self.head.beside.iter().any(is_there) {
@@ -341,10 +383,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 Role::Assistant => "agent",
                 Role::System => "system",
             },
-            channel: match message.role {
-                Role::System => SYSTEM,
-                _ => self.channel(),
-            },
+            channel: self.line_channel(),
             content: &said.content,
             created,
             reasoning: said.reasoning.as_deref(),
@@ -506,7 +545,7 @@ impl<'a, 'b> Pen<'a, 'b> {
             thread: &self.thread,
             id: id.as_str(),
             role: Role::System.as_str(),
-            channel: SYSTEM,
+            channel: self.line_channel(),
             content: text,
             created,
             reasoning: None,
@@ -541,6 +580,28 @@ impl<'a, 'b> Pen<'a, 'b> {
     /// The next line's time: as given, else now, but later than the line before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.tick(&mut self.time, given)
+    }
+}
+
+/// A title without blanks around it.
+fn filled_title(title: &str) -> Result<&str> {
+    match title.trim() {
+        "" => Err(Error::refused("a title must not be empty")),
+        title => Ok(title),
+    }
+}
+
+/// The channel among a record's members, which are JSON.
+fn channel_of(members: &Members) -> Result<Option<String>> {
+    let Some((_, json)) = members.iter().find(|(name, _)| name == "channel") else {
+        return Ok(None);
+    };
+    match json::string(json).filter(|text| !text.is_empty()) {
+        Some(channel) => Ok(Some(channel.into_owned())),
+        None => Err(Error::refused(format!(
+            "a channel is a name such as \"tui\", \"web\" or \"telegram\", not {}",
+            json.escape_debug().take(40).collect::<String>()
+        ))),
     }
 }
 

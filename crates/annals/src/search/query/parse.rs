@@ -127,9 +127,27 @@ enum Sign<'a> {
 }
 
 /// The conditions that queries know.
-pub(super) const NAMES: [&str; 14] = [
-    "project", "session", "layout", "role", "kind", "tool", "model", "agent", "branch", "file",
-    "after", "before", "since", "until",
+pub(super) const NAMES: [&str; 20] = [
+    "project",
+    "session",
+    "layout",
+    "role",
+    "kind",
+    "tool",
+    "model",
+    "agent",
+    "branch",
+    "file",
+    "channel",
+    "source",
+    "thread",
+    "conversation",
+    "session-id",
+    "workspace",
+    "after",
+    "before",
+    "since",
+    "until",
 ];
 
 /// What introduces a regular expression.
@@ -442,6 +460,12 @@ pub(super) fn filter(name: &str, value: &str, dialect: &Dialect) -> Result<Filte
         "agent" => Filter::Agent(text()),
         "branch" => Filter::Branch(text()),
         "file" => Filter::File(text()),
+        "channel" => Filter::Attribute("channel", text()),
+        "source" => Filter::Attribute("source", text()),
+        "thread" => Filter::Attribute("thread", text()),
+        "conversation" => Filter::Attribute("conversation", text()),
+        "session-id" => Filter::Attribute("session_id", text()),
+        "workspace" => Filter::Attribute("workspace", text()),
         "layout" => {
             let names: Vec<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
             if !names.contains(&value) {

@@ -39,6 +39,18 @@ pub(super) fn beginning<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a Ses
     )
 }
 
+/// The sessions whose log says exactly this conversation's id, where the layout gives sessions one.
+pub(super) fn of_conversation<'a>(inventory: &'a Inventory, id: &str) -> Vec<&'a SessionFiles> {
+    let has_one = |files: &SessionFiles| {
+        let writer = files.root.layout.writer();
+        writer.is_some_and(|writer| writer.conversation_id(&files.id).is_some())
+    };
+    let sessions = inventory.sessions.iter().filter(|files| has_one(files));
+    sessions
+        .filter(|files| word(files, "conversationId").is_some_and(|said| said == id))
+        .collect()
+}
+
 /// What a path of the session's layout would have of a name.
 fn short(files: &SessionFiles, name: &str) -> Option<String> {
     files.root.layout.writer()?.thread(name)
@@ -55,15 +67,19 @@ fn told(
 
 /// The name that a session's log says, or else what its path has of it.
 fn name(files: &SessionFiles) -> String {
+    word(files, "threadId").unwrap_or_else(|| files.id.name().to_owned())
+}
+
+/// A word that the first records of a session's log say.
+fn word(files: &SessionFiles, wanted: &str) -> Option<String> {
     let outlines = files.log.as_ref();
     let outlines = outlines.and_then(|file| log::first_outlines(&files.root, file).ok());
     let facts = outlines.into_iter().flatten();
     let mut facts = facts.flat_map(|outline| outline.facts);
-    let said = facts.find_map(|fact| match fact {
-        Fact::Word(word, value) if &*word == "threadId" => Some(value.to_string()),
+    facts.find_map(|fact| match fact {
+        Fact::Word(word, value) if &*word == wanted => Some(value.to_string()),
         _ => None,
-    });
-    said.unwrap_or_else(|| files.id.name().to_owned())
+    })
 }
 
 fn best<'a>(

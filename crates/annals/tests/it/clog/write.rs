@@ -82,7 +82,7 @@ fn a_conversation_begins_with_two_headers() {
     head.git_branch = Some("main".to_owned());
     let header = |kind: &str, annals: &str| {
         format!(
-            r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{kind}","conversationId":"{SESSION}","threadId":"thread_abc123","channel":"tui","title":"","createdAt":1774488740418,"updatedAt":1774490400000,"annals":{annals}}}"#
+            r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"{kind}","conversationId":"conversation-{SESSION}","threadId":"thread_abc123","channel":"tui","title":"","createdAt":1774488740418,"updatedAt":1774490400000,"annals":{annals}}}"#
         )
     };
     assert_eq!(
@@ -292,7 +292,7 @@ fn an_empty_log_gets_its_header_first() {
 }
 
 #[test]
-fn titles_are_headers_and_remarks_are_notes() {
+fn titles_and_notes_are_remarks() {
     let head = begun();
     let title = |source| {
         Change::Append(vec![Draft::new(Body::Title {
@@ -304,8 +304,8 @@ fn titles_are_headers_and_remarks_are_notes() {
     assert_eq!(
         files(&written),
         [(
-            place("chat.jsonl"),
-            vec![r#"{"type":"conversation-header","schemaVersion":1,"fileKind":"chat","conversationId":"conv_1","threadId":"Thread ABC","channel":"web","title":"New title","createdAt":1774488740418,"updatedAt":1774490400000,"annals":{"program":"annals"}}"#.to_owned()]
+            place("notes.jsonl"),
+            vec![r#"{"type":"title","id":"id-1","createdAt":1774490400000,"title":"New title","source":"custom"}"#.to_owned()]
         )]
     );
     assert_eq!(written.leaf, None);
@@ -374,6 +374,7 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
         let graft = Graft {
             from: &from,
             to: &to,
+            wanted: &to,
             id: &id,
             parent,
             time,
@@ -382,11 +383,12 @@ fn a_copied_record_keeps_its_bytes_but_for_its_names() {
         String::from_utf8(bytes).unwrap()
     };
     let plain = r#"{"type":"message", "threadId":"t","conversationId":"c","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5}"#;
-    let origin = format!(r#""forkedFrom":{{"conversationId":"{SESSION}","messageId":"m1"}}"#);
+    let origin =
+        format!(r#""forkedFrom":{{"conversationId":"conversation-{SESSION}","messageId":"m1"}}"#);
     assert_eq!(
         copy(plain, Parent::Entry(&EntryId::new("p")), None),
         format!(
-            r#"{{"type":"message", "threadId":"other","conversationId":"{to}","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5,{origin}}}"#
+            r#"{{"type":"message", "threadId":"other","conversationId":"conversation-{to}","messageId":"m1","content":"caf\u00e9","n":1e5,"createdAt":5,{origin}}}"#
         )
     );
     let time: Timestamp = "2026-03-26T02:00:00Z".parse().unwrap();
@@ -460,7 +462,7 @@ fn threads_that_differ_in_case_are_two_conversations() {
                 "{line} {text}"
             );
         }
-        assert_eq!((chat.lines().count(), notes.lines().count()), (3, 3));
+        assert_eq!((chat.lines().count(), notes.lines().count()), (2, 4));
         // What is written is the same after it was opened again.
         let files = store.inventory().sessions;
         let files = files.iter().find(|files| files.id == writer.session());

@@ -1,0 +1,289 @@
+//! Token counts of a draft, in the spellings of the Messages API and of the programs that keep logs.
+
+use std::borrow::Cow;
+
+use annals::model::Usage;
+use serde_json::value::RawValue;
+
+use super::{BadDraft, Line, cut};
+
+/// A count and its spellings, the first of which is the Messages API's.
+struct Count {
+    names: &'static [&'static str],
+}
+
+const INPUT: Count = Count {
+    names: &["input_tokens", "inputTokens"],
+};
+const OUTPUT: Count = Count {
+    names: &["output_tokens", "outputTokens"],
+};
+const CACHE_WRITE: Count = Count {
+    names: &[
+        "cache_creation_input_tokens",
+        "cache_creation_tokens",
+        "cacheCreationInputTokens",
+        "cacheCreationTokens",
+    ],
+};
+const CACHE_READ: Count = Count {
+    names: &[
+        "cache_read_input_tokens",
+        "cache_read_tokens",
+        "cacheReadInputTokens",
+        "cacheReadTokens",
+    ],
+};
+const FIVE_MINUTES: Count = Count {
+    names: &["ephemeral_5m_input_tokens", "ephemeral5mInputTokens"],
+};
+const ONE_HOUR: Count = Count {
+    names: &["ephemeral_1h_input_tokens", "ephemeral1hInputTokens"],
+};
+const WEB_SEARCHES: Count = Count {
+    names: &["web_search_requests", "webSearchRequests"],
+};
+
+const CACHE_SPLIT: [&str; 2] = ["cache_creation", "cacheCreation"];
+const SERVER_TOOLS: [&str; 2] = ["server_tool_use", "serverToolUse"];
+
+/// Members that are not counts: their name, their other spelling, and the values that say no more
+/// than their absence.
+const TERMS: [(&str, &str, &[&str]); 4] = [
+    ("service_tier", "serviceTier", &[r#""standard""#]),
+    ("speed", "speed", &[r#""standard""#]),
+    (
+        "inference_geo",
+        "inferenceGeo",
+        &[r#""""#, r#""global""#, r#""not_available""#],
+    ),
+    ("iterations", "iterations", &["[]"]),
+];
+
+const WEB_FETCHES: [&str; 2] = ["web_fetch_requests", "webFetchRequests"];
+
+/// What `usage` says.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Tokens {
+    pub(super) usage: Usage,
+    /// The members beyond the counts, as a JSON object; `None` if there are none.
+    pub(super) terms: Option<String>,
+}
+
+type Member<'a> = (Cow<'a, str>, &'a RawValue);
+
+/// Reads `usage`; every member is understood or refused by its name.
+pub(super) fn read<'a>(line: Line<'a>, raw: &'a RawValue) -> Result<Option<Tokens>, BadDraft> {
+    if raw.get() == "null" {
+        return Ok(None);
+    }
+    let members = line.members(raw.get(), "counts of tokens in `usage`")?;
+    let mut rest = Members { line, members };
+    let write = rest.count(&CACHE_WRITE)?;
+    let input = rest.count(&INPUT)?;
+    let output = rest.count(&OUTPUT)?;
+    let cache_read = rest.count(&CACHE_READ)?;
+    let mut split = rest.object(&CACHE_SPLIT)?;
+    let short = split.count(&FIVE_MINUTES)?;
+    let long = split.count(&ONE_HOUR)?;
+    split.finish("usage.cache_creation")?;
+    let mut server = rest.object(&SERVER_TOOLS)?;
+    let web_searches = server.count(&WEB_SEARCHES)?;
+    let fetches = server.one_of(&WEB_FETCHES)?.filter(|raw| raw.get() != "0");
+    server.finish("usage.server_tool_use")?;
+    let mut terms: Vec<(&str, String)> = Vec::new();
+    for (name, other, defaults) in TERMS {
+        let names: &[&str] = if name == other {
+            &[name]
+        } else {
+            &[name, other]
+        };
+        let given = rest.one_of(names)?;
+        let given = given.filter(|raw| raw.get() != "null" && !defaults.contains(&raw.get()));
+        terms.extend(given.map(|raw| (name, raw.get().to_owned())));
+    }
+    if let Some(fetches) = fetches {
+        let searches = web_searches.unwrap_or_default();
+        let tools = format!(
+            r#"{{"web_search_requests":{searches},"web_fetch_requests":{}}}"#,
+            fetches.get()
+        );
+        terms.push(("server_tool_use", tools));
+    }
+    rest.finish("usage")?;
+    let parts = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
+    if let Some(all) = write.filter(|all| parts > *all) {
+        let why = format!(
+            "`usage` disagrees with itself: {all} tokens were written to the cache, of which cache_creation counts {parts}"
+        );
+        return Err(line.bad(Some(raw), why));
+    }
+    // What no part of the split counts was written to the five-minute cache, as readers count it.
+    let rest = write.unwrap_or(parts) - parts;
+    let usage = Usage {
+        input: input.unwrap_or(0),
+        output: output.unwrap_or(0),
+        cache_write_5m: short.unwrap_or(0) + rest,
+        cache_write_1h: long.unwrap_or(0),
+        cache_read: cache_read.unwrap_or(0),
+        web_searches: web_searches.unwrap_or(0),
+    };
+    let terms = (!terms.is_empty()).then(|| {
+        let members = terms
+            .iter()
+            .map(|(name, value)| format!(r#""{name}":{value}"#));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    });
+    Ok(Some(Tokens { usage, terms }))
+}
+
+/// The members of an object that are not yet read.
+struct Members<'a> {
+    line: Line<'a>,
+    members: Vec<Member<'a>>,
+}
+
+impl<'a> Members<'a> {
+    /// Takes a member out, whichever way it is spelled. Two spellings must say the same.
+    fn one_of(&mut self, names: &[&str]) -> Result<Option<&'a RawValue>, BadDraft> {
+        let mut found: Option<Member<'a>> = None;
+        let mut at = 0;
+        while let Some((name, _)) = self.members.get(at) {
+            if !names.contains(&&**name) {
+                at += 1;
+                continue;
+            }
+            let (name, raw) = self.members.remove(at);
+            if let Some((other, known)) = &found
+                && known.get() != raw.get()
+            {
+                let why = format!("`{other}` and `{name}` are one count and say different things");
+                return Err(self.line.bad(Some(raw), why));
+            }
+            found = Some((name, raw));
+        }
+        Ok(found.map(|(_, raw)| raw))
+    }
+
+    fn count(&mut self, count: &Count) -> Result<Option<u64>, BadDraft> {
+        let Some(raw) = self.one_of(count.names)? else {
+            return Ok(None);
+        };
+        let name = count.names.first().copied().unwrap_or_default();
+        let number: Option<u64> = self
+            .line
+            .read(raw.get(), &format!("a count of tokens as `{name}`"))?;
+        match number {
+            Some(number) if number > Usage::ABSURD => {
+                Err(self.line.bad(Some(raw), "no response has that many tokens"))
+            }
+            number => Ok(number),
+        }
+    }
+
+    /// Takes out a member that is an object; one that is absent or `null` has no members.
+    fn object(&mut self, names: &[&str]) -> Result<Members<'a>, BadDraft> {
+        let raw = self.one_of(names)?.filter(|raw| raw.get() != "null");
+        let name = names.first().copied().unwrap_or_default();
+        let members = match raw {
+            Some(raw) => self
+                .line
+                .members(raw.get(), &format!("counts as `{name}`"))?,
+            None => Vec::new(),
+        };
+        Ok(Members {
+            line: self.line,
+            members,
+        })
+    }
+
+    /// Refuses what nobody asked for: it would be lost.
+    fn finish(self, object: &str) -> Result<(), BadDraft> {
+        let unknown = self.members.iter().find(|(_, raw)| raw.get() != "null");
+        match unknown {
+            None => Ok(()),
+            Some((name, raw)) => {
+                let why = format!(
+                    "`{object}` has no member `{}` that annals knows, and it would be lost; leave it out",
+                    cut(name)
+                );
+                Err(self.line.bad(Some(raw), why))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Option<Tokens>, String> {
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        let line = Line {
+            text: raw.get(),
+            number: 1,
+        };
+        read(line, raw).map_err(|bad| bad.why)
+    }
+
+    fn usage(text: &str) -> Usage {
+        read_text(text).unwrap().unwrap().usage
+    }
+
+    #[test]
+    fn all_spellings_mean_the_same_counts() {
+        let expected = Usage {
+            input: 1,
+            output: 2,
+            cache_write_5m: 7,
+            cache_read: 3,
+            ..Usage::default()
+        };
+        for text in [
+            r#"{"input_tokens":1,"output_tokens":2,"cache_creation_tokens":7,"cache_read_tokens":3}"#,
+            r#"{"input_tokens":1,"output_tokens":2,"cache_creation_input_tokens":7,"cache_read_input_tokens":3}"#,
+            r#"{"inputTokens":1,"outputTokens":2,"cacheCreationTokens":7,"cacheReadTokens":3}"#,
+            r#"{"inputTokens":1,"outputTokens":2,"cacheCreationInputTokens":7,"cacheReadInputTokens":3}"#,
+            r#"{"input_tokens":1,"inputTokens":1,"output_tokens":2,"cache_creation":{"ephemeral_5m_input_tokens":7},"cache_read_tokens":3}"#,
+        ] {
+            assert_eq!(usage(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_part_of_cache_writes_that_no_split_counts_lived_five_minutes() {
+        let split = usage(
+            r#"{"cache_creation_input_tokens":10,"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":4}}"#,
+        );
+        assert_eq!((split.cache_write_5m, split.cache_write_1h), (6, 4));
+    }
+
+    #[test]
+    fn what_is_unknown_or_contradictory_is_refused_by_name() {
+        for (text, why) in [
+            (r#"{"input_tokens":1,"inputTokens":2}"#, "inputTokens"),
+            (r#"{"total_tokens":1}"#, "`total_tokens`"),
+            (r#"{"cache_creation":{"forever":1}}"#, "`forever`"),
+            (
+                r#"{"cache_creation_tokens":1,"cache_creation":{"ephemeral_1h_input_tokens":2}}"#,
+                "disagrees",
+            ),
+        ] {
+            let refused = read_text(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn terms_are_kept_unless_they_say_nothing() {
+        let plain = r#"{"input_tokens":1,"service_tier":"standard","speed":"standard","inference_geo":"","iterations":[],"server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}}"#;
+        assert_eq!(read_text(plain).unwrap().unwrap().terms, None);
+        let batch = r#"{"service_tier":"batch","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}}"#;
+        assert_eq!(
+            read_text(batch).unwrap().unwrap().terms.as_deref(),
+            Some(
+                r#"{"service_tier":"batch","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}}"#
+            )
+        );
+    }
+}

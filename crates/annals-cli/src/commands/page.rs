@@ -1,0 +1,48 @@
+//! Pages of lists: how many rows, and after how many.
+
+use clap::Args;
+
+/// Which part of a list is shown.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Page {
+    /// At most this many
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Leave out this many at the beginning
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) offset: usize,
+}
+
+impl Page {
+    /// Keeps this part of a list, and returns how long the whole list was.
+    pub(crate) fn cut<T>(self, rows: &mut Vec<T>) -> usize {
+        let total = rows.len();
+        rows.drain(..self.offset.min(total));
+        rows.truncate(self.limit.unwrap_or(usize::MAX));
+        total
+    }
+
+    /// How many rows from the beginning it takes to show it; `None` if all.
+    pub(crate) fn end(self) -> Option<usize> {
+        Some(self.limit?.saturating_add(self.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_beyond_the_end_is_empty_and_still_counts_all() {
+        let page = |limit, offset| {
+            let mut rows = vec![1, 2, 3];
+            let total = Page { limit, offset }.cut(&mut rows);
+            (rows, total)
+        };
+        assert_eq!(page(None, 0), (vec![1, 2, 3], 3));
+        assert_eq!(page(Some(1), 1), (vec![2], 3));
+        assert_eq!(page(Some(9), 2), (vec![3], 3));
+        assert_eq!(page(Some(1), 9), (vec![], 3));
+        assert_eq!(page(Some(usize::MAX), usize::MAX), (vec![], 3));
+    }
+}

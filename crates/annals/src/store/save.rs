@@ -1,0 +1,178 @@
+//! Saving versions of files, so that they can be had again after an agent changed them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::model::{Artifact, ArtifactKind, Body, Draft, EntryId, FileBackup, FileChange};
+
+use super::inventory::SessionFiles;
+use super::writer::make_parent;
+use super::{Session, Store, WriteOptions};
+
+/// The largest file that is saved.
+const MAX_FILE: u64 = 64 << 20;
+
+/// A version of a file that was just saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// The file, absolute.
+    pub path: PathBuf,
+    /// The version's number.
+    pub version: u64,
+    /// The copy; `None` if the file does not exist, which is a version too.
+    pub stored: Option<PathBuf>,
+}
+
+impl Store {
+    /// Saves files as they are now as versions that belong to the session's last message.
+    ///
+    /// The copies are written first, then one record that names them and the newest versions of the
+    /// files saved before. Refused where the layout keeps no versions of files.
+    pub fn save_files(
+        &self,
+        files: &SessionFiles,
+        paths: &[PathBuf],
+        options: WriteOptions,
+    ) -> Result<Vec<Saved>> {
+        let session = Session::read(files.clone())?;
+        let root = session.root().clone();
+        let probe = Artifact {
+            session: Some(files.id.clone()),
+            name: Some("0@v1".to_owned()),
+            ..Artifact::of(ArtifactKind::FileVersion)
+        };
+        let place = root.layout.place(&probe);
+        if files.is_lone() || root.layout.classify(&place).as_ref() != Some(&probe) {
+            return Err(Error::refused(format!(
+                "the layout {} has no place for versions of files",
+                root.layout.name()
+            )));
+        }
+        let writer = self.write(files, options)?;
+        let Some(message) = writer.leaf() else {
+            return Err(Error::refused(format!(
+                "session {} has no message yet that a version could belong to",
+                files.id
+            )));
+        };
+        let mut tracked = tracked(&session)?;
+        let cwd = session.directories().last().map(|path| (*path).to_owned());
+        let now = options.now.unwrap_or_else(jiff::Timestamp::now);
+        let mut saved = Vec::new();
+        for given in paths {
+            let path =
+                std::path::absolute(given).map_err(|error| Error::io("find", given, error))?;
+            let spelled = path.to_str().ok_or_else(|| {
+                Error::refused(format!(
+                    "{} is not UTF-8, so no record can name it",
+                    path.display()
+                ))
+            })?;
+            let version = tracked.get(spelled).map_or(0, |known| known.version) + 1;
+            let digest = format!("{:x}", Sha256::digest(spelled.as_bytes()));
+            let name = format!("{}@v{version}", digest.get(..16).unwrap_or(&digest));
+            let stored = match content(&path)? {
+                None => None,
+                Some(bytes) => {
+                    let artifact = Artifact {
+                        session: Some(files.id.clone()),
+                        name: Some(name.clone()),
+                        ..Artifact::of(ArtifactKind::FileVersion)
+                    };
+                    let copy = root.locate(&artifact)?;
+                    make_parent(&root, &copy)?;
+                    // What a crash left before its record was written is no version of anything.
+                    jsonl::replace(&copy, &bytes, None)?;
+                    Some(copy)
+                }
+            };
+            let backup = FileBackup {
+                path: relative(spelled, cwd.as_deref()),
+                base: None,
+                version,
+                stored: stored.as_ref().map(|_| name),
+                time: Some(now),
+                operation: None,
+                snippet: None,
+            };
+            tracked.insert(spelled.to_owned(), backup);
+            saved.push(Saved {
+                path,
+                version,
+                stored,
+            });
+        }
+        let change = FileChange {
+            message: Some(EntryId::new(message.as_str())),
+            backups: tracked.into_values().collect(),
+        };
+        writer.append_all(vec![Draft::new(Body::Files(change))])?;
+        Ok(saved)
+    }
+}
+
+/// The newest version of each file that the session saved, by its absolute path.
+fn tracked(session: &Session) -> Result<BTreeMap<String, FileBackup>> {
+    let cwd = session.directories().last().map(|path| (*path).to_owned());
+    let mut tracked = BTreeMap::new();
+    for file in session.saved_files()? {
+        let copies = file.versions.iter().rev();
+        // A record that only says what was done has no copy to go on from.
+        let Some(newest) = copies.into_iter().find(|it| it.operation.is_none()) else {
+            continue;
+        };
+        let stored = newest.stored.as_ref();
+        let name = stored.and_then(|stored| stored.artifact.name.clone());
+        if !Path::new(&file.path).is_absolute() {
+            continue;
+        }
+        tracked.insert(
+            file.path.clone(),
+            FileBackup {
+                path: relative(&file.path, cwd.as_deref()),
+                base: None,
+                version: newest.version,
+                stored: name,
+                time: newest.time,
+                operation: None,
+                snippet: None,
+            },
+        );
+    }
+    Ok(tracked)
+}
+
+/// A path as records spell it: below the session's directory without that.
+fn relative(path: &str, cwd: Option<&str>) -> String {
+    let below = cwd.and_then(|cwd| Path::new(path).strip_prefix(cwd).ok());
+    let below = below
+        .and_then(Path::to_str)
+        .filter(|below| !below.is_empty());
+    below.unwrap_or(path).to_owned()
+}
+
+/// What a file holds; `None` if there is none.
+fn content(path: &Path) -> Result<Option<Vec<u8>>> {
+    let failed = |error| Error::io("read", path, error);
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if !metadata.is_file() {
+        return Err(Error::refused(format!("{} is not a file", path.display())));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(Error::refused(format!(
+            "{} has more than the {} MB that are saved of a file",
+            path.display(),
+            MAX_FILE >> 20
+        )));
+    }
+    std::fs::read(path).map(Some).map_err(failed)
+}

@@ -1,0 +1,286 @@
+//! Records that the caller made, written byte for byte.
+//!
+//! The layout writes nothing here, so everything that its writer would see to is checked: that readers
+//! know the record, that it belongs to this session, that its id is new, and that the agent program
+//! will go on from it.
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{Change, Record, Sink};
+use crate::model::{Body, Entry, EntryId, Fact, Link, Outline, Span};
+
+use super::super::companion::{Parted, next_offset};
+use super::super::tail::{Tail, decode, in_tree};
+use super::{PoisonError, SessionWriter, State, writer_of};
+
+impl SessionWriter {
+    /// Writes records of the session's layout as they are, in one write, and reads them back.
+    ///
+    /// Each is one JSON object without line breaks, of a type that the layout knows. A record is
+    /// refused if it is damaged, names another session, has an id that is there already, or hangs from
+    /// a message that is not there. A record that makes a branch is refused unless the last record
+    /// tells the agent program to go on there. If one is refused, none is written.
+    pub fn append_raw(&self, records: Vec<Vec<u8>>) -> Result<Vec<Entry>> {
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        for (at, record) in records.iter().enumerate() {
+            check_line(record).map_err(|why| refused(&records, at, why))?;
+        }
+        writer_of(&self.root)?;
+        let log = self.log()?;
+        let mut before = None;
+        let mut expected = 0;
+        let places = log
+            .append_all_with(|end, handle| {
+                let mut tail = self.tail();
+                if end != tail.end {
+                    self.others_wrote();
+                }
+                tail.catch_up(&self.root, handle, end)?;
+                tail.expect_at(next_offset(handle, end));
+                self.check_raw(&mut tail, &records)?;
+                before = Some((tail.head.log.clone(), tail.head.last.clone()));
+                expected = tail.head.end;
+                // Nothing is kept beside the log: the records say all that there is.
+                let parted = Parted {
+                    lines: records.clone(),
+                    ..Parted::default()
+                };
+                tail.advance(&self.root, end, &records, &parted, None);
+                Ok(parted.lines)
+            })
+            .inspect_err(|_| self.tail().forget())?;
+        if places.first().is_some_and(|place| place.offset != expected) {
+            // Another program wrote in between, so ids may be others than was thought.
+            self.tail().forget();
+        }
+        let places = places
+            .into_iter()
+            .map(|place| (place.offset, place.end - place.offset));
+        let written = records.iter().zip(places);
+        let entries = before.map_or_else(Vec::new, |(log, last)| {
+            decode(&self.root, &log, written, last)
+        });
+        let is_message = |entry: &Entry| matches!(entry.body, Body::Message(_));
+        if entries.iter().any(is_message) {
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Active;
+        }
+        self.list(&Change::Append(Vec::new()), &entries, None)?;
+        Ok(entries)
+    }
+
+    fn check_raw(&self, tail: &mut Tail, records: &[Vec<u8>]) -> Result<()> {
+        let layout = self.root.layout;
+        let mut decoder = layout.decoder(&tail.head.log);
+        let mut outliner = layout.decoder(&tail.head.log);
+        let share = tail.file.share.as_deref();
+        let session = share.map_or_else(|| tail.head.session.clone(), |share| share.name.clone());
+        let mut chain = Chain {
+            leaf: tail.head.leaf.clone(),
+            fresh: Vec::new(),
+            moved: false,
+            branched: None,
+            resumes: None,
+        };
+        // Records that name no session belong to that of the record before them.
+        let mut named = false;
+        // Some layouts name records after where they stand.
+        let mut offset = tail.head.end;
+        for (at, bytes) in records.iter().enumerate() {
+            let fail = |why: String| refused(records, at, why);
+            let record = Record {
+                span: Span {
+                    offset,
+                    len: bytes.len() as u64 + 1,
+                    line: at as u64 + 1,
+                },
+                bytes,
+                terminated: true,
+                oversize: false,
+            };
+            offset += bytes.len() as u64 + 1;
+            let (mut entries, mut outlines) = (Sink::default(), Sink::default());
+            decoder.decode(&record, &mut entries);
+            outliner.outline(&record, &mut outlines);
+            if let Some(flaw) = entries.flaws.first().or(outlines.flaws.first()) {
+                return Err(fail(flaw.detail.clone()));
+            }
+            if entries.found.is_empty() {
+                return Err(fail(format!(
+                    "the layout {} finds no entry in it",
+                    layout.name()
+                )));
+            }
+            let facts = outlines.found.iter().flat_map(|outline| &outline.facts);
+            for fact in facts {
+                let Fact::Session(name) = fact else {
+                    continue;
+                };
+                named = true;
+                if **name != *session.as_str() {
+                    return Err(fail(format!(
+                        "it names the session {name}, and this is {session}"
+                    )));
+                }
+            }
+            if !named && !tail.takes_nameless() {
+                return Err(fail(
+                    "it names no session, and the record before it in the log is of another one"
+                        .to_owned(),
+                ));
+            }
+            for entry in &entries.found {
+                let outline = outline_of(&outlines.found, entry);
+                self.check_entry(tail, &mut chain, entry, outline, at)
+                    .map_err(|error| fail(error.to_string()))?;
+            }
+        }
+        chain.check(tail)
+    }
+
+    fn check_entry(
+        &self,
+        tail: &mut Tail,
+        chain: &mut Chain,
+        entry: &Entry,
+        outline: Option<&Outline>,
+        at: usize,
+    ) -> Result<()> {
+        match &entry.body {
+            Body::Opaque { kind, .. } => {
+                let kind = kind.as_deref().unwrap_or("(none)");
+                return Err(Error::refused(format!(
+                    "the layout {} knows no record of the type `{}`",
+                    self.root.layout.name(),
+                    kind.escape_debug()
+                )));
+            }
+            Body::Resume { leaf } => {
+                if !chain.knows(&self.root, tail, leaf)? {
+                    return Err(not_found(leaf));
+                }
+                chain.resumes = Some(leaf.clone());
+                return Ok(());
+            }
+            _ => {}
+        }
+        if tail.head.agent.is_some() && entry.agent != tail.head.agent {
+            return Err(Error::refused(
+                "it is not of the sub-agent whose log this is",
+            ));
+        }
+        if let Some(id) = &entry.id {
+            id.check()?;
+            if chain.fresh.contains(id) || tail.knows(&self.root, id)?.is_some() {
+                return Err(Error::refused(format!(
+                    "the id `{id}` is in the session already"
+                )));
+            }
+        }
+        if !in_tree(entry) {
+            return Ok(());
+        }
+        if let Some(parent) = &entry.parent
+            && !chain.knows(&self.root, tail, parent)?
+        {
+            return Err(not_found(parent));
+        }
+        let Some(id) = &entry.id else {
+            return Ok(());
+        };
+        chain.fresh.push(id.clone());
+        if entry.sidechain && tail.head.agent.is_none() {
+            return Ok(());
+        }
+        let follows = outline.is_some_and(|outline| outline.link == Link::Previous);
+        let begins = chain.leaf.is_none();
+        if !follows && !begins && entry.parent.is_none() {
+            return Err(Error::refused(
+                "it names no parent although the session has messages, so it would begin a second conversation",
+            ));
+        }
+        if !follows && !begins && entry.parent != chain.leaf {
+            chain.branched.get_or_insert(at);
+        }
+        chain.leaf = Some(id.clone());
+        chain.moved = true;
+        Ok(())
+    }
+}
+
+/// Where the session would go on after some records.
+struct Chain {
+    leaf: Option<EntryId>,
+    /// The ids of the records so far.
+    fresh: Vec<EntryId>,
+    /// A record moved the leaf.
+    moved: bool,
+    /// The first record that makes a branch.
+    branched: Option<usize>,
+    /// The leaf that a record tells the agent program to go on from.
+    resumes: Option<EntryId>,
+}
+
+impl Chain {
+    fn knows(&self, root: &super::Root, tail: &mut Tail, id: &EntryId) -> Result<bool> {
+        let leaf = self.leaf.as_ref() == Some(id);
+        Ok(leaf || self.fresh.contains(id) || tail.knows(root, id)? == Some(true))
+    }
+
+    /// The agent program goes on at the end of a chain, or where it is told to.
+    fn check(&self, tail: &Tail) -> Result<()> {
+        let told = self.resumes.is_some() && self.resumes == self.leaf;
+        // A sub-agent's log is never resumed.
+        if !self.moved || told || tail.head.agent.is_some() {
+            return Ok(());
+        }
+        match self.branched {
+            Some(at) => Err(Error::refused(format!(
+                "record {} hangs from an earlier message, and the agent program would not go on from it; add a record that tells it to (such as last-prompt with leafUuid), or append a message with --at; nothing was written",
+                at + 1
+            ))),
+            None if !tail.head.anchored => Err(Error::refused(
+                "the log tells the agent program to go on from an earlier message; add a record that names the new one (such as last-prompt with leafUuid); nothing was written",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A line of a log: one JSON object.
+fn check_line(record: &[u8]) -> std::result::Result<(), String> {
+    if record.contains(&b'\n') {
+        return Err("it holds a line break".to_owned());
+    }
+    if record.len() >= jsonl::MAX_LINE {
+        return Err(format!(
+            "it is longer than the {} MB that readers take",
+            jsonl::MAX_LINE >> 20
+        ));
+    }
+    let text = std::str::from_utf8(record).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Err(error) => Err(format!("it is not JSON: {error}")),
+        Ok(_) if !text.trim_start().starts_with('{') => Err("it is not a JSON object".to_owned()),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn outline_of<'a>(outlines: &'a [Outline], entry: &Entry) -> Option<&'a Outline> {
+    let key = entry.id.as_ref().map(EntryId::key);
+    outlines.iter().find(|outline| outline.key == key)
+}
+
+fn not_found(id: &EntryId) -> Error {
+    Error::refused(format!(
+        "`{id}` is no message of this session that the agent program could go on from"
+    ))
+}
+
+fn refused(records: &[Vec<u8>], at: usize, why: String) -> Error {
+    Error::refused(match records.len() {
+        1 => format!("the record is refused: {why}; nothing was written"),
+        _ => format!("record {} is refused: {why}; nothing was written", at + 1),
+    })
+}
