@@ -135,7 +135,7 @@ impl<'a> Records<'a> {
             oversize: false,
         };
         let mut sink = Sink::default();
-        let mut decoder = self.root.decoder(&self.file);
+        let mut decoder = self.root.decoder(self.file);
         decoder.decode(&record, &mut sink);
         sink.found.into_iter().next().map(|entry| entry.body)
     }

@@ -234,7 +234,7 @@ impl<'a> Lines<'a> {
     fn look_for_files(&mut self, record: &Record<'_>, place: Place) {
         let decoder = self
             .decoder
-            .get_or_insert_with(|| self.root.decoder(&self.file));
+            .get_or_insert_with(|| self.root.decoder(self.file));
         let mut sink = Sink::default();
         decoder.decode(record, &mut sink);
         for entry in sink.found {
