@@ -97,6 +97,11 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
+    /// A file of a folder that went as a whole, whatever it is.
+    pub(super) fn is_left_over(&self, root: &Root, file: &Path) -> bool {
+        self.trashed.is_folder() && file.parent().is_some_and(|dir| is_sound(root, dir))
+    }
+
     /// Makes the directories again that went with the session, with the rights that they had.
     pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
         for dir in &self.dirs {
