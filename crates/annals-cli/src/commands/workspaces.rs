@@ -299,10 +299,7 @@ pub(super) fn remove(
         }
         context.store.clear(root, &sessions, edit, now)?
     } else {
-        let plans = sessions
-            .iter()
-            .map(|files| context.store.deletion(files, now));
-        plans.collect::<annals::Result<Vec<Trashed>>>()?
+        context.store.clearing(root, &sessions, edit, now)?
     };
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let bytes = done.iter().flat_map(|trashed| &trashed.files);

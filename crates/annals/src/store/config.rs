@@ -81,6 +81,23 @@ impl Store {
         Ok(rows)
     }
 
+    /// What [`Store::clear`] would move.
+    pub fn clearing(
+        &self,
+        root: &Root,
+        sessions: &[&SessionFiles],
+        edit: Option<&ConfigEdit>,
+        now: Timestamp,
+    ) -> Result<Vec<Trashed>> {
+        let entry = edit.and_then(|edit| removed_entry(root, edit));
+        let plan = |files: &&SessionFiles| {
+            let mut plan = self.deletion(files, now)?;
+            plan.config = entry.iter().cloned().collect();
+            Ok(plan)
+        };
+        sessions.iter().map(plan).collect()
+    }
+
     /// Moves sessions to the trash and then makes a change of the configuration, if there is one to
     /// make. If anything fails, all of it is as before.
     pub fn clear(

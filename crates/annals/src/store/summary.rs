@@ -112,6 +112,9 @@ impl SessionInfo {
                 }
                 .matches(wanted)
             })
+            || ["workspace", "workspace_name"]
+                .iter()
+                .any(|name| self.attributes.get(*name).is_some_and(|it| it == wanted))
     }
 }
 

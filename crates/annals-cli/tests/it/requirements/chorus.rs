@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Stage;
 
-const SDK: &str = "e8d973c7-2bc4-4b6c-a2ad-3d0b2b3c8d11";
+const SDK: &str = "000000e8-2bc4-4b6c-a2ad-3d0b2b3c8d11";
 const FOLDER: &str = "sessions/ws-1/agent-a";
 
 /// The root that the document describes.
@@ -265,7 +265,7 @@ fn a_conversation_without_messages_is_a_session() {
     assert!(shown.out.contains("no messages yet"), "{shown}");
     stage.annals(&["check"]).fine();
     let overview = stage.annals(&["--json"]).json();
-    assert_eq!(overview["totals"]["sessions"], 3, "{overview}");
+    assert_eq!(overview["sessions"], 3, "{overview}");
     // A title, a label and a note do not make its log.
     let path = stage.root.join(FOLDER).join("conv-2-messages.jsonl");
     stage.annals(&["title", "conv-2", "Next week"]).fine();
@@ -318,7 +318,7 @@ fn a_conversation_without_messages_is_deleted_and_comes_back() {
 fn the_session_behind_a_conversation_is_told_set_and_found() {
     let stage = stage();
     assert_eq!(sessions(&stage, &[])["conv-1"]["session_id"], SDK);
-    let shown = stage.annals(&["show", "e8d973c7", "--json"]).json();
+    let shown = stage.annals(&["show", "000000e8", "--json"]).json();
     assert_eq!(shown["session"]["id"], "conv-1");
     // Set by hand, and taken back.
     stage
@@ -821,8 +821,13 @@ fn the_other_verbs_work_on_a_conversation() {
         .fine();
     let row = &sessions(&stage, &["--tag", "parser"])["conv-1"];
     assert_eq!(row["tag"], "parser");
-    let fork = stage.annals(&["fork", "conv-1", "--json"]).json();
-    let fork = fork["session"].as_str().unwrap().to_owned();
-    assert_eq!(entries(&stage, &fork).len(), 10);
-    assert!(index(&stage, FOLDER).contains_key(&fork));
+    stage.annals(&["fork", "conv-1"]).fine();
+    let rows = index(&stage, FOLDER);
+    let fork = rows.keys().find(|id| !id.starts_with("conv-")).unwrap();
+    assert_eq!(entries(&stage, fork).len(), 10);
+    assert_eq!(rows[fork]["messageCount"], 10);
+    let costs = stage.annals(&["cost", "--json"]);
+    assert!(costs.code <= 1, "{costs}");
+    let found = stage.annals(&["search", "no body"]).fine();
+    assert!(found.out.contains("conv-1"), "{found}");
 }

@@ -5,7 +5,7 @@ use crate::layout::content::{blocks, flat_outputs, unnamed_call};
 use crate::layout::{Record, Sink};
 use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
 
-use super::line::{Line, Lines, MEMBERS, Sort, is_record};
+use super::line::{Line, Lines, MEMBERS, Sort, is_number, is_object, is_record};
 
 object! {
     struct Whole<'a> {
@@ -123,15 +123,17 @@ impl Lines {
     }
 }
 
-/// The members of a line that only this layout knows.
+/// The members of a line that only this layout knows. A value that cannot be is left out, as a draft
+/// with it would be refused.
 fn members(line: &Line<'_>, whole: &Whole<'_>) -> Members {
-    let raw = |raw: Raw<'_>| raw.0.map(str::to_owned);
+    let owned = |text: &str| text.to_owned();
+    let number = |raw: Raw<'_>| raw.0.filter(|raw| is_number(raw)).map(owned);
     let values = [
-        raw(whole.claude),
-        raw(line.context_window),
-        raw(line.cost),
-        raw(line.duration),
-        raw(line.turns),
+        whole.claude.0.filter(|raw| is_object(raw)).map(owned),
+        number(line.context_window),
+        number(line.cost),
+        number(line.duration),
+        number(line.turns),
         line.session.get().map(json::quote),
     ];
     let found = MEMBERS.iter().zip(values);

@@ -85,6 +85,16 @@ pub(super) const MEMBERS: &[&str] = &[
     SESSION_ID,
 ];
 
+/// Whether the value of a member is an object that any reader of JSON takes.
+pub(super) fn is_object(json: &str) -> bool {
+    json.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(json).is_ok()
+}
+
+/// Whether the value of a member is a number that can be an amount.
+pub(super) fn is_number(json: &str) -> bool {
+    serde_json::from_str::<f64>(json).is_ok_and(|number| number.is_finite() && number >= 0.0)
+}
+
 /// The session of Claude Code behind a conversation.
 pub(super) const SESSION_ID: &str = "sessionId";
 

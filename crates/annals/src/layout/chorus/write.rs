@@ -26,7 +26,7 @@ use crate::model::{
     Subject, TitleSource, Todo, Usage,
 };
 
-use super::line::{Line, MEMBERS, SESSION_ID, is_noted};
+use super::line::{Line, MEMBERS, SESSION_ID, is_noted, is_number, is_object};
 use super::{AGENT, Chorus, Config, enrol, path};
 
 impl Writer for Chorus {
@@ -289,10 +289,12 @@ impl<'a> Written<'a> {
     fn set(&mut self, members: &Members) -> Result<()> {
         for (name, json) in members {
             let value = raw(one_line(json)?)?;
-            let is = |opening: fn(char) -> bool| json.trim_start().starts_with(opening);
             let (slot, sound, wanted) = match name.as_str() {
-                SESSION_ID => (&mut self.session_id, is(|c| c == '"'), "a text"),
-                "claudeMessage" => (&mut self.claude_message, is(|c| c == '{'), "an object"),
+                SESSION_ID => {
+                    let text = json::string(json.trim()).is_some();
+                    (&mut self.session_id, text, "a text")
+                }
+                "claudeMessage" => (&mut self.claude_message, is_object(json), "an object"),
                 name => {
                     let slot = match name {
                         "costUsd" => &mut self.cost_usd,
@@ -305,7 +307,7 @@ impl<'a> Written<'a> {
                             )));
                         }
                     };
-                    (slot, is(|c| c.is_ascii_digit()), "a number")
+                    (slot, is_number(json), "a number that is not negative")
                 }
             };
             if !sound {
