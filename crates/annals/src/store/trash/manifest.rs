@@ -168,8 +168,10 @@ pub(super) fn directories<'a>(
     sessions: impl Iterator<Item = &'a SessionFiles>,
 ) -> Vec<TrashedDir> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
-    for file in &plan.files {
-        let above = file.path.ancestors().skip(1);
+    // A session that only a session list names lies where its log would.
+    let files = plan.files.iter().map(|file| &file.path);
+    for path in files.chain(plan.rows.iter().map(|row| &row.path)) {
+        let above = path.ancestors().skip(1);
         dirs.extend(
             above
                 .filter(|dir| dir.components().count() > 1)
