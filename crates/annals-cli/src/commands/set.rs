@@ -12,12 +12,13 @@ use crate::render::style::{DIM, ID, PLAIN, paint};
 /// Sets a member of a session's row in its layout's session list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Chorus keeps a row for every conversation. Its members that can be set are sessionId (the session of
-Claude Code behind the conversation, by which it is resumed), sessionCreatedAt, branchName, worktreePath
-and settings (a JSON object). An empty value is null. `annals title` sets the title.
+Chorus keeps a row for every conversation. Its members that can be set are sessionId (the
+session of Claude Code behind the conversation, by which it is resumed), sessionCreatedAt,
+branchName, worktreePath and settings (a JSON object). An empty value is null. `annals title`
+sets the title.
 
 Examples:
-  annals set conv-1 sessionId e8d973c7-2bc4-4b6c-a2ad-3d0b2b3c8d11
+  annals set conv-1 sessionId 5f3c2a90
   annals set conv-1 settings '{\"permissionMode\":\"plan\"}'
   annals set conv-1 branchName ''")]
 pub(crate) struct SetArgs {
