@@ -256,7 +256,7 @@ impl Store {
             root.guard(&plan.root.join(&file.path))?;
         }
         let dirs = manifest::directories(&plan, std::iter::empty());
-        self.move_out(plan, dirs, &[])
+        self.move_out(root, plan, dirs, &[])
     }
 
     /// The same, if `still` says so once the logs are locked and known to be what they were.
