@@ -91,6 +91,15 @@ impl SessionInfo {
         }
     }
 
+    /// Whether a person who types `wanted` may mean a sub-agent of this session, or the agent whose
+    /// session it is: a beginning of an id, of a name or of a kind.
+    pub fn has_agent(&self, wanted: &str) -> bool {
+        let own = ["agent", "agent_name"].iter();
+        let own = own.filter_map(|name| self.attributes.get(*name));
+        let mut names = self.agent_names.iter().chain(own);
+        names.any(|name| name.starts_with(wanted))
+    }
+
     /// Whether a person who types `wanted` may mean this session's project, under its present
     /// directory or an earlier one.
     pub fn in_project(&self, wanted: &str) -> bool {
@@ -103,6 +112,9 @@ impl SessionInfo {
                 }
                 .matches(wanted)
             })
+            || ["workspace", "workspace_name"]
+                .iter()
+                .any(|name| self.attributes.get(*name).is_some_and(|it| it == wanted))
     }
 }
 
