@@ -22,6 +22,7 @@ Examples:
   annals agents
   annals agents add w-app 'Code Reviewer'
   annals agents rename w-app code-reviewer Critic
+  annals agents set w-app code-reviewer filePath .claude/agents/critic.md
   annals agents remove w-app code-reviewer --apply")]
 pub(crate) struct AgentsArgs {
     #[command(subcommand)]
@@ -51,6 +52,18 @@ enum Action {
         id: String,
         /// The name
         name: String,
+    },
+    /// Set a member of an agent
+    Set {
+        /// The workspace's id
+        workspace: String,
+        /// The agent's id
+        id: String,
+        /// name or filePath
+        key: String,
+        /// Its value
+        #[arg(allow_hyphen_values = true)]
+        value: String,
     },
     /// Move all sessions of an agent to the trash and take it out
     Remove {
@@ -112,6 +125,20 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
                 workspace: workspace.clone(),
                 id: id.clone(),
                 name: name.clone(),
+            },
+            workspace,
+        ),
+        Action::Set {
+            workspace,
+            id,
+            key,
+            value,
+        } => (
+            ConfigEdit::SetAgent {
+                workspace: workspace.clone(),
+                id: id.clone(),
+                key: key.clone(),
+                value: value.clone(),
             },
             workspace,
         ),

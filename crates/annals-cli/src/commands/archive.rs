@@ -230,11 +230,11 @@ fn one(args: &ArchiveArgs, group: &[&SessionFiles], context: &Context) -> annals
 /// The sessions that are meant.
 fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>> {
     let mut wanted = match (&args.project, args.sessions.as_slice()) {
-        (Some(project), _) => delete::of_project(project, context)?,
+        (Some(project), _) => written(delete::of_project(project, context)?),
         (None, []) if args.older_than.is_none() => bail!(
             "say what to archive: sessions, --project, or --older-than (`annals keep` mirrors everything)"
         ),
-        (None, []) => context.inventory_in_place().sessions,
+        (None, []) => written(context.inventory_in_place().sessions),
         (None, named) => {
             let named = delete::named(named, context)?;
             named.iter().try_for_each(SessionFiles::refuse_archived)?;
@@ -253,6 +253,12 @@ fn wanted(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<SessionFiles>
         wanted.retain(|files| old.contains(&(files.id.as_str(), files.main_path())));
     }
     Ok(wanted)
+}
+
+/// Those of some sessions that have a log; of others there is nothing to archive.
+fn written(mut sessions: Vec<SessionFiles>) -> Vec<SessionFiles> {
+    sessions.retain(|files| !files.is_unwritten());
+    sessions
 }
 
 /// A pin says that a session is not to go. Those that were named are refused, of others it is told that

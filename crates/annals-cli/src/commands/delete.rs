@@ -378,6 +378,13 @@ fn print(context: &mut Context, all: &[Trashed]) -> Result<()> {
         Column::new("FILE").min(20).middle().style(PATH),
     ]);
     for trashed in all {
+        if trashed.files.is_empty() && !trashed.is_folder() {
+            // A session that only a session list named.
+            let row = trashed.rows.first().map(|row| row.path.display());
+            let row = row.map(|path| path.to_string()).unwrap_or_default();
+            let name = Cell::new(names(trashed, &short));
+            table.row([name, Cell::new(size::bytes(0)), Cell::new(row)]);
+        }
         for (at, file) in trashed.files.iter().enumerate() {
             table.row([
                 Cell::new(match at {

@@ -23,7 +23,7 @@ pub(crate) struct SessionFilter {
     /// Only sessions in which this model answered (a part of its name is enough)
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Only sessions with such a sub-agent: a beginning of its id or of its kind
+    /// Only sessions of such an agent or with such a sub-agent: a beginning of its id, name or kind
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
     /// Only sessions with this label
@@ -93,10 +93,8 @@ impl SessionFilter {
                 .tag
                 .as_deref()
                 .is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
-            let agent = self.agent.as_deref().is_none_or(|wanted| {
-                let mut names = session.agent_names.iter();
-                names.any(|name| name.starts_with(wanted))
-            });
+            let agent = self.agent.as_deref();
+            let agent = agent.is_none_or(|wanted| session.has_agent(wanted));
             in_project && since && until && model && tag && agent
         });
         self.page.cut(&mut sessions);

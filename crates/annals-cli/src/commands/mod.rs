@@ -40,6 +40,7 @@ mod restore;
 mod row;
 mod search;
 mod sessions;
+mod set;
 mod settings;
 mod show;
 mod statusline;
@@ -108,6 +109,8 @@ pub(crate) enum Command {
     Fork(fork::ForkArgs),
     /// Give a session a title
     Title(title::TitleArgs),
+    /// Set a member of a session's row in its layout's session list
+    Set(set::SetArgs),
     /// Label a session
     Tag(tag::TagArgs),
     /// Add a remark to a session, which its agent never sees
@@ -177,6 +180,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Append(args)) => append::run(&args, context),
         Some(Command::Fork(args)) => fork::run(&args, context),
         Some(Command::Title(args)) => title::run(&args, context),
+        Some(Command::Set(args)) => set::run(&args, context),
         Some(Command::Tag(args)) => tag::run(&args, context),
         Some(Command::Note(args)) => note::run(&args, context),
         Some(Command::Todo(args)) => todo::run(&args, context),

@@ -195,7 +195,7 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
             false => print(&shown, agent, args, context)?,
         }
     }
-    Ok(if selection.is_empty() {
+    Ok(if selection.is_empty() && !session.files.is_unwritten() {
         Outcome::Nothing
     } else {
         Outcome::Fine
@@ -377,7 +377,11 @@ fn print(
         context.out.blank()?;
     }
     if selection.is_empty() {
-        context.out.line("Nothing fits.")?;
+        let told = match session.files.is_unwritten() {
+            true => "It has no messages yet.",
+            false => "Nothing fits.",
+        };
+        context.out.line(told)?;
         return Ok(());
     }
     let marked = selection.mark().is_some();

@@ -17,11 +17,14 @@ use crate::render::table::{Cell, Column, Table};
 #[command(after_help = "\
 A workspace is a directory that agents work in. Removing one moves all its sessions to the trash and
 takes it out of the configuration; the directory itself is not touched. Without --apply nothing is.
+`annals delete --undo ID` puts a session back, and its workspace with it.
 
 Examples:
   annals workspaces
   annals workspaces add ~/src/my-app --name 'My app'
   annals workspaces rename w-app 'The app'
+  annals workspaces set w-app gitBranch main
+  annals workspaces set w-app isExpanded false
   annals workspaces remove w-app               what would be removed
   annals workspaces remove w-app --apply
   annals --root chorus:~/src/my-app/.chorus workspaces")]
@@ -49,6 +52,16 @@ enum Action {
         id: String,
         /// The name
         name: String,
+    },
+    /// Set a member of a workspace
+    Set {
+        /// The workspace's id
+        id: String,
+        /// name, path, isExpanded, gitBranch, isDirty or hasSystemPrompt
+        key: String,
+        /// Its value; an empty gitBranch is none
+        #[arg(allow_hyphen_values = true)]
+        value: String,
     },
     /// Move all sessions of a workspace to the trash and take it out
     Remove {
@@ -110,6 +123,14 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
             ConfigEdit::RenameWorkspace {
                 id: id.clone(),
                 name: name.clone(),
+            },
+            Ok(id.clone()),
+        ),
+        Action::Set { id, key, value } => (
+            ConfigEdit::SetWorkspace {
+                id: id.clone(),
+                key: key.clone(),
+                value: value.clone(),
             },
             Ok(id.clone()),
         ),
@@ -278,10 +299,7 @@ pub(super) fn remove(
         }
         context.store.clear(root, &sessions, edit, now)?
     } else {
-        let plans = sessions
-            .iter()
-            .map(|files| context.store.deletion(files, now));
-        plans.collect::<annals::Result<Vec<Trashed>>>()?
+        context.store.clearing(root, &sessions, edit, now)?
     };
     let files: usize = done.iter().map(|trashed| trashed.files.len()).sum();
     let bytes = done.iter().flat_map(|trashed| &trashed.files);
@@ -299,15 +317,17 @@ pub(super) fn remove(
         })?;
         return Ok(Outcome::Fine);
     }
-    for trashed in &done {
+    // What else lay in its folder is no session.
+    let sessions: Vec<&Trashed> = done.iter().filter(|it| !it.is_folder()).collect();
+    for trashed in &sessions {
         context.out.line(paint(ID, &trashed.session))?;
     }
-    if !done.is_empty() {
+    if !sessions.is_empty() {
         context.out.blank()?;
     }
     let sum = format!(
         "{what} {id}: {}, {}, {}",
-        plural(done.len() as u64, "session"),
+        plural(sessions.len() as u64, "session"),
         plural(files as u64, "file"),
         size::bytes(bytes)
     );
@@ -323,10 +343,15 @@ pub(super) fn remove(
     context
         .out
         .line(format_args!("{} removed {sum}", paint(SUCCESS, "✓")))?;
-    if !done.is_empty() {
-        context.out.line(
+    match (sessions.is_empty(), done.is_empty()) {
+        (false, _) => context.out.line(
             "`annals delete --list` shows the sessions in the trash, `--undo ID` puts one back",
-        )?;
+        )?,
+        (true, false) => context.out.line(format_args!(
+            "`annals delete --undo {}` puts it back",
+            paint(ID, id)
+        ))?,
+        (true, true) => {}
     }
     Ok(Outcome::Fine)
 }

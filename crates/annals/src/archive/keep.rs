@@ -105,7 +105,9 @@ impl Store {
         let _lock = hold(&archive.dir().join("keep.lock"))?;
         let note = Note::read(&note_of(archive.dir()))?;
         let is_first = note.is_none();
-        let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        let mut all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
+        // Of a session that only a session list names there is no file to keep.
+        all.retain(|files| files.files().next().is_some());
         let mut kept = Kept {
             sessions: all.len(),
             troubles: inventory.troubles.iter().map(Error::to_string).collect(),

@@ -161,6 +161,14 @@ pub(super) fn confirm(pack: &Pack, root: &Path, within: &Path) -> Result<FileId>
 }
 
 fn holdings(group: &[&SessionFiles], removing: bool) -> Result<Holdings> {
+    let unwritten = |files: &&&SessionFiles| files.is_unwritten();
+    let empty = |files: &&&SessionFiles| removing || files.files().next().is_none();
+    if let Some(files) = group.iter().filter(unwritten).find(empty) {
+        return Err(Error::refused(format!(
+            "session {} has no messages yet, so there is nothing to archive",
+            files.id
+        )));
+    }
     match removing {
         true => Holdings::to_go(group),
         false => Holdings::of(group),

@@ -187,7 +187,7 @@ fn strays(inventory: &Inventory, kept: &Kept<'_>) -> Vec<FileReport> {
     for files in inventory
         .sessions
         .iter()
-        .filter(|files| files.log.is_none())
+        .filter(|files| files.log.is_none() && !files.is_unwritten())
     {
         let key = (files.root.path.as_path(), Some(&files.id));
         left.entry(key).or_default().extend(files.files());
@@ -266,6 +266,7 @@ pub(crate) struct LoneRow {
 pub(crate) fn rows_without_log(inventory: &Inventory) -> Vec<LoneRow> {
     let logs = inventory.sessions.iter();
     let logs: HashSet<(&Path, Option<&str>, &SessionId)> = logs
+        .filter(|files| !files.is_unwritten())
         .map(|files| (files.root.path.as_path(), files.folder(), &files.id))
         .collect();
     let mut found = Vec::new();

@@ -161,7 +161,9 @@ fn unanswered(outlines: &[Outline], tree: &Tree) -> Vec<Flaw> {
     for (at, outline) in outlines.iter().enumerate() {
         open.extend(outline.calls().iter().map(|call| (*call, at)));
         for call in &outline.results {
-            if open.remove(call).is_none() {
+            // A result without an id may be of a call that has one.
+            let unnamed = outline.facts.contains(&Fact::UnnamedAnswer(*call));
+            if open.remove(call).is_none() && !unnamed {
                 lone.push((*call, outline));
             }
         }

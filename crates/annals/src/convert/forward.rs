@@ -17,7 +17,7 @@ use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Members, SessionId,
     Subject, TitleSource, Usage,
 };
-use crate::store::{FoundFile, Root, Session, row_of_log};
+use crate::store::{FoundFile, Pairing, Root, Session, row_of_log};
 
 use super::carry::{carry, encode, source_file};
 use super::links::Links;
@@ -427,6 +427,7 @@ impl<'a> Work<'a> {
         let layout = root.layout;
         let mut decoder = root.decoder(file);
         let mut refused = HashSet::new();
+        let mut pairing = Pairing::default();
         let partial = match self.part {
             Part::Path(path) if log == 0 => Some(*path),
             _ => None,
@@ -440,6 +441,7 @@ impl<'a> Work<'a> {
             let mut sink = Sink::default();
             decoder.decode(&record, &mut sink);
             let sound = sink.flaws.is_empty();
+            sink.found.iter_mut().for_each(|entry| pairing.read(entry));
             if let Some(path) = partial {
                 let on_path = |entry: &Entry| {
                     let at = links.index(volume, entry);

@@ -220,6 +220,8 @@ fn planned(
                 }
             }
             plan.sessions = inventory.sessions;
+            // What only a session list names goes along with that list.
+            plan.sessions.retain(|files| !files.is_unwritten());
             plan.source = Some(root);
         }
         Selection::Sessions(sessions) => plan.sessions = sessions,
@@ -236,6 +238,12 @@ fn planned(
     plan.sessions
         .iter()
         .try_for_each(SessionFiles::refuse_kept)?;
+    if let Some(files) = plan.sessions.iter().find(|files| files.is_unwritten()) {
+        return Err(Error::refused(format!(
+            "session {} has no messages yet, so there is nothing to convert",
+            files.id
+        )));
+    }
     plan.check()?;
     plan.survey()?;
     Ok(plan)

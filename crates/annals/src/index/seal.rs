@@ -16,7 +16,8 @@ impl Stamp {
     pub(super) fn of(files: &SessionFiles) -> Self {
         let mut mixer = Mixer::default();
         mixer.word(u64::from(files.shared));
-        for file in files.files() {
+        let unwritten = files.unwritten.as_deref();
+        for file in files.files().chain(unwritten) {
             mixer.file(&files.root.path, file);
         }
         // Few layouts have registers; what they tell is short.

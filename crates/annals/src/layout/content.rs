@@ -75,6 +75,46 @@ pub(crate) struct Content {
     pub(crate) asked: Option<Box<str>>,
     /// Calls that hand a prompt to a sub-agent.
     pub(crate) delegations: Vec<Delegation>,
+    /// Calls without an id, which do not stand in `calls`.
+    pub(crate) unnamed_calls: Vec<Unnamed>,
+    /// Results without an id, which do not stand in `answers`.
+    pub(crate) unnamed_answers: Vec<Unnamed>,
+}
+
+/// A call or a result without an id.
+#[derive(Clone, Debug)]
+pub(crate) struct Unnamed {
+    /// Its place among all the calls, or all the results, of the message.
+    pub(crate) at: usize,
+    /// The tool, if it is named.
+    pub(crate) tool: Box<str>,
+    /// The work that the call hands to a sub-agent.
+    pub(crate) delegation: Option<Delegation>,
+}
+
+impl Unnamed {
+    /// Puts keys of their own for some that have none among those that have one.
+    pub(crate) fn merge(named: &[Key], unnamed: impl Iterator<Item = (usize, Key)>) -> Vec<Key> {
+        let mut all = Vec::new();
+        let mut named = named.iter().copied();
+        for (at, key) in unnamed {
+            all.extend(named.by_ref().take(at.saturating_sub(all.len())));
+            all.push(key);
+        }
+        all.extend(named);
+        all
+    }
+}
+
+/// What a call without an id is called before its tool, where nothing else tells it from others.
+pub(crate) const CALL_OF: &str = "call:";
+
+/// The name of a call without an id: that of its record, and its place among the calls in it.
+pub(crate) fn unnamed_call(record: &str, at: usize) -> String {
+    match at {
+        0 => record.to_owned(),
+        _ => format!("{record}-{}", at + 1),
+    }
 }
 
 impl Content {
@@ -89,6 +129,11 @@ impl Content {
         }
     }
 
+    /// There are tool calls.
+    pub(crate) fn makes_calls(&self) -> bool {
+        !self.calls.is_empty() || !self.unnamed_calls.is_empty()
+    }
+
     fn add(&mut self, part: &Glimpse<'_>) {
         match part.kind.get() {
             Some("text") if self.prompt.is_none() => {
@@ -96,6 +141,17 @@ impl Content {
             }
             Some("tool_use") => {
                 let Some(call) = part.id.filled().map(Key::of) else {
+                    if part.id.get().is_some() {
+                        return;
+                    }
+                    let name = part.name.or_empty();
+                    // The key is the caller's to give.
+                    let delegation = delegation(Key::of(""), name, part.input);
+                    self.unnamed_calls.push(Unnamed {
+                        at: self.calls.len() + self.unnamed_calls.len(),
+                        tool: name.into(),
+                        delegation,
+                    });
                     return;
                 };
                 self.calls.push(call);
@@ -104,7 +160,15 @@ impl Content {
             }
             Some("tool_result") => {
                 self.results = true;
-                self.answers.extend(part.answers.filled().map(Key::of));
+                match part.answers.get() {
+                    Some("") => {}
+                    Some(call) => self.answers.push(Key::of(call)),
+                    None => self.unnamed_answers.push(Unnamed {
+                        at: self.answers.len() + self.unnamed_answers.len(),
+                        tool: part.name.or_empty().into(),
+                        delegation: None,
+                    }),
+                }
             }
             _ => {}
         }
@@ -290,7 +354,7 @@ fn block_of(raw: Raw<'_>, part: &Part<'_>) -> Block {
         },
         "tool_result" => Block::ToolResult {
             call: owned(&part.answers),
-            output: outputs(part.content),
+            output: result_output(part),
             is_error: part.is_error.0,
         },
         "image" => Block::Image {
@@ -307,6 +371,30 @@ fn block_of(raw: Raw<'_>, part: &Part<'_>) -> Block {
             json: raw.0.unwrap_or("null").to_owned(),
         },
     }
+}
+
+/// A result's parts; some programs write them as one text beside the block's type.
+fn result_output(part: &Part<'_>) -> Vec<Block> {
+    match (part.content.is_some(), part.text.get()) {
+        (false, Some(text)) => vec![Block::Text(text.to_owned())],
+        _ => outputs(part.content),
+    }
+}
+
+/// The parts of a result whose record says of which call it is: blocks of results stand for their own
+/// parts.
+pub(crate) fn flat_outputs(content: Raw<'_>) -> Vec<Block> {
+    if !content.is_list() {
+        return outputs(content);
+    }
+    let parts = content.list().into_iter().flat_map(|raw| {
+        let part: Part<'_> = raw.read_fast();
+        match part.kind.or_empty() {
+            "tool_result" => result_output(&part),
+            _ => vec![block_of(raw, &part)],
+        }
+    });
+    parts.collect()
 }
 
 /// A result's parts. A result inside a result has no meaning and stays opaque, so depth is bounded.

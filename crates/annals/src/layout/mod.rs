@@ -30,7 +30,7 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKe
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
-pub(crate) use content::opening;
+pub(crate) use content::{CALL_OF, opening, unnamed_call};
 pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;

@@ -118,6 +118,12 @@ pub trait Writer: Sync {
         Ok(Enrolled::Same)
     }
 
+    /// Refuses a value that a member of a session cannot have: see [`Writer::session_members`].
+    fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
+        let _ = (name, json);
+        Ok(())
+    }
+
     /// Whether a register says nothing at all, so that it may go with the last log it listed.
     fn lists_nothing(&self, register: &Artifact, bytes: &[u8]) -> bool {
         let _ = (register, bytes);
@@ -145,6 +151,10 @@ pub struct Row {
     pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
+    /// The session of another program that the newest message names, for a row that is made anew.
+    pub session_id: Option<String>,
+    /// Members of the row to set, as JSON texts; [`Writer::session_members`] lists their names.
+    pub members: Members,
     /// The session's working directory and git branch, where a new one is listed.
     pub cwd: Option<String>,
     /// The git branch.

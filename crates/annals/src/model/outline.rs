@@ -154,6 +154,11 @@ pub enum Fact {
     Word(Box<str>, Box<str>),
     /// A name and a value that a list of sessions tells, such as a channel; the last one counts.
     Attribute(&'static str, Box<str>),
+    /// A call that has no id: the key of its tool, and the key that it goes by instead.
+    UnnamedCall(Key, Key),
+    /// A result that names no call: the key of its tool, which stands among the results until the
+    /// store puts the call's key in its place.
+    UnnamedAnswer(Key),
     /// Versions of files were saved.
     Files,
     /// Output too long for the log lies in a file of this name among the session's own.

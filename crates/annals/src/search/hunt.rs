@@ -20,7 +20,7 @@ use super::query::{Filter, Query};
 use super::subject::{self, Piece, pieces};
 use crate::error::{Error, Result};
 use crate::jsonl::{Bytes as _, BytesReader, Ending, LogFile, read_span};
-use crate::layout::{Decoder, Record, Sink};
+use crate::layout::{CALL_OF, Decoder, Record, Sink};
 use crate::model::{AgentId, Block, Body, Entry, Key, Span};
 use crate::store::{FoundFile, Inventory, Root, SessionFiles, each_record, strip, with_scanner};
 
@@ -404,6 +404,10 @@ impl Around for Here<'_> {
 
 impl Here<'_> {
     fn look_for_tool(&self, call: &str) -> Option<String> {
+        // A result that names no call names its tool.
+        if let Some(tool) = call.strip_prefix(CALL_OF).filter(|tool| !tool.is_empty()) {
+            return Some(tool.to_owned());
+        }
         if let Some(calls) = self.calls.all.borrow().as_ref() {
             return calls.get(call).cloned();
         }

@@ -12,7 +12,8 @@ use crate::layout::chorus::{Config, ConfigEdit};
 use crate::model::{Artifact, ArtifactKind};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::{Root, Store, Trashed, writer};
+use super::trash::TrashedEntry;
+use super::{Root, Session, SessionInfo, Store, Trashed, writer};
 
 impl Store {
     /// The configuration of a root; the usual one where there is none yet.
@@ -66,6 +67,37 @@ impl Store {
         inventory.sessions.iter().filter(within).collect()
     }
 
+    /// What lists say about the sessions of a workspace (`WORKSPACE`) or of one of its agents
+    /// (`WORKSPACE/AGENT`), the newest first. Sessions that cannot be read are left out.
+    pub fn list_in(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
+        let mut inventory = self.inventory();
+        if !inventory.troubles.is_empty() {
+            return Err(inventory.troubles.remove(0));
+        }
+        let sessions = self.sessions_in(&inventory, root, folder).into_iter();
+        let rows = sessions.filter_map(|files| Session::read(files.clone()).ok());
+        let mut rows: Vec<SessionInfo> = rows.map(|session| session.info(None)).collect();
+        rows.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+        Ok(rows)
+    }
+
+    /// What [`Store::clear`] would move.
+    pub fn clearing(
+        &self,
+        root: &Root,
+        sessions: &[&SessionFiles],
+        edit: Option<&ConfigEdit>,
+        now: Timestamp,
+    ) -> Result<Vec<Trashed>> {
+        let entry = edit.and_then(|edit| removed_entry(root, edit));
+        let plan = |files: &&SessionFiles| {
+            let mut plan = self.deletion(files, now)?;
+            plan.config = entry.iter().cloned().collect();
+            Ok(plan)
+        };
+        sessions.iter().map(plan).collect()
+    }
+
     /// Moves sessions to the trash and then makes a change of the configuration, if there is one to
     /// make. If anything fails, all of it is as before.
     pub fn clear(
@@ -75,14 +107,32 @@ impl Store {
         edit: Option<&ConfigEdit>,
         now: Timestamp,
     ) -> Result<Vec<Trashed>> {
+        let entry = edit.and_then(|edit| removed_entry(root, edit));
+        let folder = edit.and_then(removed_folder);
         let mut done = Vec::new();
         let cleared = sessions.iter().try_for_each(|files| {
-            done.push(self.delete(files, now)?);
+            let config: Vec<TrashedEntry> = entry.iter().cloned().collect();
+            done.push(self.delete_configured(files, config, now)?);
+            Ok(())
+        });
+        let cleared = cleared.and_then(|()| {
+            // Whatever else lies in its folder belongs to no session, and goes as well.
+            let left = folder.as_deref().map(|folder| files_in(root, folder));
+            let left = left.unwrap_or_default();
+            if let Some(folder) = &folder
+                && (!left.is_empty() || (done.is_empty() && entry.is_some()))
+            {
+                let config = entry.iter().cloned().collect();
+                done.push(self.delete_folder(root, folder, left, config, now)?);
+            }
             Ok(())
         });
         let edited =
             cleared.and_then(|()| edit.map_or(Ok(()), |edit| self.edit_config(root, edit)));
         let Err(error) = edited else {
+            if let Some(folder) = folder {
+                remove_folder(root, &folder);
+            }
             return Ok(done);
         };
         for trashed in done.iter().rev() {
@@ -90,6 +140,85 @@ impl Store {
         }
         Err(error)
     }
+}
+
+impl Store {
+    /// Puts an entry back into the configuration of a root. One that is there again stays.
+    pub(super) fn restore_entry(&self, root: &Root, entry: &TrashedEntry) -> Result<()> {
+        let edit = ConfigEdit::Restore {
+            workspace: entry.workspace.clone(),
+            text: entry.text.clone(),
+        };
+        match self.edit_config(root, &edit) {
+            // The workspace of an agent may be gone since.
+            Err(Error::NotFound { .. }) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// The folder of what an edit takes out of the configuration.
+fn removed_folder(edit: &ConfigEdit) -> Option<String> {
+    match edit {
+        ConfigEdit::RemoveWorkspace { id } => Some(id.clone()),
+        ConfigEdit::RemoveAgent { workspace, id } => Some(format!("{workspace}/{id}")),
+        _ => None,
+    }
+}
+
+/// What an edit takes out of the configuration, as it stands there.
+fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedEntry> {
+    let bytes = std::fs::read(config_path(root).ok()?).ok()?;
+    let workspace = match edit {
+        ConfigEdit::RemoveAgent { workspace, .. } => Some(workspace.clone()),
+        _ => None,
+    };
+    let text = Config::entry_of(&bytes, &removed_folder(edit)?)?;
+    Some(TrashedEntry { workspace, text })
+}
+
+/// The files that lie in the folder of a workspace or an agent, their paths within the root.
+fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    let mut pending = vec![folder_path(root, folder)];
+    while let Some(dir) = pending.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            // What is behind a link is not the workspace's.
+            let Ok(metadata) = entry.path().symlink_metadata() else {
+                continue;
+            };
+            let path = entry.path();
+            match path.strip_prefix(&root.path) {
+                _ if metadata.is_dir() => pending.push(path),
+                Ok(within) if metadata.is_file() => {
+                    found.push((within.to_owned(), metadata.len()));
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The directory of a workspace or an agent.
+fn folder_path(root: &Root, folder: &str) -> PathBuf {
+    let mut place = Artifact::of(ArtifactKind::Register);
+    place.folder = Some(format!("{folder}/index"));
+    let below = root.path.join(root.layout.place(&place));
+    let above = below.ancestors().nth(2);
+    above.unwrap_or(&root.path).to_owned()
+}
+
+/// Removes the directories of a workspace or an agent that are empty now.
+fn remove_folder(root: &Root, folder: &str) {
+    let dir = folder_path(root, folder);
+    let below = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+    for entry in below {
+        // It fails when something is left, or when it is no directory, which is the condition.
+        let _ = std::fs::remove_dir(entry.path());
+    }
+    super::trash::remove_empty(Some(&dir), &root.path);
 }
 
 /// An error about the whole configuration, with where it lies and what to do.

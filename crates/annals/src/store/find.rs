@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
 use crate::layout::LAYOUTS;
-use crate::model::{Artifact, ArtifactKind, SessionId};
+use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
 
-use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::inventory::{FoundFile, Inventory, NAMED_WITHIN, SessionFiles};
+use super::log;
 use super::share::Share;
 use super::{Root, Store};
 
@@ -254,6 +255,10 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
     if found.is_empty() {
         found = thread::of_conversation(inventory, prefix);
     }
+    if found.is_empty() && !prefix.is_empty() {
+        // The session of the program behind it, by which that program resumes it.
+        found = found_by(&|files| behind(files).is_some_and(|id| id.starts_with(prefix)));
+    }
     if found.is_empty() {
         // What can never be an id is told as such.
         SessionId::new(prefix)?;
@@ -295,6 +300,21 @@ fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {
 /// The name by which records of the session's layout refer to it.
 fn conversation_id(files: &SessionFiles) -> Option<String> {
     files.root.layout.writer()?.conversation_id(&files.id)
+}
+
+/// The session of the program behind a session: as a session list says, or else its first messages.
+fn behind(files: &SessionFiles) -> Option<String> {
+    const NAME: &str = "session_id";
+    let listed = files.told(|about| about.attributes.get(NAME).cloned());
+    listed.or_else(|| {
+        let log = files.log.as_ref()?;
+        files.root.layout.writer()?.register(&log.artifact)?;
+        let said = |fact: &Fact| match fact {
+            Fact::Attribute(NAME, id) => Some(id.to_string()),
+            _ => None,
+        };
+        log::first_fact(&files.root, log, NAMED_WITHIN, said).ok()?
+    })
 }
 
 /// The root that a file lies in, by the names of the directories above it.

@@ -133,6 +133,8 @@ pub struct SessionFiles {
     pub beside: Vec<FoundFile>,
     /// What registers tell of it, and of the folders it lies in: the nearest first.
     pub about: Vec<Arc<About>>,
+    /// The log that a session list names and that nobody has written to yet: no file lies there.
+    pub unwritten: Option<Box<FoundFile>>,
     /// Another folder of the root holds a log of the same session, to which everything that lies in
     /// no folder belongs as well.
     pub shared: bool,
@@ -148,7 +150,28 @@ impl SessionFiles {
             agents: Vec::new(),
             beside: Vec::new(),
             about: Vec::new(),
+            unwritten: None,
             shared: false,
+        }
+    }
+
+    /// It stands in a session list and has no log yet.
+    pub fn is_unwritten(&self) -> bool {
+        self.unwritten.is_some()
+    }
+
+    /// The logs that a session list may name: those that are there, and one that is not written yet.
+    pub(super) fn listed_logs(&self) -> impl Iterator<Item = &FoundFile> {
+        self.logs().chain(self.unwritten.as_deref())
+    }
+
+    /// Fails if a session that had no log was written to since it was looked at.
+    pub(super) fn refuse_written(&self) -> Result<()> {
+        match &self.unwritten {
+            Some(log) if log.path.symlink_metadata().is_ok() => Err(Error::Changed {
+                path: log.path.clone(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -235,7 +258,7 @@ impl SessionFiles {
 
     /// The file that stands for the session.
     pub fn main_path(&self) -> &Path {
-        self.logs()
+        self.listed_logs()
             .chain(&self.beside)
             .next()
             .map_or(Path::new(""), |file| &file.path)
@@ -267,7 +290,8 @@ impl SessionFiles {
 
     /// The folder that its project's sessions share.
     pub fn folder(&self) -> Option<&str> {
-        self.logs().find_map(|file| file.artifact.folder.as_deref())
+        self.listed_logs()
+            .find_map(|file| file.artifact.folder.as_deref())
     }
 }
 
@@ -323,7 +347,7 @@ impl Inventory {
                     inventory.troubles.truncate(before);
                 }
             }
-            inventory.group(root, files, rows, &mut memory.owners);
+            inventory.group(root, files, rows, &mut memory.owners, true);
         }
         inventory
     }
@@ -331,7 +355,7 @@ impl Inventory {
     /// Some files of a root, grouped as they would be among all of it.
     pub(crate) fn of_files(root: &Root, files: Vec<FoundFile>, memory: &mut Memory<'_>) -> Self {
         let mut inventory = Inventory::default();
-        inventory.group(root, files, kept::Rows::new(), &mut memory.owners);
+        inventory.group(root, files, kept::Rows::new(), &mut memory.owners, false);
         inventory
     }
 
@@ -359,12 +383,15 @@ impl Inventory {
             .collect()
     }
 
+    /// Puts files together that belong to one session. `whole` says that they are all of the root's,
+    /// so that a session without a log among them has none.
     fn group(
         &mut self,
         root: &Root,
         files: Vec<FoundFile>,
         rows: kept::Rows,
         owners: &mut Owners<'_>,
+        whole: bool,
     ) {
         let root = Arc::new(root.clone());
         let other = |file: FoundFile| (Root::clone(&root), file);
@@ -399,7 +426,17 @@ impl Inventory {
             }
         }
         owners.end(&root);
+        let own = self.others.iter().skip(before);
+        let mut registers = Registers::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
+        if whole {
+            let unwritten = registers.unwritten(&root, &sessions);
+            if !unwritten.is_empty() {
+                sessions.extend(unwritten);
+                arrange(&mut sessions);
+                mark_shared(&mut sessions);
+            }
+        }
         for file in companions {
             if !companion::give(&mut sessions, &file) {
                 self.others.push(other(file));
@@ -411,8 +448,6 @@ impl Inventory {
                 None => self.others.push(other(file)),
             }
         }
-        let own = self.others.iter().skip(before);
-        let mut registers = Registers::read(&root, own.map(|(_, file)| file));
         registers.recall(rows);
         for files in sessions.iter_mut().filter(|_| !registers.is_empty()) {
             files.about = registers.about(files.folder(), &files.id);
@@ -467,11 +502,16 @@ impl<'a> Grouped<'a> {
                 }
             }
         }
-        for same in sessions.chunk_by_mut(|one, other| one.id == other.id) {
-            let shared = same.len() > 1;
-            same.iter_mut().for_each(|files| files.shared = shared);
-        }
+        mark_shared(&mut sessions);
         sessions
+    }
+}
+
+/// Marks sessions of one id in several folders.
+fn mark_shared(sessions: &mut [SessionFiles]) {
+    for same in sessions.chunk_by_mut(|one, other| one.id == other.id) {
+        let shared = same.len() > 1;
+        same.iter_mut().for_each(|files| files.shared = shared);
     }
 }
 
@@ -544,6 +584,36 @@ impl Registers {
             }
         }
         registers
+    }
+
+    /// The sessions that they list and of which no log is among those found, which are sorted.
+    fn unwritten(&self, root: &Arc<Root>, found: &[SessionFiles]) -> Vec<SessionFiles> {
+        let mut unwritten = Vec::new();
+        for (folder, id) in self.sessions.keys() {
+            let place = (id, folder.as_deref());
+            if found
+                .binary_search_by(|files| files.place().cmp(&place))
+                .is_ok()
+            {
+                continue;
+            }
+            let artifact = Artifact {
+                folder: folder.clone(),
+                session: Some(id.clone()),
+                ..Artifact::of(ArtifactKind::SessionLog)
+            };
+            let within = root.layout.place(&artifact);
+            let writer = root.layout.writer();
+            let listed = writer.is_some_and(|writer| writer.register(&artifact).is_some());
+            if listed && root.layout.classify(&within).as_ref() == Some(&artifact) {
+                let path = root.path.join(within);
+                let file = FoundFile::new(path, artifact, FileId::default());
+                let mut files = SessionFiles::new(Arc::clone(root), id.clone());
+                files.unwritten = Some(file.into());
+                unwritten.push(files);
+            }
+        }
+        unwritten
     }
 
     /// Takes in what was told before of sessions that are no more told of.

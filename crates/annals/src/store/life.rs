@@ -98,7 +98,9 @@ impl Store {
 
 /// What the trash itself tells of a session that cannot be read there.
 fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
-    let file = trashed.files.first()?;
+    let file = trashed.files.first().map(|file| &file.path);
+    // One that was never written to is its row in the session list.
+    let file = file.or(trashed.rows.first().map(|row| &row.path))?;
     Some(SessionInfo {
         layout: Root::new(&trashed.layout, &trashed.root)
             .ok()?
@@ -106,7 +108,7 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
             .name(),
         root: trashed.root.clone(),
         id: SessionId::new(session).ok()?,
-        file: trashed.root.join(&file.path),
+        file: trashed.root.join(file),
         project: Project {
             path: trashed.root.display().to_string(),
             guessed: true,

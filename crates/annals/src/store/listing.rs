@@ -69,6 +69,11 @@ impl Facts {
         for (_, flaw) in session.flaws() {
             *flaw_kinds.entry(flaw.kind).or_insert(0) += 1;
         }
+        if files.is_unwritten() {
+            // No message tells when; its row in the session list does.
+            told.started = told.started.or(files.told(|about| about.started));
+            told.updated = told.updated.or(files.told(|about| about.updated));
+        }
         let title = session.title();
         let untitled = title
             .as_ref()

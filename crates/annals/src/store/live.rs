@@ -20,6 +20,7 @@ use crate::model::{
 
 use super::inventory::{self, FoundFile};
 use super::log::{self, Opening};
+use super::pairing::Pairing;
 use super::share;
 use super::tail::in_tree;
 use super::{Inventory, Root, summary};
@@ -45,6 +46,8 @@ pub(crate) struct LiveLog {
     name: Option<SessionId>,
     /// The last message under each name, once someone asked.
     last: HashMap<Place, Option<EntryId>>,
+    /// Calls without an id that have been read.
+    pairing: Pairing<String>,
 }
 
 /// Where a message hangs from the one before it: among those of one session or sub-agent.
@@ -60,6 +63,7 @@ impl LiveLog {
             outliner: root.decoder_at(path, artifact),
             name: None,
             last: HashMap::new(),
+            pairing: Pairing::default(),
         }
     }
 
@@ -71,6 +75,7 @@ impl LiveLog {
         let follows = self.follows(record, &sink.found);
         let mut spent = self.spent(record, &sink.found);
         for mut entry in sink.found {
+            self.pairing.read(&mut entry);
             let name = self.name(handle, record, &entry)?;
             let place = (name, entry.agent.clone().filter(|_| entry.sidechain));
             if follows && entry.parent.is_none() && in_tree(&entry) {

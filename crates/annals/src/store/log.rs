@@ -15,6 +15,7 @@ use crate::model::{
 };
 use crate::tree::{Scope, Tree};
 
+use super::pairing;
 use super::share::{self, Sieve};
 use super::{FoundFile, Root};
 
@@ -106,8 +107,10 @@ pub(crate) fn outline_noting(
     Ok(scan)
 }
 
-/// Ties entries that hang from the message before them to that message.
+/// Ties entries that hang from the message before them to that message, and results that name no
+/// call to the call before them.
 pub(crate) fn link_previous(outlines: &mut [Outline]) {
+    pairing::pair(outlines);
     let leaves_open = |outline: &Outline| outline.link == Link::Previous;
     if !outlines.iter().any(leaves_open) {
         return;
@@ -392,8 +395,9 @@ fn pick(mut found: Vec<Entry>, outlines: &[Outline], at: usize) -> Option<Entry>
     }
 }
 
-/// Gives an entry the parent that its layout leaves to its place in the log.
+/// Gives an entry the parent and the calls that its layout leaves to its place in the log.
 fn adopt(entry: &mut Entry, outlines: &[Outline], at: usize) {
+    pairing::adopt(entry, outlines, at);
     let Some(parent) = outlines.get(at).and_then(|outline| outline.link.key()) else {
         return;
     };

@@ -23,6 +23,7 @@ pub(crate) mod memory;
 mod message;
 mod neighbour;
 pub(crate) mod owners;
+mod pairing;
 mod query;
 mod register;
 mod root;
@@ -72,6 +73,7 @@ pub(crate) use log::{
 };
 use memory::Memory;
 pub use neighbour::Neighbours;
+pub(crate) use pairing::Pairing;
 pub use query::{Counted, MessageFilter, Stats};
 pub use register::StaleRegister;
 pub(crate) use register::{enrol_all, row_of_log};
@@ -86,7 +88,7 @@ pub use summary::{ConversationInfo, ProjectInfo, SessionInfo};
 pub(crate) use tail::check_free;
 use talks::Talks;
 pub use totals::Totals;
-pub use trash::{Purgeable, TrashLook, Trashed, TrashedFile};
+pub use trash::{Purgeable, TrashLook, Trashed, TrashedEntry, TrashedFile, TrashedRow};
 pub(crate) use vacate::Holdings;
 pub use writer::{SessionWriter, WriteOptions};
 pub(crate) use writer::{append_behind, append_shared};
@@ -232,10 +234,14 @@ impl Store {
             return log::document(root, file).map(|sink| sink.found);
         }
         let mut sink = Sink::default();
+        let mut pairing = Pairing::default();
         for volume in file.volumes() {
             let mut decoder = root.decoder(volume);
             log::each_record(root, volume, |record| {
+                let before = sink.found.len();
                 decoder.decode(record, &mut sink);
+                let fresh = sink.found.iter_mut().skip(before);
+                fresh.for_each(|entry| pairing.read(entry));
                 Ok(true)
             })?;
         }

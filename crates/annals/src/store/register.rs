@@ -13,16 +13,23 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{Change, Enrolled, Head, Row, Writer};
 use crate::model::{
-    About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Outline, Role, Subject,
+    About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Members, Outline, Role,
+    Subject,
 };
+use crate::{json, jsonl};
 
 use super::inventory::{FoundFile, Inventory, SessionFiles};
 use super::log::{self, LogScan};
 use super::writer::{self, SessionWriter};
 use super::{Root, Store};
+
+/// The attribute that names the session of the program behind a conversation.
+const SESSION_ID: &str = "session_id";
+
+/// The member of a row that does.
+const ROW_SESSION_ID: &str = "sessionId";
 
 /// What an open log and its register have to say to each other.
 #[derive(Debug)]
@@ -39,6 +46,8 @@ struct Listed {
     titled: bool,
     /// The log says something that the register has not heard.
     unheard: bool,
+    /// The session of another program that the register tells.
+    session_id: Option<String>,
 }
 
 impl Listing {
@@ -56,11 +65,15 @@ impl Listing {
             (None, Some(_)) => false,
         });
         let titled = own.is_some_and(|row| row.title.is_some());
-        let messages = own.and_then(|row| row.messages);
+        let messages = match files.is_unwritten() {
+            true => Some(0),
+            false => own.and_then(|row| row.messages),
+        };
         let state = Listed {
             messages: messages.filter(|_| known && titled),
             titled,
             unheard: !known,
+            session_id: own.and_then(|row| row.attributes.get(SESSION_ID).cloned()),
         };
         Some(Listing {
             register,
@@ -98,14 +111,25 @@ impl SessionWriter {
             matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant)
         });
         let begins = matches!(change, Change::Begin);
+        let mut members = Members::new();
         let now = {
             let mut state = listing.state();
             state.messages = state.messages.map(|messages| messages + said);
             state.unheard |= said > 0;
-            begins || title.is_some() || (answered && !state.titled)
+            // The session of the program behind it is what it can be resumed by.
+            let named = entries.iter().rev().find_map(|entry| entry.session.clone());
+            if named.is_some() && named != state.session_id {
+                let session = named.as_deref().map_or("null".to_owned(), json::quote);
+                members.push((ROW_SESSION_ID.to_owned(), session));
+                state.session_id = named;
+            }
+            begins || title.is_some() || !members.is_empty() || (answered && !state.titled)
         };
+        if begins {
+            members = self.given_members()?;
+        }
         if now {
-            self.tell(title)?;
+            self.tell(title, members)?;
         }
         if begins {
             let head = self.tail().head.clone();
@@ -133,7 +157,27 @@ impl SessionWriter {
             .listing
             .as_ref()
             .is_some_and(|listing| listing.state().unheard);
-        if behind { self.tell(None) } else { Ok(()) }
+        match behind {
+            true => self.tell(None, Members::new()),
+            false => Ok(()),
+        }
+    }
+
+    /// The members of its row that a new session was given.
+    fn given_members(&self) -> Result<Members> {
+        let writer = writer::writer_of(&self.root)?;
+        let words = self.tail().head.words.clone();
+        let spell = |name: &&str| {
+            let text = words.get(*name)?;
+            let quoted = json::quote(text);
+            let fits = |json: &str| writer.check_session_member(name, json).is_ok();
+            let json = match fits(&quoted) && text != "null" {
+                true => quoted,
+                false => text.clone(),
+            };
+            Some(((*name).to_owned(), json))
+        };
+        Ok(writer.session_members().iter().filter_map(spell).collect())
     }
 
     /// Closes the session. What is derived from its log is brought up to date; without this, that is
@@ -142,14 +186,11 @@ impl SessionWriter {
         self.heal()
     }
 
-    fn tell(&self, title: Option<String>) -> Result<()> {
+    fn tell(&self, title: Option<String>, members: Members) -> Result<()> {
         let Some(listing) = &self.listing else {
             return Ok(());
         };
-        let (head, file) = {
-            let tail = self.tail();
-            (tail.head.clone(), tail.file.clone())
-        };
+        let head = self.tail().head.clone();
         let writer = writer::writer_of(&self.root)?;
         // A row that is gone is made anew, and says more than what has changed.
         let listed = !rows_of(&self.root, writer, &head.log)?.is_empty();
@@ -160,8 +201,9 @@ impl SessionWriter {
                 updated: head.time,
                 ..Row::default()
             },
-            None => row(&self.root, &file)?,
+            None => row_of_log(&self.root, &head.log)?.unwrap_or_default(),
         };
+        row.members = members;
         row.log = Some(head.log.clone());
         row.cwd = head.cwd;
         row.git_branch = head.git_branch;
@@ -344,7 +386,12 @@ pub(super) fn relist(
         let Some(register) = writer.register(&log) else {
             continue;
         };
-        if let Some(mut row) = row_of_log(root, &log)? {
+        let unwritten = || Row {
+            log: Some(log.clone()),
+            ..Row::default()
+        };
+        let row = row_of_log(root, &log)?;
+        if let Some(mut row) = row.or_else(|| text.is_some().then(unwritten)) {
             row.text = text;
             registers.entry(register).or_default().push(row);
         }
@@ -394,6 +441,11 @@ fn row_of(scan: &LogScan) -> Row {
         row.answered |= outline.kind == Kind::Assistant;
         if row.prompt.is_none() {
             row.prompt = outline.prompt().map(str::to_owned);
+        }
+        for fact in &outline.facts {
+            if let Fact::Attribute(SESSION_ID, session) = fact {
+                row.session_id = Some(session.to_string());
+            }
         }
     }
     row.purpose = scan.outlines.iter().find_map(purpose);
@@ -467,7 +519,7 @@ pub(super) fn refuse_held_of(files: &SessionFiles) -> Result<()> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(());
     };
-    let there = files.logs().filter(|file| !file.is_kept());
+    let there = files.listed_logs().filter(|file| !file.is_kept());
     let registers: HashSet<Artifact> = there
         .filter_map(|file| writer.register(&file.artifact))
         .collect();
@@ -620,6 +672,41 @@ impl StaleRegister {
 }
 
 impl Store {
+    /// Sets members of a session's row in its layout's session list, such as the session of the program
+    /// behind a conversation: names and JSON texts. [`Writer::session_members`] lists the names.
+    pub fn set_members(&self, files: &SessionFiles, members: &Members) -> Result<()> {
+        files.refuse_archived()?;
+        let writer = writer::writer_of(&files.root)?;
+        let layout = files.root.layout.name();
+        let known = writer.session_members();
+        for (name, json) in members {
+            if !known.contains(&name.as_str()) {
+                return Err(Error::refused(match known {
+                    [] => format!("sessions of the layout {layout} have no members to set"),
+                    known => format!(
+                        "a session of the layout {layout} has no `{name}`; it has {}",
+                        known.join(", ")
+                    ),
+                }));
+            }
+            writer.check_session_member(name, json)?;
+        }
+        let mut logs = files
+            .listed_logs()
+            .filter(|log| !log.artifact.is_agent_log());
+        let log = logs.next().map(|log| &log.artifact);
+        let Some((log, register)) = log.and_then(|log| Some((log, writer.register(log)?))) else {
+            return Err(Error::refused(format!(
+                "session {} stands in no session list",
+                files.id
+            )));
+        };
+        let mut row = row_of_log(&files.root, log)?.unwrap_or_default();
+        row.log = Some(log.clone());
+        row.members.clone_from(members);
+        enrol(&files.root, writer, &register, &[row]).map(drop)
+    }
+
     /// The registers that are missing, damaged, or behind their logs.
     pub fn stale_registers(&self, inventory: &Inventory) -> Vec<Result<StaleRegister>> {
         let mut found = Vec::new();

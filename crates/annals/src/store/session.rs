@@ -160,7 +160,14 @@ impl Session {
 
     /// The session's title.
     pub fn title(&self) -> Option<Title> {
-        let (_, scan, tree) = self.main()?;
+        let Some((_, scan, tree)) = self.main() else {
+            let told = self.files.told_title();
+            let told = told.filter(|_| self.files.is_unwritten());
+            return told.map(|text| Title {
+                text: crate::tree::one_line(&text),
+                source: TitleSource::Custom,
+            });
+        };
         Titles::of(&scan.outlines, tree, &self.elsewhere, &self.asides).session()
     }
 

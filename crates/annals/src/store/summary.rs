@@ -93,6 +93,15 @@ impl SessionInfo {
         }
     }
 
+    /// Whether a person who types `wanted` may mean a sub-agent of this session, or the agent whose
+    /// session it is: a beginning of an id, of a name or of a kind.
+    pub fn has_agent(&self, wanted: &str) -> bool {
+        let own = ["agent", "agent_name"].iter();
+        let own = own.filter_map(|name| self.attributes.get(*name));
+        let mut names = self.agent_names.iter().chain(own);
+        names.any(|name| name.starts_with(wanted))
+    }
+
     /// Whether a person who types `wanted` may mean this session's project as it is now: its
     /// directory, its folder where no record names a directory, or its workspace.
     pub fn is_of_project(&self, wanted: &str) -> bool {
@@ -114,6 +123,9 @@ impl SessionInfo {
                 }
                 .matches(wanted)
             })
+            || ["workspace", "workspace_name"]
+                .iter()
+                .any(|name| self.attributes.get(*name).is_some_and(|it| it == wanted))
     }
 }
 

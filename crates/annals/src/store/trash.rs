@@ -58,6 +58,19 @@ pub struct Trashed {
     /// What its register said about its logs, in the register's own words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<TrashedRow>,
+    /// The entries of the configuration that went with it: of its workspace, of its agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<TrashedEntry>,
+}
+
+/// An entry of a configuration that was taken out with the sessions of a workspace or an agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrashedEntry {
+    /// The workspace of the agent; none if it is a workspace's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The entry, in the configuration's own words.
+    pub text: String,
 }
 
 /// A row that a register had for a log.
@@ -118,6 +131,11 @@ impl SessionFiles {
 }
 
 impl Trashed {
+    /// It is what was left of a workspace's or an agent's folder, and no session.
+    pub fn is_folder(&self) -> bool {
+        self.session.ends_with('/')
+    }
+
     /// Its sessions: one, or those that shared files.
     pub fn sessions(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.session)
@@ -175,6 +193,7 @@ impl Store {
             deleted: now,
             files: list.collect::<Result<_>>()?,
             rows: all().map(rows).collect::<Result<Vec<_>>>()?.concat(),
+            config: Vec::new(),
         })
     }
 
@@ -196,6 +215,50 @@ impl Store {
         self.delete_if(files, others, now, || Ok(()))
     }
 
+    /// Moves a session to the trash together with the entry of the configuration that it belonged to.
+    pub(super) fn delete_configured(
+        &self,
+        files: &SessionFiles,
+        config: Vec<TrashedEntry>,
+        now: Timestamp,
+    ) -> Result<Trashed> {
+        self.delete_planned(files, &[], config, now, || Ok(()))
+    }
+
+    /// Moves to the trash what is left in the folder of a workspace or an agent: files of no session, and
+    /// its entry of the configuration.
+    pub(super) fn delete_folder(
+        &self,
+        root: &Root,
+        folder: &str,
+        files: Vec<(PathBuf, u64)>,
+        config: Vec<TrashedEntry>,
+        now: Timestamp,
+    ) -> Result<Trashed> {
+        let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
+        let files = files.into_iter();
+        let plan = Trashed {
+            id: format!("{stamp}-{}", folder.replace('/', "-")),
+            // No session has a slash in its id.
+            session: format!("{folder}/"),
+            others: Vec::new(),
+            layout: root.layout.name().to_owned(),
+            root: root.path.clone(),
+            lone: false,
+            deleted: now,
+            files: files
+                .map(|(path, bytes)| TrashedFile { path, bytes })
+                .collect(),
+            rows: Vec::new(),
+            config,
+        };
+        for file in &plan.files {
+            root.guard(&plan.root.join(&file.path))?;
+        }
+        let dirs = manifest::directories(&plan, std::iter::empty());
+        self.move_out(root, plan, dirs, &[])
+    }
+
     /// The same, if `still` says so once the logs are locked and known to be what they were.
     pub(crate) fn delete_if(
         &self,
@@ -204,8 +267,20 @@ impl Store {
         now: Timestamp,
         still: impl FnOnce() -> Result<()>,
     ) -> Result<Trashed> {
+        self.delete_planned(files, others, Vec::new(), now, still)
+    }
+
+    fn delete_planned(
+        &self,
+        files: &SessionFiles,
+        others: &[&SessionFiles],
+        config: Vec<TrashedEntry>,
+        now: Timestamp,
+        still: impl FnOnce() -> Result<()>,
+    ) -> Result<Trashed> {
         let all = || std::iter::once(&files).chain(others).copied();
-        let plan = self.deletion_of(files, others, now)?;
+        let mut plan = self.deletion_of(files, others, now)?;
+        plan.config = config;
         for file in &plan.files {
             files.root.guard(&plan.root.join(&file.path))?;
         }
@@ -222,6 +297,7 @@ impl Store {
         let moved = all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
             volumes.iter().try_for_each(|file| unchanged(file))?;
+            all().try_for_each(SessionFiles::refuse_written)?;
             still()?;
             self.move_out(&files.root, plan, dirs, &volumes)
         })?;
@@ -360,7 +436,7 @@ pub(super) fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
         return Ok(Vec::new());
     };
     let mut rows = Vec::new();
-    for file in files.logs() {
+    for file in files.listed_logs() {
         let removed = register::rows_of(&files.root, writer, &file.artifact)?;
         let path = files.root.layout.place(&file.artifact);
         rows.extend(removed.into_iter().map(|text| TrashedRow {
@@ -376,7 +452,7 @@ pub(super) fn strike(files: &SessionFiles) -> Result<()> {
     let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
         return Ok(());
     };
-    for file in files.logs() {
+    for file in files.listed_logs() {
         register::strike(&files.root, writer, &file.artifact)?;
     }
     Ok(())

@@ -65,6 +65,8 @@ pub struct SessionWriter {
     /// What the register that lists it must hear.
     pub(super) listing: Option<Listing>,
     state: Mutex<State>,
+    /// The session stood in a session list and had no log when it was opened.
+    unwritten: bool,
 }
 
 impl Store {
@@ -107,6 +109,7 @@ impl Store {
             kept: Vec::new(),
             listing,
             state: Mutex::new(State::Created),
+            unwritten: false,
         };
         session.change(&Change::Begin)?;
         if let Some(title) = new.title.as_deref().filter(|_| !writer.begins_with_title()) {
@@ -195,6 +198,9 @@ impl Store {
     /// Opens a session's main log for writing.
     pub fn write(&self, files: &SessionFiles, options: WriteOptions) -> Result<SessionWriter> {
         files.refuse_archived()?;
+        if let Some(file) = files.unwritten.as_deref() {
+            return self.write_first(files, file, options);
+        }
         let Some(file) = &files.log else {
             return Err(Error::refused(format!(
                 "session {} has no log of its own to write to",
@@ -253,6 +259,47 @@ impl Store {
         }
     }
 
+    /// Opens a session that a session list names and that has no log yet. The log is made by its
+    /// first message.
+    fn write_first(
+        &self,
+        files: &SessionFiles,
+        file: &FoundFile,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
+        let writer = writer_of(&files.root)?;
+        files.root.guard(&file.path)?;
+        if file.path.symlink_metadata().is_ok() {
+            // Someone else has made it since it was looked for.
+            let file = found(file.path.clone(), file.artifact.clone())?;
+            let files = SessionFiles {
+                log: Some(file.clone()),
+                unwritten: None,
+                ..files.clone()
+            };
+            return self.write_log(&files, &file, options);
+        }
+        let head = Head {
+            beside: files.beside.iter().map(|it| it.artifact.clone()).collect(),
+            cwd: files.told(|about| about.cwd.clone()),
+            git_branch: files.told(|about| about.git_branch.clone()),
+            ..Head::new(files.id.clone(), file.artifact.clone())
+        };
+        Ok(SessionWriter {
+            root: Root::clone(&files.root),
+            options,
+            zone: self.zone(),
+            log: Mutex::new(None),
+            listing: Listing::of(writer, files, &head),
+            tail: Mutex::new(Tail::new(head, file.clone(), options.live)),
+            tally: Mutex::default(),
+            lone: false,
+            kept: Vec::new(),
+            state: Mutex::new(State::Created),
+            unwritten: true,
+        })
+    }
+
     fn write_log(
         &self,
         files: &SessionFiles,
@@ -309,6 +356,7 @@ impl Store {
                 true => State::Resumed,
                 false => State::Created,
             }),
+            unwritten: false,
         };
         session.heal()?;
         Ok(session)
@@ -475,13 +523,29 @@ impl SessionWriter {
             lone: false,
             kept: Vec::new(),
             state: Mutex::new(State::Created),
+            unwritten: false,
         })
+    }
+
+    /// Whether a change writes to the log. A log that is not there yet is not made for a title or a
+    /// note.
+    fn touches_log(&self, writer: &dyn Writer, change: &Change) -> Result<bool> {
+        if matches!(change, Change::SetTodos(_) | Change::Spawn(_)) {
+            return Ok(false);
+        }
+        let open = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.unwritten || open.is_some() {
+            return Ok(true);
+        }
+        let head = self.tail().head.clone();
+        let plan = self.plan(writer, &head, change)?;
+        Ok(!self.split(&head, plan.edits)?.0.is_empty())
     }
 
     /// Plans a change against the log's present end, makes its edits, and reads back what was added.
     fn change(&self, change: &Change) -> Result<Vec<Entry>> {
         let writer = writer_of(&self.root)?;
-        let touches_log = !matches!(change, Change::SetTodos(_) | Change::Spawn(_));
+        let touches_log = self.touches_log(writer, change)?;
         let mut written = Vec::new();
         let mut before = None;
         let mut others = Vec::new();
@@ -521,6 +585,7 @@ impl SessionWriter {
         } else {
             let head = self.tail().head.clone();
             let plan = self.plan(writer, &head, change)?;
+            title = plan.title;
             let lines;
             (lines, others) = self.split(&head, plan.edits)?;
             if !lines.is_empty() {
@@ -669,7 +734,7 @@ impl SessionWriter {
             return Ok(Arc::clone(log));
         }
         make_parent(&self.root, &path)?;
-        let opened = match shared {
+        let opened = match shared || self.unwritten {
             false => self.root.open_log(&path, self.options.log(Create::New))?,
             true => open_or_make(&self.root, &path, self.options)?,
         };

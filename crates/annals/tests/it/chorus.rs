@@ -177,7 +177,7 @@ fn every_type_is_read() {
             "assistant: thinks hm, \"I see\", calls Read {\"n\":1} as toolu_a",
             "user: result of \"toolu_a\": 2 parts",
             "assistant: calls Grep {\"pattern\":\"x\"} as its own id",
-            "user: result of \"\" failed: 1 parts",
+            "user: result of \"call:\" failed: 1 parts",
             "assistant: calls Glob {} as toolu_b",
             "user: result of \"toolu_b\": 1 parts",
             "assistant: calls Task {\"prompt\":\"find it\",\"subagent_type\":\"Explore\",\"description\":\"Finds it\"} as toolu_t",
@@ -278,8 +278,8 @@ fn the_lines_that_are_written() {
         [
             r#"{"uuid":"00000001-0000-4000-8000-000000000000","type":"user","content":"ask","timestamp":"2026-03-02T09:00:00.000Z","annals":{"program":"annals","cwd":"/w","branch":"main"}}"#,
             r#"{"uuid":"00000003-0000-4000-8000-000000000000","type":"assistant","content":"I look.","timestamp":"2026-03-02T09:00:00.001Z","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"cacheCreationTokens":4,"annals":{"program":"annals","model":"m","response":"msg_00000002000040008000000000000000"}}"#,
-            r#"{"uuid":"00000004-0000-4000-8000-000000000000","type":"tool_use","content":"Using tool: Bash","timestamp":"2026-03-02T09:00:00.002Z","toolName":"Bash","toolInput":{"n": 1e5, "n":2},"toolUseId":"toolu_1","inputTokens":1,"outputTokens":2,"cacheReadTokens":3,"cacheCreationTokens":4,"annals":{"program":"annals","model":"m","response":"msg_00000002000040008000000000000000"}}"#,
-            r#"{"uuid":"00000005-0000-4000-8000-000000000000","type":"tool_result","content":"out","timestamp":"2026-03-02T09:00:00.003Z","toolUseId":"toolu_1","isToolError":false,"annals":{"program":"annals"}}"#,
+            r#"{"uuid":"00000004-0000-4000-8000-000000000000","type":"tool_use","content":"Using tool: Bash","timestamp":"2026-03-02T09:00:00.002Z","toolName":"Bash","toolInput":{"n": 1e5, "n":2},"toolUseId":"toolu_1","annals":{"program":"annals","model":"m","response":"msg_00000002000040008000000000000000"}}"#,
+            r#"{"uuid":"00000005-0000-4000-8000-000000000000","type":"tool_result","content":"out","timestamp":"2026-03-02T09:00:00.003Z","toolName":"Bash","toolUseId":"toolu_1","isToolError":false,"annals":{"program":"annals"}}"#,
             r#"{"uuid":"00000006-0000-4000-8000-000000000000","type":"tool_result","content":[],"timestamp":"2026-03-02T09:00:00.004Z","toolUseId":"toolu_2","isToolError":true,"annals":{"program":"annals"}}"#,
         ]
     );

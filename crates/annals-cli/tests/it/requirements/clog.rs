@@ -378,6 +378,57 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
     assert_eq!(fs::read(writer.path()).unwrap(), before);
 }
 
+/// Requirements: 002.22, 002.23, 002.24, 002.25
+#[test]
+fn append_keeps_ids_and_channels_of_the_caller() {
+    let stage = example();
+    let conversation = begin(&stage, &["--id", "thread_9", "--channel", "telegram"]);
+    let messages = [
+        json!({"role": "system", "content": " is online.", "id": "msg_01"}),
+        json!({"role": "user", "content": "what errors happened today?", "id": "msg_02", "channel": "tui"}),
+        json!({"role": "assistant", "content": "None.", "id": "my-id-1"}),
+    ];
+    let input: String = messages
+        .iter()
+        .map(|message| format!("{message}\n"))
+        .collect();
+    stage
+        .with_stdin(&["append", "thread_9"], input.clone())
+        .fine();
+    let chat = chat(&stage, &conversation);
+    let told = chat[1..].iter().map(|line| {
+        let text = |name: &str| line[name].as_str().unwrap().to_owned();
+        [
+            text("messageId"),
+            text("role"),
+            text("channel"),
+            text("content"),
+        ]
+    });
+    let told: Vec<[String; 4]> = told.collect();
+    assert_eq!(
+        told,
+        [
+            ["msg_01", "system", "telegram", " is online."],
+            ["msg_02", "user", "tui", "what errors happened today?"],
+            ["my-id-1", "agent", "telegram", "None."],
+        ]
+    );
+    // A second try is refused, so nothing is written twice.
+    stage.refused(&["append", "thread_9"], &input);
+    for message in &messages {
+        stage.refused(&["append", "thread_9"], &message.to_string());
+    }
+    stage.refused(
+        &["append", "thread_abc123"],
+        r#"{"role":"user","content":"x","id":"msg_02"}"#,
+    );
+    for channel in ["7", "\"\""] {
+        let message = format!(r#"{{"role":"user","content":"x","channel":{channel}}}"#);
+        stage.refused(&["append", "thread_9"], &message);
+    }
+}
+
 /// Requirements: 002.26, 002.23, 002.29
 #[test]
 fn the_examples_of_the_document_are_read() {

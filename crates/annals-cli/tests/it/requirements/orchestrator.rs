@@ -159,6 +159,7 @@ fn failures_and_durations_are_read_and_written() {
     let failed = &shown["entries"][1];
     assert_eq!(failed["blocks"][0]["is_error"], true);
     assert_eq!(failed["members"]["duration_ms"], 123);
+    fs::write(log(&stage, "2025-11-16"), format!("{CALL}\n")).unwrap();
     let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_abc123","content":"ok"}],"duration_ms":7}"#;
     stage.with_stdin(&["append", &id], result).fine();
     let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();

@@ -8,7 +8,7 @@
 //!
 //! Reading takes what is there; edit.rs changes only what it must, and keeps every other byte.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -89,6 +89,18 @@ pub struct Workspace {
     pub agents: Vec<Agent>,
 }
 
+impl Workspace {
+    /// The members that can be set, as the configuration spells them.
+    pub const KEYS: [&'static str; 6] = [
+        "name",
+        "path",
+        "isExpanded",
+        "gitBranch",
+        "isDirty",
+        "hasSystemPrompt",
+    ];
+}
+
 /// An agent of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -99,6 +111,11 @@ pub struct Agent {
     pub name: String,
     /// The file that describes it.
     pub file: Option<String>,
+}
+
+impl Agent {
+    /// The members that can be set, as the configuration spells them.
+    pub const KEYS: [&'static str; 2] = ["name", "filePath"];
 }
 
 /// Settings of the program.
@@ -233,6 +250,7 @@ impl Config {
             }
             let mut about = About::new(Subject::Folder(id.clone()));
             about.title = Some(workspace.name).filter(|name| !name.is_empty());
+            about.attributes = named("workspace", id, about.title.as_deref());
             about.cwd = workspace.path;
             about.git_branch = workspace.git_branch;
             abouts.push(about);
@@ -240,11 +258,19 @@ impl Config {
                 let folder = format!("{id}/{}", agent.id);
                 let mut about = About::new(Subject::Folder(folder));
                 about.title = Some(agent.name).filter(|name| !name.is_empty());
+                about.attributes = named("agent", &agent.id, about.title.as_deref());
                 abouts.push(about);
             }
         }
         abouts
     }
+}
+
+/// What a list of sessions tells of a workspace or an agent.
+fn named(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String, String> {
+    let id = (what.to_owned(), id.to_owned());
+    let name = name.map(|name| (format!("{what}_name"), name.to_owned()));
+    std::iter::once(id).chain(name).collect()
 }
 
 fn workspace(row: Raw<'_>) -> Workspace {

@@ -41,6 +41,15 @@ pub enum ConfigEdit {
         /// The name.
         name: String,
     },
+    /// Sets a member of a workspace.
+    SetWorkspace {
+        /// Which one.
+        id: String,
+        /// The member, as [`Workspace::KEYS`](super::Workspace::KEYS) lists it.
+        key: String,
+        /// Its value: a text, `true` or `false`; an empty `gitBranch` is none.
+        value: String,
+    },
     /// Takes a workspace out, with its agents.
     RemoveWorkspace {
         /// Which one.
@@ -65,6 +74,25 @@ pub enum ConfigEdit {
         id: String,
         /// The name.
         name: String,
+    },
+    /// Sets a member of an agent.
+    SetAgent {
+        /// The workspace.
+        workspace: String,
+        /// Which one.
+        id: String,
+        /// The member, as [`Agent::KEYS`](super::Agent::KEYS) lists it.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// Puts back a workspace or an agent that was taken out, in the words that the configuration had
+    /// for it. One that is there again stays as it is.
+    Restore {
+        /// The workspace of the agent; `None` for a workspace.
+        workspace: Option<String>,
+        /// The entry as it was.
+        text: String,
     },
     /// Takes an agent out.
     RemoveAgent {
@@ -105,6 +133,22 @@ impl Config {
                     Ok(Fate::Put(set(row, &[("name", &json::quote(name))])?))
                 })
             }
+            ConfigEdit::SetWorkspace { id, key, value } => {
+                let (key, value) = workspace_member(key, value)?;
+                editor.workspace(id, |row| Ok(Fate::Put(set(row, &[(key, &value)])?)))
+            }
+            ConfigEdit::SetAgent {
+                workspace,
+                id,
+                key,
+                value,
+            } => {
+                let (key, value) = agent_member(key, value)?;
+                editor.agent(workspace, id, |row| {
+                    Ok(Fate::Put(set(row, &[(key, &value)])?))
+                })
+            }
+            ConfigEdit::Restore { workspace, text } => editor.restore(workspace.as_deref(), text),
             ConfigEdit::RemoveWorkspace { id } => editor.workspace(id, |_| Ok(Fate::Drop)),
             ConfigEdit::AddAgent {
                 workspace,
@@ -128,6 +172,26 @@ impl Config {
             ConfigEdit::Set { key, value } => editor.set(key, value),
         }?;
         Ok(format!("{mark}{new}").into_bytes())
+    }
+
+    /// The entry of a workspace (`WORKSPACE`) or of an agent (`WORKSPACE/AGENT`) as the configuration
+    /// spells it.
+    pub(crate) fn entry_of(bytes: &[u8], folder: &str) -> Option<String> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (workspace, agent) = match folder.split_once('/') {
+            Some((workspace, agent)) => (workspace, Some(agent)),
+            None => (folder, None),
+        };
+        let of = |list: &List<'_>, id: &str| {
+            let mut rows = list.rows();
+            let row = rows.find(|row| row_id(row).as_deref() == Some(id))?;
+            Some(row.to_owned())
+        };
+        let row = of(&List::of(unmarked(text).1, WORKSPACES)?, workspace)?;
+        match agent {
+            None => Some(row),
+            Some(agent) => of(&List::of(&row, "agents")?, agent),
+        }
     }
 
     /// The configuration with the workspaces and agents in whose folders some logs lie. `None` where
@@ -242,6 +306,7 @@ impl Editor<'_> {
             ("agents", "[]".to_owned()),
         ];
         let row = list::object(&members, is_tall(self.body), 4);
+        let row = list::indented_like(self.body, row);
         if Document::of(self.body).workspaces.is_some() {
             return Ok(self.list()?.edited(&[], &[row], 4));
         }
@@ -284,6 +349,7 @@ impl Editor<'_> {
             ("workspaceId", json::quote(workspace)),
         ];
         let row = list::object(&members, is_tall(self.body), 8);
+        let row = list::indented_like(self.body, row);
         self.workspace(workspace, |text| {
             Ok(Fate::Put(match List::of(text, "agents") {
                 Some(agents) => agents.edited(&[], &[row], 8),
@@ -316,6 +382,32 @@ impl Editor<'_> {
         })
     }
 
+    /// Puts an entry back that was taken out.
+    fn restore(&self, workspace: Option<&str>, text: &str) -> Result<String> {
+        let unusable = || Error::refused("a removed entry has no id, so it cannot be put back");
+        let id = row_id(text).filter(|id| safe(id)).ok_or_else(unusable)?;
+        let Some(workspace) = workspace else {
+            let known = |known: &super::Workspace| known.id == id;
+            return match self.config.workspaces.iter().any(known) {
+                true => Ok(self.body.to_owned()),
+                false if Document::of(self.body).workspaces.is_some() => {
+                    Ok(self.list()?.edited(&[], &[text.to_owned()], 4))
+                }
+                false => set(self.body, &[(WORKSPACES, &format!("[{text}]"))]),
+            };
+        };
+        let home = self.config.workspace(workspace)?;
+        if home.agents.iter().any(|known| known.id == id) {
+            return Ok(self.body.to_owned());
+        }
+        self.workspace(workspace, |row| {
+            Ok(Fate::Put(match List::of(row, "agents") {
+                Some(agents) => agents.edited(&[], &[text.to_owned()], 8),
+                None => set(row, &[("agents", &format!("[{text}]"))])?,
+            }))
+        })
+    }
+
     fn set(&self, key: &str, value: &str) -> Result<String> {
         let refused = |wants: &str| Err(Error::refused(format!("{key} is {wants}, not `{value}`")));
         let value = match (key, value) {
@@ -336,6 +428,45 @@ impl Editor<'_> {
         let settings = set(settings, &[(key, &value)])?;
         set(self.body, &[("settings", &settings)])
     }
+}
+
+/// A member of a workspace and its value as JSON.
+fn workspace_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> {
+    let json = match (key, value) {
+        ("isExpanded" | "isDirty" | "hasSystemPrompt", "true" | "false") => value.to_owned(),
+        ("isExpanded" | "isDirty" | "hasSystemPrompt", _) => {
+            return Err(Error::refused(format!(
+                "{key} is `true` or `false`, not `{value}`"
+            )));
+        }
+        ("gitBranch", "") => "null".to_owned(),
+        ("gitBranch", _) => json::quote(value),
+        ("name", _) => json::quote(named(value)?),
+        ("path", _) if value.starts_with('/') || value.contains(":\\") => json::quote(value),
+        ("path", _) => return Err(Error::refused(format!("`{value}` is not an absolute path"))),
+        _ => return Err(unknown_member("workspace", key, &super::Workspace::KEYS)),
+    };
+    Ok((key, json))
+}
+
+/// A member of an agent and its value as JSON.
+fn agent_member<'a>(key: &'a str, value: &str) -> Result<(&'a str, String)> {
+    match key {
+        "name" => Ok((key, json::quote(named(value)?))),
+        "filePath" => Ok((key, json::quote(value))),
+        _ => Err(unknown_member("agent", key, &super::Agent::KEYS)),
+    }
+}
+
+fn unknown_member(what: &str, key: &str, known: &[&str]) -> Error {
+    let shown: String = key.chars().take(40).flat_map(char::escape_debug).collect();
+    let known = known.join(", ");
+    let what = if what == "agent" {
+        "an agent"
+    } else {
+        "a workspace"
+    };
+    Error::refused(format!("{what} has no `{shown}` to set; it has {known}"))
 }
 
 impl<'a> Document<'a> {

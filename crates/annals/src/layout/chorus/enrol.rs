@@ -14,6 +14,7 @@ use crate::layout::field::timestamp;
 use crate::layout::{Enrolled, Row};
 use crate::model::{Artifact, ArtifactKind};
 
+use super::line::SESSION_ID;
 use super::list::{self, Fate, List, is_tall, unmarked};
 use super::path;
 use super::register::{CONVERSATIONS, UNTITLED, salvage};
@@ -28,6 +29,33 @@ object! {
         "title" => title: Raw<'a>,
         "updatedAt" => updated: Raw<'a>,
         "messageCount" => messages: Raw<'a>,
+    }
+}
+
+/// The members of a row that a session may be given, beside its title.
+pub(super) const MEMBERS: &[&str] = &[
+    SESSION_ID,
+    "sessionCreatedAt",
+    "branchName",
+    "worktreePath",
+    "settings",
+];
+
+/// Refuses a value that the program could not use.
+pub(super) fn check_member(name: &str, json: &str) -> Result<()> {
+    let value: serde_json::Value = serde_json::from_str(json)
+        .map_err(|error| Error::refused(format!("`{name}` is not JSON: {error}")))?;
+    let (sound, wanted) = match name {
+        "settings" => (value.is_object() || value.is_null(), "an object or null"),
+        "sessionCreatedAt" => (
+            value.is_null() || timestamp(Raw(Some(json.trim()))).is_some(),
+            "a time or null",
+        ),
+        _ => (value.is_string() || value.is_null(), "a text or null"),
+    };
+    match sound {
+        true => Ok(()),
+        false => Err(Error::refused(format!("`{name}` must be {wanted}"))),
     }
 }
 
@@ -186,7 +214,12 @@ impl<'a> Index<'a> {
         let updated = row.updated.unwrap_or(started);
         let mut members = vec![
             ("id", json::quote(id)),
-            ("sessionId", "null".to_owned()),
+            (
+                SESSION_ID,
+                row.session_id
+                    .as_deref()
+                    .map_or("null".to_owned(), json::quote),
+            ),
             ("agentId", json::quote(self.agent)),
             ("workspaceId", json::quote(self.workspace)),
             ("title", json::quote(&title(row))),
@@ -203,6 +236,12 @@ impl<'a> Index<'a> {
         let words = serde_json::to_string(&words).ok();
         let words = words.filter(|words| words != "{}");
         members.extend(words.map(|words| ("annals", words)));
+        for (name, value) in &row.members {
+            match members.iter_mut().find(|(known, _)| known == name) {
+                Some((_, old)) => old.clone_from(value),
+                None => members.push((name, value.clone())),
+            }
+        }
         list::object(&members, self.tall, DEPTH)
     }
 }
@@ -230,6 +269,10 @@ fn brought_up(old: &str, row: &Row) -> Option<String> {
     let fewer = listed.is_some_and(|listed| row.messages < listed);
     if listed != Some(row.messages) && !(earlier && fewer) {
         members.push(("messageCount", row.messages.to_string()));
+    }
+    for (name, value) in &row.members {
+        let same = json::member(old, name).is_some_and(|old| old == value);
+        members.extend((!same).then(|| (name.as_str(), value.clone())));
     }
     if members.is_empty() {
         return None;

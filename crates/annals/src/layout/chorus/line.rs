@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::annex::Annex;
-use crate::layout::content::Content;
+use crate::layout::content::{CALL_OF, Content};
 use crate::layout::field::{self, timestamp};
 use crate::model::{AgentId, Artifact, Money, Role, Span, Usage};
 
@@ -27,6 +27,9 @@ object! {
         "cacheReadTokens" => cache_read: Raw<'a>,
         "cacheCreationTokens" => cache_write: Raw<'a>,
         "costUsd" => cost: Raw<'a>,
+        "durationMs" => duration: Raw<'a>,
+        "contextWindow" => context_window: Raw<'a>,
+        "numTurns" => turns: Raw<'a>,
         "forkedFrom" => forked_from: Raw<'a>,
         "annals" => annex: Annex<'a>,
     }
@@ -56,15 +59,44 @@ object! {
 pub(super) struct Lines {
     /// The sub-agent whose log this is.
     pub(super) owner: Option<AgentId>,
+    /// The workspace and the agent in whose folder it lies.
+    pub(super) folder: Option<(String, String)>,
 }
 
 impl Lines {
     pub(super) fn of(artifact: &Artifact) -> Self {
+        let folder = artifact.folder.as_deref();
+        let folder = folder.and_then(|folder| folder.split_once('/'));
         Lines {
             owner: artifact.agent.clone(),
+            folder: folder.map(|(workspace, agent)| (workspace.to_owned(), agent.to_owned())),
         }
     }
 }
+
+/// The members of a line beyond those that every layout has a word for. A draft may give them, and an
+/// entry holds them in this order.
+pub(super) const MEMBERS: &[&str] = &[
+    "claudeMessage",
+    "contextWindow",
+    "costUsd",
+    "durationMs",
+    "numTurns",
+    SESSION_ID,
+];
+
+/// Whether the value of a member is an object that any reader of JSON takes.
+pub(super) fn is_object(json: &str) -> bool {
+    json.trim_start().starts_with('{') && serde_json::from_str::<serde_json::Value>(json).is_ok()
+}
+
+/// Whether the value of a member is a number that can be an amount.
+pub(super) fn is_number(json: &str) -> bool {
+    serde_json::from_str::<f64>(json).is_ok_and(|number| number.is_finite() && number >= 0.0)
+}
+
+/// The session of Claude Code behind a conversation.
+pub(super) const SESSION_ID: &str = "sessionId";
 
 /// What a line is, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +136,7 @@ impl Line<'_> {
             "assistant" => Sort::Said(Role::Assistant),
             "system" => Sort::Said(Role::System),
             // Without the members of a call, its blocks may tell it.
-            "tool_use" if self.is_bare() && !self.content.calls.is_empty() => {
+            "tool_use" if self.is_bare() && self.content.makes_calls() => {
                 Sort::Said(Role::Assistant)
             }
             "tool_use" => Sort::Call,
@@ -133,6 +165,23 @@ impl Line<'_> {
             Some(id) => Cow::Borrowed(id),
             None => self.id(span),
         }
+    }
+
+    /// The call that a line answers. Without an id it is known by its tool, and by its place.
+    pub(super) fn answered(&self) -> Cow<'_, str> {
+        match self.call.get() {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(self.answered_by("")),
+        }
+    }
+
+    /// The call that a block answers which names no more than a tool, or not even that.
+    pub(super) fn answered_by(&self, tool: &str) -> String {
+        let tool = match tool {
+            "" => self.tool.or_empty(),
+            tool => tool,
+        };
+        format!("{CALL_OF}{tool}")
     }
 
     pub(super) fn time(&self) -> Option<Timestamp> {

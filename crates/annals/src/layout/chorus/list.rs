@@ -102,8 +102,11 @@ impl<'a> List<'a> {
         if !is_tall(self.text) {
             return (String::new(), ",".to_owned(), String::new());
         }
-        let first = format!("\n{}", " ".repeat(depth));
-        let last = format!("\n{}", " ".repeat(depth.saturating_sub(2)));
+        let indent = |depth: usize| match is_tabbed(self.text) {
+            true => format!("\n{}", "\t".repeat(depth / 2)),
+            false => format!("\n{}", " ".repeat(depth)),
+        };
+        let (first, last) = (indent(depth), indent(depth.saturating_sub(2)));
         (first.clone(), format!(",{first}"), last)
     }
 }
@@ -111,6 +114,24 @@ impl<'a> List<'a> {
 /// Whether a document is written on several lines, as the program writes them.
 pub(super) fn is_tall(text: &str) -> bool {
     text.contains('\n')
+}
+
+/// Whether a document is indented by tabs, as electron-store writes it.
+fn is_tabbed(text: &str) -> bool {
+    text.contains("\n\t")
+}
+
+/// An object that is written on several lines, indented like a document.
+pub(super) fn indented_like(document: &str, object: String) -> String {
+    if !is_tabbed(document) {
+        return object;
+    }
+    let lines = object.split('\n').map(|line| {
+        let text = line.trim_start_matches(' ');
+        let depth = (line.len() - text.len()) / 2;
+        format!("{}{text}", "\t".repeat(depth))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// An object of these members, in the style of the document it goes to.
@@ -203,6 +224,18 @@ mod tests {
             edit("{\"l\":[1],\"l\":[2]}", &[], &["3"]),
             "{\"l\":[1],\"l\":[2,3]}"
         );
+    }
+
+    #[test]
+    fn a_document_that_is_indented_by_tabs_stays_so() {
+        assert_eq!(
+            edit("{\n\t\"l\": []\n}", &[], &["1", "2"]),
+            "{\n\t\"l\": [\n\t\t1,\n\t\t2\n\t]\n}"
+        );
+        let object = object(&[("a", "1".to_owned())], true, 4);
+        let tabbed = indented_like("{\n\t\"l\": []\n}", object.clone());
+        assert_eq!(tabbed, "{\n\t\t\t\"a\": 1\n\t\t}");
+        assert_eq!(indented_like("{\n  \"l\": []\n}", object.clone()), object);
     }
 
     #[test]

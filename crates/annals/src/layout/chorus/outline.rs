@@ -1,10 +1,12 @@
 //! The shallow depth: counts and short texts.
 
 use crate::json::fast;
-use crate::layout::content::delegation;
+use crate::layout::content::{CALL_OF, Unnamed, delegation, unnamed_call};
 use crate::layout::{Decoder, Record, Sink};
 use crate::layout::{annex, copied};
-use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span};
+use crate::model::{
+    Delegation, Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span,
+};
 
 use super::decode;
 use super::line::{Line, Lines, Sort, is_record};
@@ -52,15 +54,21 @@ impl Lines {
             return (outline, None);
         }
         annex::name(&mut outline, &line.id(span));
+        if let Some((workspace, agent)) = self.folder.as_ref().filter(|_| span.offset == 0) {
+            let facts = &mut outline.facts;
+            facts.push(Fact::Attribute("workspace", workspace.as_str().into()));
+            facts.push(Fact::Attribute("agent", agent.as_str().into()));
+        }
+        if let Some(session) = line.session.filled() {
+            let fact = Fact::Attribute("session_id", session.into());
+            outline.facts.push(fact);
+        }
         let cwd = line.claude.cwd.filled();
         outline.facts.extend(cwd.map(|cwd| Fact::Cwd(cwd.into())));
         match sort.role() {
             Some(Role::User) => {
                 outline.kind = Kind::User;
-                outline.results = match sort {
-                    Sort::Result => line.call.filled().map(Key::of).into_iter().collect(),
-                    _ => line.content.answers.clone(),
-                };
+                answers(line, sort, &mut outline);
                 if let Some(prompt) = line.prompt(self.owner.as_ref()) {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));
@@ -73,10 +81,14 @@ impl Lines {
                         let made = line.made(span);
                         let call = (!made.is_empty()).then(|| Key::of(&made));
                         let tool = line.tool.or_empty();
+                        if let Some(call) = call.filter(|_| line.call.get().is_none()) {
+                            let tool = Key::of(&format!("{CALL_OF}{tool}"));
+                            outline.facts.push(Fact::UnnamedCall(tool, call));
+                        }
                         let handed = call.and_then(|call| delegation(call, tool, line.input));
                         (call.into_iter().collect(), handed.into_iter().collect())
                     }
-                    _ => (line.content.calls.clone(), line.content.delegations.clone()),
+                    _ => calls(line, span, &mut outline),
                 };
                 let delegates = |made| Fact::Delegates(Box::new(made));
                 outline.facts.extend(delegations.into_iter().map(delegates));
@@ -94,11 +106,54 @@ impl Lines {
                     ..Reply::default()
                 }));
             }
-            Some(Role::System) => outline.kind = Kind::System,
-            None => {}
+            // What went wrong is part of the conversation, and the program counts it.
+            Some(Role::System) | None => outline.kind = Kind::System,
         }
         line.annex.sketch(&mut outline);
         copied::name_response(&mut outline, "", line.forked_from);
         (outline, bad_usage)
     }
+}
+
+/// The calls that a line's blocks make, and what they hand to sub-agents.
+fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<Key>, Vec<Delegation>) {
+    let content = &line.content;
+    let mut delegations = content.delegations.clone();
+    let mut unnamed = Vec::new();
+    for call in &content.unnamed_calls {
+        let key = Key::of(&unnamed_call(&line.id(span), call.at));
+        let tool = Key::of(&format!("{CALL_OF}{}", call.tool));
+        outline.facts.push(Fact::UnnamedCall(tool, key));
+        delegations.extend(
+            call.delegation
+                .clone()
+                .map(|made| Delegation { call: key, ..made }),
+        );
+        unnamed.push((call.at, key));
+    }
+    let calls = Unnamed::merge(&content.calls, unnamed.into_iter());
+    (calls, delegations)
+}
+
+/// Says which calls a line answers.
+fn answers(line: &Line<'_>, sort: Sort, outline: &mut Outline) {
+    let facts = &mut outline.facts;
+    let mut unnamed = |tool: &str| {
+        let tool = Key::of(&line.answered_by(tool));
+        facts.push(Fact::UnnamedAnswer(tool));
+        tool
+    };
+    outline.results = match (sort, line.call.get()) {
+        (Sort::Result, Some(call)) => Some(call)
+            .filter(|call| !call.is_empty())
+            .map(Key::of)
+            .into_iter()
+            .collect(),
+        (Sort::Result, None) => vec![unnamed("")],
+        _ => {
+            let answers = line.content.unnamed_answers.iter();
+            let answers = answers.map(|answer| (answer.at, unnamed(&answer.tool)));
+            Unnamed::merge(&line.content.answers, answers)
+        }
+    };
 }

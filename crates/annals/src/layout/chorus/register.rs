@@ -24,6 +24,7 @@ pub(super) const UNTITLED: &str = "New Conversation";
 object! {
     struct Conversation<'a> {
         "id" => id: Text<'a>,
+        "sessionId" => session: Text<'a>,
         "agentId" => agent: Text<'a>,
         "workspaceId" => workspace: Text<'a>,
         "title" => title: Text<'a>,
@@ -61,6 +62,9 @@ impl Conversation<'_> {
         about.started = timestamp(self.created);
         about.updated = timestamp(self.updated);
         about.messages = self.messages.count().ok().flatten();
+        let session = self.session.filled().map(str::to_owned);
+        let session = session.map(|session| ("session_id".to_owned(), session));
+        about.attributes.extend(session);
         about
     }
 }
@@ -68,14 +72,14 @@ impl Conversation<'_> {
 /// Reads registers.
 #[derive(Debug)]
 pub(super) struct Register {
-    /// It is the index of a folder, and not the configuration.
-    index: bool,
+    /// The folder whose index it is; the configuration is of none.
+    folder: Option<String>,
 }
 
 impl Register {
     pub(super) fn of(artifact: &Artifact) -> Self {
         Register {
-            index: artifact.folder.is_some(),
+            folder: artifact.folder.clone(),
         }
     }
 }
@@ -86,14 +90,13 @@ impl Decoder for Register {
     }
 
     fn decode(&mut self, record: &Record<'_>, out: &mut Sink<Entry>) {
-        if record.is_blank() && !self.index {
+        if record.is_blank() && self.folder.is_none() {
             return;
         }
         let mut faults = Vec::new();
-        let abouts = if self.index {
-            conversations(record.bytes, &mut faults)
-        } else {
-            Config::tell(record.bytes, &mut faults)
+        let abouts = match &self.folder {
+            Some(folder) => conversations(folder, record.bytes, &mut faults),
+            None => Config::tell(record.bytes, &mut faults),
         };
         for fault in faults {
             out.flaw(FlawKind::BadDocument, record.span, fault);
@@ -104,7 +107,7 @@ impl Decoder for Register {
 }
 
 /// What an index tells, and what is wrong with it. Of a damaged one, the rows that are whole.
-fn conversations(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
+fn conversations(folder: &str, bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
     let document = text(bytes);
     if std::str::from_utf8(bytes).is_err() {
         faults.push("some bytes are not UTF-8".to_owned());
@@ -137,7 +140,14 @@ fn conversations(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
                     abouts
                         .retain(|about: &About| about.subject != Subject::Session(session.clone()));
                 }
-                abouts.push(row.about(session));
+                let mut about = row.about(session);
+                // The folder counts: a row may have been copied from another.
+                if let Some((workspace, agent)) = folder.split_once('/') {
+                    let owner = [("workspace", workspace), ("agent", agent)];
+                    let owner = owner.map(|(name, id)| (name.to_owned(), id.to_owned()));
+                    about.attributes.extend(owner);
+                }
+                abouts.push(about);
             }
         }
     }

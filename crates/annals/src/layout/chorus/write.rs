@@ -1,8 +1,9 @@
 //! Writing lines that the program reads back.
 //!
 //! A call of a tool and a tool's result are records of their own; what else a message says is one
-//! record, its content a string where it is one text. Records of one reply name the same response and
-//! repeat its tokens, so they count once. What the program has no words for goes into `annals`.
+//! record, its content a string where it is one text. Records of one reply name the same response, and
+//! one of them says its tokens, so that whoever adds up all records counts them once. What the program
+//! has no words for goes into `annals`.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{blocks_json, is_client_text, one_line, output_json, raw};
+use crate::layout::content::{CALL_OF, blocks_json, is_client_text, one_line, output_json, raw};
 use crate::layout::field::Spent;
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -22,10 +23,10 @@ use crate::layout::{
 use crate::layout::{copied, remark};
 use crate::model::{
     About, AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Members, Message, Role,
-    Subject, TitleSource, Todo,
+    Subject, TitleSource, Todo, Usage,
 };
 
-use super::line::{Line, is_noted};
+use super::line::{Line, MEMBERS, SESSION_ID, is_noted, is_number, is_object};
 use super::{AGENT, Chorus, Config, enrol, path};
 
 impl Writer for Chorus {
@@ -41,6 +42,9 @@ impl Writer for Chorus {
                 return Err(Error::refused(format!("`{cwd}` is not an absolute path")));
             }
         };
+        new.members
+            .iter()
+            .try_for_each(|(name, value)| enrol::check_member(name, value))?;
         placed(Artifact {
             folder: Some(folder),
             session: Some(path::own_name(&new.id, stamp)?),
@@ -66,6 +70,8 @@ impl Writer for Chorus {
             last: head.last.clone(),
             others: HashMap::new(),
             time: head.time,
+            calls: head.calls.clone(),
+            replies: head.replies.clone(),
         };
         match change {
             // A log without lines is a session all the same: its row in the index says the rest.
@@ -126,6 +132,18 @@ impl Writer for Chorus {
             members.push(("annals", String::from_utf8(new).map_err(|_| unreadable())?));
         }
         set(record, &members).ok_or_else(unreadable)
+    }
+
+    fn members(&self) -> &'static [&'static str] {
+        MEMBERS
+    }
+
+    fn session_members(&self) -> &'static [&'static str] {
+        enrol::MEMBERS
+    }
+
+    fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
+        enrol::check_member(name, json)
     }
 
     fn register(&self, log: &Artifact) -> Option<Artifact> {
@@ -209,6 +227,8 @@ struct Written<'a> {
     content: Box<RawValue>,
     timestamp: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_input: Option<Box<RawValue>>,
@@ -217,6 +237,12 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     is_tool_error: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    claude_message: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     input_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_tokens: Option<u64>,
@@ -224,6 +250,10 @@ struct Written<'a> {
     cache_read_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_creation_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_window: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_turns: Option<Box<RawValue>>,
     annals: Words<'a>,
 }
 
@@ -234,6 +264,12 @@ impl<'a> Written<'a> {
             kind,
             content,
             timestamp: String::new(),
+            session_id: None,
+            claude_message: None,
+            cost_usd: None,
+            duration_ms: None,
+            context_window: None,
+            num_turns: None,
             tool_name: None,
             tool_input: None,
             tool_use_id: None,
@@ -247,6 +283,41 @@ impl<'a> Written<'a> {
                 ..Words::default()
             },
         }
+    }
+
+    /// Sets members that only this layout knows, and refuses values that it could not read back.
+    fn set(&mut self, members: &Members) -> Result<()> {
+        for (name, json) in members {
+            let value = raw(one_line(json)?)?;
+            let (slot, sound, wanted) = match name.as_str() {
+                SESSION_ID => {
+                    let text = json::string(json.trim()).is_some();
+                    (&mut self.session_id, text, "a text")
+                }
+                "claudeMessage" => (&mut self.claude_message, is_object(json), "an object"),
+                name => {
+                    let slot = match name {
+                        "costUsd" => &mut self.cost_usd,
+                        "durationMs" => &mut self.duration_ms,
+                        "contextWindow" => &mut self.context_window,
+                        "numTurns" => &mut self.num_turns,
+                        _ => {
+                            return Err(Error::refused(format!(
+                                "`{name}` has no place in a Chorus message"
+                            )));
+                        }
+                    };
+                    (slot, is_number(json), "a number that is not negative")
+                }
+            };
+            if !sound {
+                return Err(Error::refused(format!("`{name}` must be {wanted}")));
+            }
+            if slot.replace(value).is_some() {
+                return Err(Error::refused(format!("`{name}` is given twice")));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -264,6 +335,10 @@ struct Pen<'a, 'b> {
     others: HashMap<AgentId, EntryId>,
     /// The time of the newest line so far.
     time: Option<Timestamp>,
+    /// The ids and tools of calls that a result may be of.
+    calls: Vec<(String, String)>,
+    /// The newest responses and their tokens so far.
+    replies: Vec<(String, Usage)>,
 }
 
 impl Pen<'_, '_> {
@@ -325,6 +400,7 @@ impl Pen<'_, '_> {
                 text,
                 source: TitleSource::Custom,
             } => {
+                refuse_members(draft)?;
                 let text = text.trim();
                 if text.is_empty() {
                     return Err(Error::refused("a title must not be empty"));
@@ -334,6 +410,7 @@ impl Pen<'_, '_> {
             }
             _ => match remark::write(draft, self.stamp)? {
                 Some((line, id)) => {
+                    refuse_members(draft)?;
                     self.remarks.push(line);
                     self.plan.added.push(id);
                     Ok(())
@@ -355,10 +432,26 @@ impl Pen<'_, '_> {
             given => given.clone(),
         };
         let last = parts.len().saturating_sub(1);
+        let is_call = |blocks: &&[Block]| matches!(blocks, [Block::ToolUse { .. }]);
+        // The program keeps a turn's tokens with what was said, not with its calls.
+        let teller = parts
+            .iter()
+            .position(|blocks| !is_call(blocks))
+            .unwrap_or(0);
         for (at, blocks) in parts.into_iter().enumerate() {
+            let tool = self.tool_answered(blocks);
             let mut line = line_of(message.role, blocks)?;
+            line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
+            if at == teller {
+                self.spent(message, &mut line);
+            }
             line.annals.response = shared.as_deref();
+            self.calls
+                .extend(blocks.iter().filter_map(|block| match block {
+                    Block::ToolUse { id, name, .. } => Some((id.clone(), name.clone())),
+                    _ => None,
+                }));
             let part = Draft {
                 // A given id names the end of the message: that is what the next one hangs from.
                 id: draft.id.clone().filter(|_| at == last),
@@ -366,7 +459,13 @@ impl Pen<'_, '_> {
                 time: draft.time.and_then(|time| later(time, at)),
                 sidechain: draft.sidechain,
                 agent: draft.agent.clone(),
-                members: Members::new(),
+                // What belongs to the reply as a whole stands where its tokens do.
+                members: draft
+                    .members
+                    .iter()
+                    .filter(|(name, _)| at == teller || name == SESSION_ID)
+                    .cloned()
+                    .collect(),
                 body: Body::Opaque {
                     kind: None,
                     flaw: None,
@@ -378,7 +477,53 @@ impl Pen<'_, '_> {
             };
             self.put(line, &part, parent)?;
         }
+        if let (Some(response), Some(usage)) = (&message.response, message.usage) {
+            let mut all = usage;
+            self.replies.retain(|(known, so_far)| {
+                let same = known == response;
+                if same {
+                    all.grow(so_far);
+                }
+                !same
+            });
+            self.replies.push((response.clone(), all));
+        }
         Ok(())
+    }
+
+    /// The tool whose result a record is, if its call is known.
+    fn tool_answered(&self, blocks: &[Block]) -> Option<String> {
+        let [Block::ToolResult { call, .. }] = blocks else {
+            return None;
+        };
+        let mut calls = self.calls.iter().rev();
+        let made = calls.find(|(id, _)| id == call);
+        let tool = made.map(|(_, tool)| tool.as_str());
+        let tool = tool.or_else(|| call.strip_prefix(CALL_OF));
+        tool.filter(|tool| !tool.is_empty()).map(str::to_owned)
+    }
+
+    /// Says the tokens of a message: those that no earlier record of its response has said. What the
+    /// response came to so far stands in `annals` where that is more.
+    fn spent(&self, message: &Message, line: &mut Written<'_>) {
+        let Some(usage) = &message.usage else { return };
+        let mut known = self.replies.iter();
+        let known = known.find(|(known, _)| message.response.as_ref() == Some(known));
+        let mut all = *usage;
+        if let Some((_, so_far)) = known {
+            all.grow(so_far);
+        }
+        let more = usage.cache_write_1h > 0 || usage.web_searches > 0 || known.is_some();
+        let answers = message.role == Role::Assistant;
+        line.annals.usage = (more || !answers).then(|| Spent::of(&all));
+        if answers {
+            let fresh = known.map_or(all, |(_, so_far)| all.beyond(so_far));
+            let written = fresh.cache_write_5m.saturating_add(fresh.cache_write_1h);
+            line.input_tokens = Some(fresh.input);
+            line.output_tokens = Some(fresh.output);
+            line.cache_read_tokens = Some(fresh.cache_read);
+            line.cache_creation_tokens = Some(written);
+        }
     }
 
     /// Says of a message what its blocks do not.
@@ -397,18 +542,6 @@ impl Pen<'_, '_> {
         words.compact = message.compact_summary;
         words.spawned = message.spawned.as_ref().map(AgentId::as_str);
         words.stored = message.stored.as_deref();
-        if let Some(usage) = &message.usage {
-            let more = usage.cache_write_1h > 0 || usage.web_searches > 0;
-            let answers = message.role == Role::Assistant;
-            words.usage = (more || !answers).then(|| Spent::of(usage));
-            if answers {
-                let written = usage.cache_write_5m.saturating_add(usage.cache_write_1h);
-                line.input_tokens = Some(usage.input);
-                line.output_tokens = Some(usage.output);
-                line.cache_read_tokens = Some(usage.cache_read);
-                line.cache_creation_tokens = Some(written);
-            }
-        }
         let aside =
             draft.sidechain || self.head.agent.is_some() || message.meta || message.compact_summary;
         if line.kind == "user" && !aside {
@@ -514,6 +647,7 @@ impl Pen<'_, '_> {
             words.branch = head.git_branch.as_deref();
             words.version = head.version.as_deref();
         }
+        line.set(&draft.members)?;
         line.timestamp = spell(self.tick(draft.time));
         line.uuid = id.as_str();
         self.lines.push(encode(&line)?);
@@ -539,6 +673,16 @@ impl Pen<'_, '_> {
     /// The next line's time: as given, else now, but later than the line before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.tick(&mut self.time, given)
+    }
+}
+
+/// Refuses members of an entry that is no message line: it has no place for them.
+fn refuse_members(draft: &Draft) -> Result<()> {
+    match draft.members.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::refused(format!(
+            "`{name}` has no place in this kind of entry"
+        ))),
     }
 }
 

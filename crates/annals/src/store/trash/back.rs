@@ -102,7 +102,10 @@ impl Store {
             // The manifest is ours, but a path in it must still not lead anywhere else.
             let sound = match trashed.lone {
                 true => is_plain_log(&file.path),
-                false => root.layout.classify(&file.path).is_some(),
+                false => {
+                    root.layout.classify(&file.path).is_some()
+                        || manifest.is_left_over(&root, &file.path)
+                }
             };
             let from = folder.join("files").join(&file.path);
             let to = root.path.join(&file.path);
@@ -133,6 +136,9 @@ impl Store {
             )));
         }
         restore_rows(&root, trashed)?;
+        for entry in &trashed.config {
+            self.restore_entry(&root, entry)?;
+        }
         fs::remove_file(folder.join(MANIFEST))
             .map_err(|error| Error::io("remove", folder, error))?;
         remove_tree_of_empty(folder);
@@ -203,7 +209,15 @@ fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
         let text = row.map(|row| row.text.clone());
         log.kind.is_conversation().then_some((log, text))
     });
-    register::relist(root, writer, logs)
+    // A session that had no log when it was deleted is its row.
+    let moved = |path: &PathBuf| trashed.files.iter().any(|file| file.path == *path);
+    let unwritten = trashed.rows.iter().filter(|row| !moved(&row.path));
+    let unwritten = unwritten.filter_map(|row| {
+        let log = root.layout.classify(&row.path)?;
+        let listed = log.kind.is_conversation();
+        listed.then(|| (log, Some(row.text.clone())))
+    });
+    register::relist(root, writer, logs.chain(unwritten))
 }
 
 /// Takes out of registers what they say about logs that are in the trash.

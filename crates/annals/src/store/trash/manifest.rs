@@ -97,6 +97,11 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
+    /// A file of a folder that went as a whole, whatever it is.
+    pub(super) fn is_left_over(&self, root: &Root, file: &Path) -> bool {
+        self.trashed.is_folder() && file.parent().is_some_and(|dir| is_sound(root, dir))
+    }
+
     /// Makes the directories again that went with the session, with the rights that they had.
     pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
         for dir in &self.dirs {
@@ -163,8 +168,10 @@ pub(super) fn directories<'a>(
     sessions: impl Iterator<Item = &'a SessionFiles>,
 ) -> Vec<TrashedDir> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
-    for file in &plan.files {
-        let above = file.path.ancestors().skip(1);
+    // A session that only a session list names lies where its log would.
+    let files = plan.files.iter().map(|file| &file.path);
+    for path in files.chain(plan.rows.iter().map(|row| &row.path)) {
+        let above = path.ancestors().skip(1);
         dirs.extend(
             above
                 .filter(|dir| dir.components().count() > 1)

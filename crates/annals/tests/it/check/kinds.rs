@@ -112,7 +112,7 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
     (
         F::DanglingCall,
         "chorus/chorus-every-type",
-        2,
+        1,
         "claude-code/dangling-tool-use",
     ),
     (

@@ -188,6 +188,18 @@ fn of_outline(outline: &Outline) -> Seen {
     }
 }
 
+/// What a line is, where Chorus counts lines that have no role among the messages.
+fn counted(layout: &dyn Layout, entry: &Entry) -> Seen {
+    let mut seen = of_entry(entry);
+    if let Body::System { subtype, .. } = &entry.body
+        && ["error", "research_progress", "research_result"].contains(&subtype.as_str())
+        && layout.name() == "chorus"
+    {
+        seen.kind = Kind::System;
+    }
+    seen
+}
+
 fn of_entry(entry: &Entry) -> Seen {
     use annals::model::Block;
     let message = match &entry.body {
@@ -271,7 +283,8 @@ fn both_depths_tell_the_same() {
                 // A record that cannot be read is an opaque entry, so that it can be shown.
                 let readable =
                     |entry: &&Entry| !matches!(entry.body, Body::Opaque { flaw: Some(_), .. });
-                let entries: Vec<Seen> = entries.iter().filter(readable).map(of_entry).collect();
+                let entries = entries.iter().filter(readable);
+                let entries: Vec<Seen> = entries.map(|entry| counted(case.layout, entry)).collect();
                 let outlines: Vec<Seen> = outlines.iter().map(of_outline).collect();
                 assert_eq!(outlines, entries, "{}", place());
                 compared += outlines.len();

@@ -176,7 +176,7 @@ fn what_the_log_has_no_words_for_is_there_all_the_same() {
         .unwrap();
     let session = stage.read(&own);
     assert_eq!(said(&session), ["be brief", "hello", "[thinking]"]);
-    assert_eq!(session.find_entry("msg_01").is_ok(), true);
+    assert!(session.find_entry("msg_01").is_ok());
     assert_eq!(session.info(None).project.path, CWD);
     assert_eq!(session.flaws().count(), 0);
     let log = fs::read_to_string(stage.log("2026-11-15")).unwrap();
