@@ -68,8 +68,6 @@ enum StateArg {
     Created,
     /// In use
     Active,
-    /// In use again, after a break of more than four hours or by a new writer
-    Resumed,
     /// Untouched for so long that its own program may delete it
     Expired,
     /// In the trash
@@ -83,7 +81,6 @@ impl StateArg {
         let state = match self {
             StateArg::Created => State::Created,
             StateArg::Active => State::Active,
-            StateArg::Resumed => State::Resumed,
             StateArg::Expired => State::Expired,
             StateArg::Deleted => State::Deleted,
             // Whatever it was before.
@@ -290,7 +287,7 @@ fn marks(session: &SessionInfo, context: &Context, pinned: bool) -> Cell {
     }
     let state = session.state_at(context.clock.now);
     let kept = (pinned || session.archived) && state == State::Active;
-    let quiet = kept || matches!(state, State::Created | State::Resumed);
+    let quiet = kept || state == State::Created;
     let quiet = quiet && session.flaws == 0 && session.tag.is_none();
     if state != State::Active {
         marks.push(state.as_str().to_owned());

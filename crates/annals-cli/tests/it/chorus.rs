@@ -331,7 +331,6 @@ fn a_table_marks_what_is_not_simply_in_use() {
     let stage = plain();
     let new = ["new", "--cwd", "/home/dev/app", "--id", "untouched"];
     stage.annals(&new).fine();
-    // After a break of months.
     stage.annals(&["append", "2a489c69", "-m", "Back"]).fine();
     let table = stage.annals(&["sessions"]).fine();
     let row = |id: &str| {
@@ -339,6 +338,6 @@ fn a_table_marks_what_is_not_simply_in_use() {
         rows.find(|row| row.starts_with(id)).unwrap().trim_end()
     };
     assert!(row("untouche").ends_with("created"), "{table}");
-    assert!(row("2a489c69").ends_with("resumed"), "{table}");
+    assert!(row("2a489c69").ends_with("kB"), "{table}");
     assert!(!table.out.contains("active"), "{table}");
 }

@@ -98,6 +98,19 @@ impl FileReport {
         }
     }
 
+    /// The first hundred characters of the line that a flaw is in, where it keeps the line from being
+    /// read as a record.
+    pub fn beginning(&self, flaw: &Flaw) -> Option<String> {
+        const SHOWN: usize = 100;
+        let wanted = flaw.kind.hides_record() || flaw.kind == FlawKind::UnknownType;
+        let file = std::fs::File::open(&self.path).ok().filter(|_| wanted)?;
+        // A character has four bytes at most.
+        let len = flaw.span.len.min(4 * SHOWN as u64);
+        let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        Some(text.trim_end().chars().take(SHOWN).collect())
+    }
+
     /// How bad the worst of it is.
     pub fn worst(&self) -> Option<Severity> {
         self.flaws.iter().map(|flaw| flaw.kind.severity()).min()

@@ -201,6 +201,11 @@ impl<'a> Lines<'a> {
                         let detail = "no member `type` that is a text";
                         self.found.flaws.push(place.flaw(FlawKind::NoType, detail));
                     }
+                    Fact::UnknownType(kind) => {
+                        let detail = format!("the type `{kind}` is none that its program knows");
+                        let flaw = place.flaw(FlawKind::UnknownType, detail);
+                        self.found.flaws.push(flaw);
+                    }
                     Fact::Stored(name) => self.found.name(ArtifactKind::ToolResult, name, place),
                     Fact::Files => self.look_for_files(record, place),
                     _ => {}

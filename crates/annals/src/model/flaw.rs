@@ -134,6 +134,9 @@ kinds! {
     /// A record does not say of what type it is.
     NoType "no-type" Warning kept
         "nothing: the record is kept, but no reader knows what it is";
+    /// A record has a type that its own program does not know.
+    UnknownType "unknown-type" Note kept
+        "nothing: the record is kept, and its program skips it";
     /// The file begins with a byte order mark.
     Bom "bom" Note kept
         "nothing: all readers skip it; an editor put it there";

@@ -165,6 +165,8 @@ pub enum Fact {
     Stored(Box<str>),
     /// The record does not say of what type it is.
     Untyped,
+    /// Its own program knows no such type.
+    UnknownType(Box<str>),
     /// It has an id, but is of a type that the agent's own program does not follow links through.
     Stranger,
     /// A person's remark.

@@ -38,6 +38,8 @@ struct FileRow<'a> {
 struct FoundRow<'a> {
     #[serde(flatten)]
     flaw: FlawRow<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     severity: &'static str,
     fixable: bool,
     advice: &'static str,
@@ -86,6 +88,7 @@ impl<'a> FoundRow<'a> {
     fn of(report: &FileReport, flaw: &'a Flaw) -> Self {
         FoundRow {
             flaw: FlawRow::of(flaw),
+            text: report.beginning(flaw),
             severity: flaw.kind.severity().as_str(),
             fixable: report.fixable(flaw.kind),
             advice: report.advice(flaw.kind),

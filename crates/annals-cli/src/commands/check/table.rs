@@ -52,7 +52,10 @@ fn print_file(
             place(flaw.span.offset),
             Cell::styled(severity.as_str(), style(severity)),
             Cell::new(flaw.kind.as_str()),
-            Cell::new(&flaw.detail),
+            Cell::new(match report.beginning(flaw).filter(|_| context.verbose) {
+                Some(text) => format!("{}: {text}", flaw.detail),
+                None => flaw.detail.clone(),
+            }),
         ]);
     }
     let table = table.render(context.out.width());

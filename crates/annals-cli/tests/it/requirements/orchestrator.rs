@@ -469,6 +469,26 @@ fn costs_are_exact_and_shown_to_the_cent() {
     assert_eq!(cost["total"]["cost_usd"], "0.75075");
 }
 
+/// Requirements: 004.73, 004.74
+#[test]
+fn a_check_shows_how_a_bad_line_begins_and_reports_unknown_types() {
+    let stage = stage();
+    let long = format!("{{\"type\":\"user\",\"content\":\"{}", "é".repeat(200));
+    let text = format!("{USER}\n{long}\n{{\"type\":\"weird\"}}\n");
+    fs::write(log(&stage, "2025-11-16"), text).unwrap();
+    stage.settle();
+    let checked = stage.annals(&["check", "--json"]);
+    let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
+    let flaws = checked["files"][0]["flaws"].as_array().unwrap();
+    let at = |line: u64| flaws.iter().find(|flaw| flaw["line"] == line).unwrap();
+    let begins: String = long.chars().take(100).collect();
+    assert_eq!(at(2)["text"], begins);
+    assert_eq!(at(3)["kind"], "unknown-type");
+    assert!(at(3)["detail"].as_str().unwrap().contains("`weird`"));
+    let shown = stage.annals(&["-v", "check", "--all"]);
+    assert!(shown.out.contains("unknown-type"), "{shown}");
+}
+
 /// Requirements: 004.61
 #[test]
 fn an_unknown_model_is_marked_and_the_rest_is_priced() {

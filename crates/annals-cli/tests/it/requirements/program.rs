@@ -159,7 +159,7 @@ fn no_member_of_a_message_is_dropped_at_any_layout() {
         ("request_id", json!("req_1")),
         ("timestamp", json!("2026-11-15T12:30:00.000Z")),
         ("channel", json!("telegram-7")),
-        ("sessionId", json!("11111111-2222-4333-8444-555555555555")),
+        ("sessionId", json!("00000000-2222-4333-8444-555555555555")),
         ("costUsd", json!(0.0123)),
         ("durationMs", json!(4321)),
         ("duration_ms", json!(4321)),

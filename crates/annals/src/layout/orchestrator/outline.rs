@@ -1,7 +1,7 @@
 //! The shallow depth: links, counts and short texts.
 
 use crate::json::fast;
-use crate::layout::content::delegation;
+use crate::layout::content::{delegation, opening};
 use crate::layout::{Decoder, Record, Sink};
 use crate::layout::{annex, copied};
 use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, Span};
@@ -55,8 +55,14 @@ impl Lines {
         facts.extend(source.map(|source| Fact::Attribute("source", source.into())));
         match line.shape() {
             Shape::Unknown => {
-                let untyped = line.kind.filled().or(line.role.filled()).is_none();
-                outline.facts.extend(untyped.then_some(Fact::Untyped));
+                outline
+                    .facts
+                    .extend(match line.kind.filled().or(line.role.filled()) {
+                        None => Some(Fact::Untyped),
+                        // The document has no record that begins a session; only annals does.
+                        Some("session") => None,
+                        Some(kind) => Some(Fact::UnknownType(opening(kind))),
+                    });
                 return (outline, None);
             }
             Shape::System => outline.kind = Kind::System,

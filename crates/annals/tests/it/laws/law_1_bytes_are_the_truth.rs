@@ -297,5 +297,13 @@ fn control_a_rewritten_value_is_seen() {
         )
         .is_some()
     );
-    assert!(unlike(original, br#"{"n":1e5,"uuid":"a","t":"\u00e9"}"#, false, false).is_some());
+    assert!(
+        unlike(
+            original,
+            br#"{"n":1e5,"uuid":"a","t":"\u00e9"}"#,
+            false,
+            false
+        )
+        .is_some()
+    );
 }
