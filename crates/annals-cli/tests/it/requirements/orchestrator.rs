@@ -485,7 +485,7 @@ fn a_check_shows_how_a_bad_line_begins_and_reports_unknown_types() {
     assert_eq!(at(2)["text"], begins);
     assert_eq!(at(3)["kind"], "unknown-type");
     assert!(at(3)["detail"].as_str().unwrap().contains("`weird`"));
-    let shown = stage.annals(&["-v", "check", "--all"]);
+    let shown = stage.annals(&["check", "--all"]);
     assert!(shown.out.contains("unknown-type"), "{shown}");
 }
 
@@ -669,4 +669,19 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert!(deleted.out.contains(&id), "{deleted}");
     stage.annals(&["clean", "--purge", "--apply"]).fine();
     assert_ne!(stage.annals(&["delete", "--undo", &id]).code, 0);
+}
+
+/// Requirements: 004.82
+#[test]
+fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
+    let (stage, _) = examples();
+    let other = log(&stage, "2025-11-15");
+    fs::write(&other, format!("{}\n", USER.replace("11-16", "11-15"))).unwrap();
+    let lock = fs::File::create(log(&stage, "2025-11-16").with_extension("jsonl.lock")).unwrap();
+    lock.lock().unwrap();
+    let run = stage.annals(&["clean", "--older-than", "30d", "--apply"]);
+    assert_ne!(run.code, 0, "{run}");
+    assert!(run.err.contains("2025-11-16.jsonl is locked"), "{run}");
+    assert!(log(&stage, "2025-11-16").exists());
+    assert!(!other.exists(), "{run}");
 }

@@ -90,6 +90,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "orchestrator/role-for-type",
     ),
     (
+        F::UnknownType,
+        "orchestrator/unknown-types",
+        3,
+        "orchestrator/one-day",
+    ),
+    (
         F::UnknownFile,
         "claude-code/unknown-files",
         2,

@@ -207,7 +207,9 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                     if case.layout.name() != "chorus" {
                         let named = said(br#""sessionId""#);
                         let named = named.or_else(|| said(br#""conversationId""#));
-                        let session = &made.session;
+                        let writer = case.layout.writer().unwrap();
+                        let session = writer.conversation_id(&made.session);
+                        let session = session.unwrap_or_else(|| made.session.to_string());
                         assert_eq!(named, Some(format!("\"{session}\"")), "{}", case.name);
                     }
                     let origin = said(br#""forkedFrom""#).expect(&case.name);
