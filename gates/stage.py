@@ -31,7 +31,7 @@ def lasting(tree):
     def lasts(path):
         name = path.rsplit("/", 1)[-1]
         # A lock is a name to hold and has nothing in it: whoever wants it makes it anew.
-        lock = name == "keep.lock" and not tree[path]
+        lock = (name == "keep.lock" or name.endswith(".jsonl.lock")) and not tree[path]
         return not (name.startswith("catalogue") or lock or TEMPORARY.match(name))
 
     return {path: content for path, content in tree.items() if lasts(path)}

@@ -382,7 +382,9 @@ impl Plan {
             // Where a name begins with the time, the rest of it is the id.
             let rest = id.get(TIME..).and_then(|rest| rest.strip_prefix('-'));
             // A shared log that was made and not written to is what a cut-off run leaves.
-            files.bytes() == 0 || ours.contains(&id) || rest.is_some_and(|rest| ours.contains(rest))
+            files.log_bytes() == 0
+                || ours.contains(&id)
+                || rest.is_some_and(|rest| ours.contains(rest))
         };
         match inventory.sessions.iter().find(|files| !is_ours(files)) {
             None => Ok(()),

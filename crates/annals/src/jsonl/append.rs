@@ -174,6 +174,10 @@ impl Log {
             return Err(self.poison());
         }
         let lock_file = self.lock_file(patience)?;
+        if lock_file.is_some() {
+            // What is written while a copy is made may have to be written again.
+            lock_file::await_copies(&self.path, patience)?;
+        }
         let (mut open, mut start) =
             self.in_section(&mut writer, patience, |open, end, batch| {
                 batch.clear();
@@ -233,11 +237,10 @@ impl Log {
             lock_file::await_copies(&self.path, patience)?;
             lock_file = LockFile::acquire(&self.path, patience)?;
             (open, start) = self.in_section(writer, patience, |open, _, batch| {
-                // A copy keeps the places of what it has.
-                let there = read_span(&open.file, start, batch.lines().len() as u64);
-                let start = match there.is_ok_and(|there| there == batch.lines()) {
-                    true => start,
-                    false => place(&*self.device, &open.file, &self.path, batch)?,
+                let failed = |error| Error::io("read", &self.path, error);
+                let start = match find(&open.file, start, batch.lines()).map_err(failed)? {
+                    Some(start) => start,
+                    None => place(&*self.device, &open.file, &self.path, batch)?,
                 };
                 Ok((Arc::clone(open), start))
             })?;
@@ -308,6 +311,25 @@ impl fmt::Debug for Log {
             .field("poisoned", poisoned)
             .finish_non_exhaustive()
     }
+}
+
+/// Where some lines stand in a log that was replaced: where they stood before, if it is a copy, or
+/// near its end, if lines before them were left out.
+fn find(log: &File, start: u64, lines: &[u8]) -> io::Result<Option<u64>> {
+    const REACH: u64 = 8 << 20;
+    let len = lines.len() as u64;
+    if read_span(log, start, len).is_ok_and(|there| there == lines) {
+        return Ok(Some(start));
+    }
+    let end = log.metadata()?.len();
+    let from = end.saturating_sub(REACH + len);
+    let tail = read_span(log, from, end - from)?;
+    let mut found = memchr::memmem::find_iter(&tail, lines);
+    let begins = |at: &usize| match at.checked_sub(1) {
+        None => from == 0,
+        Some(before) => tail.get(before) == Some(&b'\n'),
+    };
+    Ok(found.find(begins).map(|at| from + at as u64))
 }
 
 fn one(appended: Result<Vec<Appended>>) -> Result<Appended> {

@@ -90,20 +90,29 @@ pub(crate) fn path_of(log: &Path) -> PathBuf {
 /// Waits until no copy of the log at `log` is being made.
 pub(super) fn await_copies(log: &Path, patience: Patience) -> Result<()> {
     let mut pauses = Pauses::default();
-    while is_copied(log)? {
+    while let Some(copy) = copy_of(log)? {
         if !pauses.pause(patience) {
-            return Err(patience.exhausted(log));
+            return Err(Error::refused(format!(
+                "another program is replacing {} by {}; try again when it is done",
+                log.display(),
+                copy.display()
+            )));
         }
     }
     Ok(())
 }
 
 /// Whether a program may be making a copy of the log, to rename it over the log.
+pub(super) fn is_copied(log: &Path) -> Result<bool> {
+    Ok(copy_of(log)?.is_some())
+}
+
+/// The copy of a log that a program may be making, to rename it over the log.
 ///
 /// A copy lies in the log's directory under a hidden or temporary name, or one that begins with the
 /// log's own. It is complete when it is renamed, so one that was neither written to for a while nor
 /// is open in any process was left behind.
-pub(super) fn is_copied(log: &Path) -> Result<bool> {
+fn copy_of(log: &Path) -> Result<Option<PathBuf>> {
     let dir = super::replace::parent(log);
     let failed = |error| Error::io("read", dir, error);
     let own = log.file_name().unwrap_or_default().to_string_lossy();
@@ -123,10 +132,10 @@ pub(super) fn is_copied(log: &Path) -> Result<bool> {
         let age = age.unwrap_or(FRESH / 2);
         let open = || refuse_held([(&*entry.path(), &FileId::from(&metadata))]).is_err();
         if metadata.is_file() && (age < FRESH || (age < STALE && open())) {
-            return Ok(true);
+            return Ok(Some(entry.path()));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn may_be_copy(name: &str, log: &str) -> bool {

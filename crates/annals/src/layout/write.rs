@@ -41,6 +41,12 @@ pub trait Writer: Sync {
         &[]
     }
 
+    /// Refuses a record of the caller's own making that the layout's program would not take.
+    fn fits(&self, record: &str) -> std::result::Result<(), String> {
+        let _ = record;
+        Ok(())
+    }
+
     /// Parts a record into the line that the layout's own program takes, and the object of members
     /// that goes to the log's companion.
     fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {

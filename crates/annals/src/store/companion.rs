@@ -7,17 +7,22 @@
 //! {"offset":123,"sum":"0011223344556677","record":{…}}
 //! ```
 //!
-//! `record` holds the members that are put over those of the record. `sum` is the beginning of the
-//! SHA-256 of the record's line. It finds the record wherever it stands, because the log's own
-//! program may rewrite the log; `offset` tells several equal lines apart. A line without `sum` is a
-//! record of its own, for which the log has no words: it stands at `offset`, where the log has a
-//! blank line.
+//! `record` holds the members that are put over those of the line at `offset`, and `sum` is the
+//! beginning of the SHA-256 of that line. An entry without `sum` is a record of its own, for which the
+//! log has no words: a blank line of the log marks its place, and `after` is the sum of the last line
+//! before that which is not blank. `begin` marks the one with which the log's own session begins: it
+//! comes before all lines and has none.
 //!
-//! A companion is written before the log. What is left of an append that failed in between names no
-//! record, and says nothing.
+//! Entries are bound to lines by `offset`, and count only if the line is the one they were made for. A
+//! log that was rewritten, by its own program or by a repair, has its lines elsewhere: then each entry
+//! is bound to the nearest line of its sum, and a record of its own to the line that it came after. If
+//! no entry fits any line, the companion is another log's, and all of it is passed over.
+//!
+//! The companion is written before the log, so that a reader of the log finds it there. What an append
+//! that was cut off in between leaves behind is taken away by the next one.
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -27,9 +32,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{BytesReader, read_span};
+use crate::jsonl::{Bytes as _, BytesReader, Ending, LogFile, Scanner, TailReader, read_span};
 use crate::layout::{Again, BLANK, Decoder, Record, Sink, Writer};
-use crate::model::{Artifact, ArtifactKind, Entry, Outline, Span};
+use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::writer::open_or_make;
@@ -41,6 +46,10 @@ struct Line<'a> {
     offset: u64,
     #[serde(skip_serializing_if = "Option::is_none", borrow)]
     sum: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none", borrow)]
+    after: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    begin: bool,
     #[serde(borrow)]
     record: &'a RawValue,
 }
@@ -48,109 +57,184 @@ struct Line<'a> {
 impl Root {
     /// Reads the records of a file, with what its companion says of them.
     pub fn decoder(&self, file: &FoundFile) -> Box<dyn Decoder> {
-        match &file.kept {
-            Some(_) => {
-                let kept = file.companion.as_deref();
-                let bytes = kept.and_then(|kept| kept.read().ok());
-                self.annotated(&file.artifact, None, bytes, u64::MAX)
+        if file.kept.is_none() {
+            return self.decoder_at(&file.path, &file.artifact);
+        }
+        let decoder = self.layout.decoder(&file.artifact);
+        let companion = file.companion.as_deref();
+        match companion.and_then(|companion| companion.read().ok()) {
+            None => decoder,
+            Some(bytes) => {
+                let mut entries = Entries::default();
+                entries.add(&bytes);
+                if let Ok(log) = file.open() {
+                    entries.bind(&log);
+                }
+                Box::new(Annotated {
+                    decoder,
+                    path: None,
+                    entries,
+                    upto: u64::MAX,
+                })
             }
-            None => self.decoder_at(&file.path, &file.artifact),
         }
     }
 
     /// Reads the records of the log at `path`, with what its companion says of them.
     pub(crate) fn decoder_at(&self, path: &Path, log: &Artifact) -> Box<dyn Decoder> {
+        let decoder = self.layout.decoder(log);
         let companion = self.layout.companion(log);
         let name = companion.map(|companion| self.layout.place(&companion));
-        let name = name.as_deref().and_then(Path::file_name);
-        // Before the companion is read, which is written before the log.
-        let len = path.metadata().map_or(0, |metadata| metadata.len());
-        self.annotated(log, name.map(|name| path.with_file_name(name)), None, len)
-    }
-
-    fn annotated(
-        &self,
-        log: &Artifact,
-        path: Option<PathBuf>,
-        bytes: Option<Vec<u8>>,
-        upto: u64,
-    ) -> Box<dyn Decoder> {
-        let decoder = self.layout.decoder(log);
-        if path.is_none() && bytes.is_none() {
+        let Some(name) = name.as_deref().and_then(Path::file_name) else {
             return decoder;
-        }
-        let mut annotations = Annotations::default();
-        annotations.take(bytes.as_deref().unwrap_or_default());
+        };
+        let log = LogFile::open(path).ok();
+        // Before the companion is read, which is written before the log.
+        let upto = log.as_ref().and_then(|log| log.size().ok());
         let mut annotated = Annotated {
             decoder,
-            path,
-            annotations,
-            upto,
+            path: Some(path.with_file_name(name)),
+            entries: Entries::default(),
+            upto: upto.unwrap_or(0),
         };
         annotated.refresh();
+        if let Some(log) = &log {
+            annotated.entries.bind(log);
+        }
         Box::new(annotated)
     }
 }
 
-/// What a companion says, by the records that it speaks of.
+/// The entries of a companion, by the places in the log that they belong to.
 #[derive(Debug, Default)]
-struct Annotations {
-    /// Members of records, by the sums of their lines.
-    members: HashMap<[u8; 8], Vec<(u64, String)>>,
-    /// Records of their own, in the order of their places.
-    alone: Vec<(u64, String)>,
+struct Entries {
+    /// Records that come before all lines.
+    begin: Vec<String>,
+    /// Members of the line at an offset, with its sum. The last entry for a place counts.
+    members: BTreeMap<u64, (Sum, String)>,
+    /// Records that stand in the place of the blank line at an offset.
+    alone: BTreeMap<u64, (Option<Sum>, String)>,
+    /// Records whose blank line is gone, by the line that they come after.
+    moved: BTreeMap<u64, Vec<String>>,
     /// The companion was read up to here.
     read: u64,
 }
 
-impl Annotations {
-    /// Takes in the next lines. Damaged ones say nothing; the record that they spoke of is there.
-    fn take(&mut self, bytes: &[u8]) {
+impl Entries {
+    /// Takes in the next lines. A damaged one is passed over; the record that it was for is there.
+    fn add(&mut self, bytes: &[u8]) {
         let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
         self.read += whole as u64;
-        for line in bytes
-            .get(..whole)
-            .unwrap_or_default()
-            .split(|byte| *byte == b'\n')
-        {
+        let lines = bytes.get(..whole).unwrap_or_default();
+        for line in lines.split(|byte| *byte == b'\n') {
             let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
                 continue;
             };
             let record = line.record.get().to_owned();
-            match line.sum.map(parse_sum) {
-                Some(Some(sum)) => {
-                    let known = self.members.entry(sum).or_default();
-                    known.push((line.offset, record));
-                }
-                Some(None) => {}
+            match line.sum {
+                _ if line.begin => self.begin.push(record),
                 None => {
-                    let at = self.alone.partition_point(|(at, _)| *at <= line.offset);
-                    self.alone.insert(at, (line.offset, record));
+                    let after = line.after.and_then(parse_sum);
+                    self.alone.insert(line.offset, (after, record));
+                }
+                Some(sum) => {
+                    let sum = parse_sum(sum).map(|sum| (sum, record));
+                    self.members.extend(sum.map(|sum| (line.offset, sum)));
                 }
             }
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.alone.is_empty()
+        let lines = self.members.is_empty() && self.alone.is_empty() && self.moved.is_empty();
+        lines && self.begin.is_empty()
     }
 
-    /// The members that stand beside a record.
-    fn of(&self, record: &Record<'_>) -> Option<&str> {
-        let found = self.members.get(&sum_of(record.bytes))?;
-        // The log may have been rewritten, so of equal lines the nearest is meant.
-        let nearest = found
-            .iter()
-            .min_by_key(|(at, _)| at.abs_diff(record.span.offset));
-        nearest.map(|(_, members)| members.as_str())
+    /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
+    /// they are.
+    fn bind(&mut self, log: &LogFile) {
+        if self.is_in_place(log) {
+            return;
+        }
+        let mut lines: Vec<(u64, Sum)> = Vec::new();
+        let mut scanner = Scanner::new(BytesReader::from(log, 0));
+        while let Ok(Some(line)) = scanner.next() {
+            if !line.bytes.iter().all(u8::is_ascii_whitespace) {
+                lines.push((line.offset, sum_of(line.bytes)));
+            }
+        }
+        let mut by_sum: HashMap<Sum, BTreeSet<u64>> = HashMap::new();
+        for (offset, sum) in &lines {
+            by_sum.entry(*sum).or_default().insert(*offset);
+        }
+        let nearest = |lines: &BTreeSet<u64>, offset: u64| {
+            let before = lines.range(..=offset).next_back();
+            let after = lines.range(offset..).next();
+            let both = before.into_iter().chain(after);
+            both.copied().min_by_key(|at| at.abs_diff(offset))
+        };
+        let mut found = Entries {
+            read: self.read,
+            ..Entries::default()
+        };
+        let mut free = by_sum.clone();
+        for (offset, (sum, record)) in std::mem::take(&mut self.members) {
+            let Some(lines) = free.get_mut(&sum) else {
+                continue;
+            };
+            // Of equal lines each belongs to one entry at most.
+            if let Some(at) = nearest(lines, offset) {
+                lines.remove(&at);
+                found.members.insert(at, (sum, record));
+            }
+        }
+        let mut first = std::mem::take(&mut self.begin);
+        for (offset, (after, record)) in std::mem::take(&mut self.alone) {
+            match after {
+                None => first.push(record),
+                Some(sum) => {
+                    let line = by_sum.get(&sum).and_then(|lines| nearest(lines, offset));
+                    if let Some(line) = line {
+                        found.moved.entry(line).or_default().push(record);
+                    }
+                }
+            }
+        }
+        if !found.is_empty() {
+            found.begin = first;
+        }
+        *self = found;
     }
 
-    /// The records of their own that stand where a line of the log does.
-    fn at(&self, span: Span) -> &[(u64, String)] {
-        let from = self.alone.partition_point(|(at, _)| *at < span.offset);
-        let to = self.alone.partition_point(|(at, _)| *at < span.end());
-        self.alone.get(from..to).unwrap_or_default()
+    /// Whether one of the newest entries is where it was made. Those behind the end of the log were
+    /// left by an append that was cut off.
+    fn is_in_place(&self, log: &LogFile) -> bool {
+        const ASKED: usize = 16;
+        let end = log.size().unwrap_or(0);
+        let members = self.members.range(..end).rev().take(ASKED);
+        let alone = self.alone.range(..end).rev().take(ASKED);
+        let mut asked = 0;
+        for (offset, (sum, _)) in members {
+            asked += 1;
+            if line_at(log, *offset).is_some_and(|line| sum_of(&line) == *sum) {
+                return true;
+            }
+        }
+        for (offset, _) in alone {
+            asked += 1;
+            if line_at(log, *offset).is_some_and(|line| line == BLANK) {
+                return true;
+            }
+        }
+        asked == 0
     }
+}
+
+/// The line of a log at an offset, if it begins there.
+fn line_at(log: &LogFile, offset: u64) -> Option<Vec<u8>> {
+    let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
+    let line = scanner.next().ok()??;
+    Some(line.bytes.to_vec())
 }
 
 /// Reads records with what their log's companion says of them.
@@ -158,7 +242,7 @@ struct Annotated {
     decoder: Box<dyn Decoder>,
     /// The companion, unless it can no longer grow.
     path: Option<PathBuf>,
-    annotations: Annotations,
+    entries: Entries,
     /// Records before this offset were written before the companion was last looked at.
     upto: u64,
 }
@@ -169,17 +253,17 @@ impl Annotated {
         let Some(file) = self.path.as_ref().and_then(|path| File::open(path).ok()) else {
             return;
         };
-        let read = self.annotations.read;
+        let read = self.entries.read;
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         if len < read {
-            self.annotations = Annotations::default();
+            self.entries = Entries::default();
         } else if len == read {
             return;
         }
         let mut bytes = Vec::new();
-        let mut rest = BytesReader::from(&file, self.annotations.read);
+        let mut rest = BytesReader::from(&file, self.entries.read);
         if rest.read_to_end(&mut bytes).is_ok() {
-            self.annotations.take(&bytes);
+            self.entries.add(&bytes);
         }
     }
 
@@ -189,34 +273,56 @@ impl Annotated {
             self.upto = record.span.end();
             self.refresh();
         }
-        if self.annotations.is_empty() {
+        if self.entries.is_empty() {
             return read(self.decoder.as_mut(), record);
         }
-        for (_, alone) in self.annotations.at(record.span) {
+        let Entries {
+            members,
+            alone,
+            moved,
+            begin,
+            ..
+        } = &self.entries;
+        let offset = record.span.offset;
+        let decoder = self.decoder.as_mut();
+        let mut alone_too = |text: &String, decoder: &mut dyn Decoder| {
             let alone = Record {
-                bytes: alone.as_bytes(),
+                bytes: text.as_bytes(),
                 terminated: true,
                 oversize: false,
                 ..*record
             };
-            read(self.decoder.as_mut(), &alone);
+            read(decoder, &alone);
+        };
+        if offset == 0 {
+            begin.iter().for_each(|text| alone_too(text, &mut *decoder));
         }
-        if record.is_blank() {
-            return;
+        if let Some((_, text)) = alone.get(&offset).filter(|_| record.bytes == BLANK) {
+            alone_too(text, &mut *decoder);
         }
-        match self
-            .annotations
-            .of(record)
-            .and_then(|members| whole(record.bytes, members))
-        {
-            None => read(self.decoder.as_mut(), record),
-            Some(bytes) => read(
-                self.decoder.as_mut(),
-                &Record {
-                    bytes: &bytes,
-                    ..*record
-                },
-            ),
+        if !record.is_blank() {
+            let entry = members.get(&offset);
+            let entry = entry.filter(|(sum, _)| *sum == sum_of(record.bytes));
+            let whole = entry.and_then(|(_, members)| whole(record.bytes, members));
+            match whole {
+                None => read(&mut *decoder, record),
+                Some(bytes) => read(
+                    &mut *decoder,
+                    &Record {
+                        bytes: &bytes,
+                        ..*record
+                    },
+                ),
+            }
+        }
+        for text in moved.get(&offset).into_iter().flatten() {
+            let moved = Record {
+                bytes: text.as_bytes(),
+                terminated: true,
+                oversize: false,
+                ..*record
+            };
+            read(&mut *decoder, &moved);
         }
     }
 }
@@ -248,12 +354,18 @@ impl Decoder for Annotated {
 
     fn whole(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
         let mut found = None;
-        self.each(record, |_, record| found = Some(record.bytes.to_vec()));
+        let is_blank = record.is_blank();
+        self.each(record, |_, given| {
+            // Records of their own may come before and after it.
+            if found.is_none() && (is_blank || given.bytes.len() >= record.bytes.len()) {
+                found = Some(given.bytes.to_vec());
+            }
+        });
         found
     }
 
     fn says_more(&self) -> bool {
-        !self.annotations.is_empty()
+        !self.entries.is_empty()
     }
 }
 
@@ -281,33 +393,63 @@ pub(crate) fn next_offset(log: &File, end: u64) -> u64 {
 pub(crate) struct Parted {
     pub(crate) lines: Vec<Vec<u8>>,
     pub(crate) companion: Vec<Vec<u8>>,
+    /// Where the first line will stand.
+    pub(crate) offset: u64,
 }
 
 impl Parted {
-    /// Parts records that will stand from `offset` on; [`next_offset`] tells where that is.
-    pub(crate) fn new(writer: &dyn Writer, records: &[Vec<u8>], mut offset: u64) -> Result<Self> {
-        let mut parted = Parted::default();
+    /// Parts records that will stand behind the present end of a log.
+    pub(crate) fn new(
+        writer: &dyn Writer,
+        records: &[Vec<u8>],
+        log: &File,
+        end: u64,
+    ) -> Result<Self> {
+        let mut parted = Parted {
+            offset: next_offset(log, end),
+            ..Parted::default()
+        };
+        let mut offset = parted.offset;
+        let mut before: Option<Sum> = None;
         for record in records {
             let (line, beside) = writer.part(record)?;
+            let blank = line.as_slice() == BLANK;
+            let sum = sum_of(&line);
             if let Some(beside) = beside {
-                let sum = (line.as_slice() != BLANK).then(|| spell_sum(&sum_of(&line)));
-                parted
-                    .companion
-                    .push(companion_line(offset, sum.as_deref(), beside)?);
+                let after = match before {
+                    None if blank => last_sum(log, end),
+                    before => before,
+                };
+                let entry = match blank {
+                    true => companion_line(offset, None, after, beside),
+                    false => companion_line(offset, Some(sum), None, beside),
+                };
+                parted.companion.push(entry?);
             }
+            before = if blank { before } else { Some(sum) };
             offset += line.len() as u64 + 1;
             parted.lines.push(line);
         }
         Ok(parted)
     }
 
-    /// Adds a record that has no line in the log.
-    pub(crate) fn add(&mut self, offset: u64, record: String) -> Result<()> {
-        self.companion.push(companion_line(offset, None, record)?);
+    /// Adds the record with which the log's own session begins.
+    pub(crate) fn begin(&mut self, record: String) -> Result<()> {
+        let failed = |error: serde_json::Error| Error::refused(error.to_string());
+        let record = RawValue::from_string(record).map_err(failed)?;
+        let entry = Line {
+            offset: 0,
+            sum: None,
+            after: None,
+            begin: true,
+            record: &record,
+        };
+        let entry = serde_json::to_vec(&entry).map_err(failed)?;
+        self.companion.push(entry);
         Ok(())
     }
 
-    /// Writes the lines of the companion of a log.
+    /// Writes the lines of the companion of a log, behind those that belong to it.
     pub(crate) fn write_companion(
         &self,
         root: &Root,
@@ -325,34 +467,88 @@ impl Parted {
         };
         let path = root.locate(&companion)?;
         root.guard(&path)?;
-        let written = open_or_make(root, &path, options)?.append_all(&self.companion);
-        written.map(drop)
+        let companion = open_or_make(root, &path, options)?;
+        companion.locked(|file| cut_leftovers(file, &path, self.offset))?;
+        companion.append_all(&self.companion).map(drop)
     }
 }
 
-fn companion_line(offset: u64, sum: Option<&str>, record: String) -> Result<Vec<u8>> {
+/// Takes the last entries of a companion away that are for lines from `offset` on, where the log ends:
+/// the append that wrote them was cut off before it reached the log.
+fn cut_leftovers(companion: &File, path: &Path, offset: u64) -> Result<()> {
+    let failed = |error| Error::io("read", path, error);
+    let end = companion.metadata().map_err(failed)?.len();
+    let mut keep = end;
+    let mut lines = TailReader::new(BytesReader::from(companion, 0)).map_err(failed)?;
+    while let Some(line) = lines.prev().map_err(failed)? {
+        let whole = line.ending != Ending::None;
+        let entry = serde_json::from_slice::<Line<'_>>(line.bytes).ok();
+        let left = match entry.filter(|_| whole) {
+            Some(entry) => entry.offset >= offset && !entry.begin,
+            // An entry that was not finished.
+            None => !whole,
+        };
+        if !left {
+            break;
+        }
+        keep = line.offset;
+    }
+    if keep == end {
+        return Ok(());
+    }
+    let file = OpenOptions::new().write(true).open(path);
+    let cut = file.and_then(|file| file.set_len(keep).and_then(|()| file.sync_all()));
+    cut.map_err(|error| Error::io("write", path, error))
+}
+
+/// The sum of the last line of a log that is not blank.
+fn last_sum(log: &File, end: u64) -> Option<Sum> {
+    let mut lines = TailReader::new(BytesReader::between(log, 0, end)).ok()?;
+    while let Ok(Some(line)) = lines.prev() {
+        if !line.bytes.iter().all(u8::is_ascii_whitespace) {
+            return Some(sum_of(line.bytes));
+        }
+    }
+    None
+}
+
+fn companion_line(
+    offset: u64,
+    sum: Option<Sum>,
+    after: Option<Sum>,
+    record: String,
+) -> Result<Vec<u8>> {
     let failed = |error: serde_json::Error| Error::refused(error.to_string());
     let record = RawValue::from_string(record).map_err(failed)?;
+    let (sum, after) = (
+        sum.map(|sum| spell_sum(&sum)),
+        after.map(|sum| spell_sum(&sum)),
+    );
     let line = Line {
         offset,
-        sum,
+        sum: sum.as_deref(),
+        after: after.as_deref(),
+        begin: false,
         record: &record,
     };
     serde_json::to_vec(&line).map_err(failed)
 }
 
-fn sum_of(line: &[u8]) -> [u8; 8] {
+/// The beginning of a line's SHA-256.
+type Sum = [u8; 8];
+
+fn sum_of(line: &[u8]) -> Sum {
     let digest = Sha256::digest(line);
     let mut sum = [0; 8];
     sum.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
     sum
 }
 
-fn spell_sum(sum: &[u8; 8]) -> String {
+fn spell_sum(sum: &Sum) -> String {
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn parse_sum(text: &str) -> Option<[u8; 8]> {
+fn parse_sum(text: &str) -> Option<Sum> {
     let number = u64::from_str_radix(text, 16).ok()?;
     (text.len() == 16).then(|| number.to_be_bytes())
 }
@@ -396,88 +592,95 @@ pub(super) fn is_companion(file: &FoundFile) -> bool {
 mod tests {
     use super::*;
 
-    fn record(bytes: &[u8], offset: u64) -> Record<'_> {
-        Record {
-            span: Span {
-                offset,
-                len: bytes.len() as u64 + 1,
-                line: 0,
-            },
-            bytes,
-            terminated: true,
-            oversize: false,
-        }
-    }
-
-    fn lines(of: &[(u64, Option<&[u8]>, &str)]) -> Vec<u8> {
+    fn entries(of: &[(u64, Option<&str>, Option<&str>, &str)]) -> Entries {
         let mut bytes = Vec::new();
-        for (offset, line, record) in of {
-            let sum = line.map(|line| spell_sum(&sum_of(line)));
-            bytes.extend(companion_line(*offset, sum.as_deref(), (*record).to_owned()).unwrap());
+        for (offset, line, after, record) in of {
+            let sum = |line: &str| sum_of(line.as_bytes());
+            let line = companion_line(*offset, line.map(sum), after.map(sum), (*record).to_owned());
+            bytes.extend(line.unwrap());
             bytes.push(b'\n');
         }
-        bytes
+        let mut entries = Entries::default();
+        entries.add(&bytes);
+        entries
+    }
+
+    fn log(text: &str) -> (tempfile::TempDir, LogFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, text).unwrap();
+        let log = LogFile::open(&path).unwrap();
+        (dir, log)
     }
 
     #[test]
-    fn a_line_is_found_by_its_sum_wherever_it_stands() {
-        let mut annotations = Annotations::default();
-        annotations.take(&lines(&[(10, Some(b"{\"a\":1}"), r#"{"x":1}"#)]));
-        assert_eq!(
-            annotations.of(&record(b"{\"a\":1}", 10)),
-            Some(r#"{"x":1}"#)
-        );
-        assert_eq!(
-            annotations.of(&record(b"{\"a\":1}", 99)),
-            Some(r#"{"x":1}"#)
-        );
-        assert_eq!(annotations.of(&record(b"{\"a\":2}", 10)), None);
+    fn entries_of_a_log_that_only_grew_stay_where_they_are() {
+        let (_dir, log) = log("{1}\n{2}\n{2}\nmore\n");
+        // The second of two equal lines is annotated, and the first is not.
+        let mut bound = entries(&[(8, Some("{2}"), None, r#"{"x":1}"#)]);
+        bound.bind(&log);
+        assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [8]);
     }
 
     #[test]
-    fn equal_lines_are_told_apart_by_their_places() {
-        let mut annotations = Annotations::default();
-        let line: &[u8] = b"{}";
-        annotations.take(&lines(&[
-            (0, Some(line), r#"{"x":1}"#),
-            (3, Some(line), r#"{"x":2}"#),
-        ]));
-        assert_eq!(annotations.of(&record(line, 3)), Some(r#"{"x":2}"#));
-        assert_eq!(annotations.of(&record(line, 1)), Some(r#"{"x":1}"#));
-        assert_eq!(annotations.of(&record(line, 7)), Some(r#"{"x":2}"#));
+    fn entries_of_a_rewritten_log_go_to_the_nearest_lines() {
+        let (_dir, log) = log("{2}\n{3}\n");
+        let mut bound = entries(&[
+            (4, Some("{2}"), None, r#"{"x":2}"#),
+            (8, None, Some("{2}"), r#"{"alone":1}"#),
+            (10, Some("{3}"), None, r#"{"x":3}"#),
+            (14, Some("{4}"), None, r#"{"x":4}"#),
+        ]);
+        bound.bind(&log);
+        assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 4]);
+        assert_eq!(bound.moved[&0], [r#"{"alone":1}"#]);
+        assert!(bound.alone.is_empty());
+    }
+
+    #[test]
+    fn the_companion_of_another_log_is_passed_over() {
+        let (_dir, log) = log("{7}\n{8}\n{9}\n");
+        let mut bound = entries(&[
+            (2, Some("{1}"), None, r#"{"x":1}"#),
+            (6, None, Some("{1}"), r#"{"alone":1}"#),
+        ]);
+        bound.bind(&log);
+        assert!(bound.is_empty());
+    }
+
+    #[test]
+    fn the_last_entry_for_a_place_counts() {
+        let found = entries(&[
+            (4, None, None, r#"{"left":1}"#),
+            (4, None, None, r#"{"said":1}"#),
+        ]);
+        assert_eq!(found.alone[&4].1, r#"{"said":1}"#);
     }
 
     #[test]
     fn damaged_and_unfinished_lines_say_nothing() {
-        let mut annotations = Annotations::default();
+        let mut found = Entries::default();
         let mut bytes =
             b"garbage\n{\"offset\":1}\n{\"offset\":1,\"sum\":\"zz\",\"record\":{}}\n".to_vec();
         let whole = bytes.len() as u64;
         bytes.extend(b"{\"offset\":1,\"rec");
-        annotations.take(&bytes);
-        assert!(annotations.is_empty());
-        assert_eq!(annotations.read, whole);
+        found.add(&bytes);
+        assert!(found.is_empty());
+        assert_eq!(found.read, whole);
     }
 
     #[test]
-    fn records_of_their_own_stand_where_a_line_covers_their_place() {
-        let mut annotations = Annotations::default();
-        annotations.take(&lines(&[(5, None, r#"{"b":1}"#), (0, None, r#"{"a":1}"#)]));
-        let at = |offset, len| {
-            let span = Span {
-                offset,
-                len,
-                line: 0,
-            };
-            annotations
-                .at(span)
-                .iter()
-                .map(|(_, text)| text.as_str())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(at(0, 5), [r#"{"a":1}"#]);
-        assert_eq!(at(5, 2), [r#"{"b":1}"#]);
-        assert_eq!(at(0, 9), [r#"{"a":1}"#, r#"{"b":1}"#]);
-        assert!(at(6, 9).is_empty());
+    fn what_a_cut_off_append_left_is_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("companion");
+        let line = |offset| companion_line(offset, None, None, "{}".to_owned()).unwrap();
+        let text: Vec<u8> = [line(2), line(9), line(12), b"{\"offset\":9,".to_vec()].join(&b'\n');
+        std::fs::write(&path, &text).unwrap();
+        let file = File::open(&path).unwrap();
+        cut_leftovers(&file, &path, 9).unwrap();
+        let kept = std::fs::read(&path).unwrap();
+        assert_eq!(kept, [line(2), Vec::new()].join(&b'\n'));
+        cut_leftovers(&file, &path, 9).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), kept);
     }
 }

@@ -568,9 +568,9 @@ impl SessionWriter {
                     title = plan.title;
                     before = Some((tail.head.log.clone(), tail.head.last.clone()));
                     expected = tail.head.end;
-                    let mut parted = Parted::new(writer, &written, expected)?;
+                    let mut parted = Parted::new(writer, &written, handle, end)?;
                     for record in plan.companion {
-                        parted.add(expected, record)?;
+                        parted.begin(record)?;
                     }
                     parted.write_companion(&self.root, &tail.head.log, self.options)?;
                     tail.advance(&self.root, end, &written, &parted, plan.leaf);
@@ -851,7 +851,7 @@ pub(super) fn append_parted(
     let artifact = artifact.and_then(|path| root.layout.classify(path));
     let log = open_or_make(root, path, options)?;
     log.append_all_with(|end, handle| {
-        let parted = Parted::new(writer, records, next_offset(handle, end))?;
+        let parted = Parted::new(writer, records, handle, end)?;
         if let Some(artifact) = &artifact {
             parted.write_companion(root, artifact, options)?;
         }
@@ -885,7 +885,7 @@ pub(crate) fn append_behind(
         let Some(artifact) = root.layout.classify(within) else {
             return Ok(lines);
         };
-        let parted = Parted::new(writer_of(root)?, &lines, next_offset(file, end))?;
+        let parted = Parted::new(writer_of(root)?, &lines, file, end)?;
         parted.write_companion(root, &artifact, options)?;
         Ok(parted.lines)
     });

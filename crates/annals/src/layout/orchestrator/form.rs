@@ -137,6 +137,40 @@ const INNER: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The usage of a record that used nothing.
+const NOTHING_USED: &str =
+    r#"{"input_tokens":0,"output_tokens":0,"cache_creation_tokens":0,"cache_read_tokens":0}"#;
+
+/// Members that a record must have.
+const NEEDED: &[(&str, &[&str])] = &[
+    ("user", &["content", "timestamp"]),
+    ("assistant", &["content", "timestamp", "usage", "model"]),
+    ("tool_call", &["tool", "arguments", "timestamp"]),
+    ("tool_result", &["tool", "timestamp"]),
+];
+
+/// Why the document's own parser would not take a record; `None` if it would.
+pub(super) fn fault(record: &str) -> Option<String> {
+    let kind = json::member(record, "type").and_then(json::string);
+    let needed = NEEDED
+        .iter()
+        .find(|(name, _)| kind.as_deref() == Some(name));
+    let Some((_, needed)) = needed else {
+        return Some("its type is none of user, assistant, tool_call and tool_result".to_owned());
+    };
+    let missing = needed
+        .iter()
+        .find(|name| json::member(record, name).is_none());
+    if let Some(missing) = missing {
+        return Some(format!("it has no `{missing}`"));
+    }
+    match part(record) {
+        Some((_, None)) => None,
+        Some((_, Some(beside))) => Some(format!("the log has no place for {beside}")),
+        None => Some("it is not a JSON object".to_owned()),
+    }
+}
+
 /// Parts a record into a line that the document's own parser takes, and the members that it does
 /// not take. A record of another type has no such line.
 pub(super) fn part(record: &str) -> Option<(Vec<u8>, Option<String>)> {
@@ -148,9 +182,17 @@ pub(super) fn part(record: &str) -> Option<(Vec<u8>, Option<String>)> {
     let Some((_, known)) = known else {
         return Some((BLANK.to_vec(), Some(record.to_owned())));
     };
+    let metadata = json::member(record, "metadata").unwrap_or("{}");
+    let copied = json::member(metadata, "forkedFrom").is_some();
     let (mut line, mut beside) = (Object::default(), Object::default());
     for (name, value) in &pairs.0 {
         let value = value.0?;
+        if copied && name == "usage" {
+            // A program that adds up the log must not count a copy again.
+            line.add(name, NOTHING_USED);
+            beside.add(name, value);
+            continue;
+        }
         let inner = INNER.iter().find(|(member, _)| member == name);
         match inner {
             _ if !known.contains(&&**name) => beside.add(name, value),

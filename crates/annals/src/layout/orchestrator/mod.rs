@@ -53,7 +53,7 @@ use crate::model::{Artifact, ArtifactKind};
 
 use super::remark::Remarks;
 use super::todos::Todos;
-use super::untold::Untold;
+use super::untold::{Objects, Untold};
 use super::{Decoder, Env, Layout, Writer};
 
 /// The layout of the orchestrator.
@@ -112,6 +112,7 @@ impl Layout for Orchestrator {
             kind if kind.is_conversation() => Box::new(line::Lines::of(artifact)),
             ArtifactKind::Notes => Box::new(Remarks),
             ArtifactKind::Todos => Box::new(Todos),
+            ArtifactKind::Companion => Box::new(Objects),
             _ => Box::new(Untold),
         }
     }

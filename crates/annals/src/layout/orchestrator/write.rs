@@ -32,6 +32,10 @@ use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
+        // The name of a log's own session says which log that is.
+        if let Some(log) = path::named(new.id.as_str()) {
+            return Ok(log);
+        }
         let absolute = new.cwd.starts_with('/') || new.cwd.contains(":\\");
         let folder = match new.beside.as_ref().and_then(|log| log.folder.clone()) {
             Some(folder) => folder,
@@ -66,6 +70,10 @@ impl Writer for Orchestrator {
 
     fn members(&self) -> &'static [&'static str] {
         &[SOURCE, DURATION]
+    }
+
+    fn fits(&self, record: &str) -> std::result::Result<(), String> {
+        form::fault(record).map_or(Ok(()), Err)
     }
 
     fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
@@ -194,6 +202,9 @@ struct Pen<'a, 'b> {
     /// The newest responses and their tokens so far.
     replies: Vec<(String, Usage)>,
 }
+
+/// Why a model may stop, as the document says.
+const STOP_REASONS: [&str; 4] = ["end_turn", "max_tokens", "stop_sequence", "tool_use"];
 
 /// Where messages may come from, as the document says.
 const SOURCES: [&str; 3] = ["cli", "api", "agent"];
@@ -359,11 +370,16 @@ impl Pen<'_, '_> {
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
         for (at, part) in parts.iter().enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
-            let given = draft.id.as_ref().filter(|_| at == last);
-            let id = given.cloned().unwrap_or_else(|| self.next_id());
+            let given = draft.id.clone().filter(|_| at == last);
+            // A record without a line in the log has no place to be named after.
+            let given = match message.role {
+                Role::System => Some(given.unwrap_or_else(|| self.fresh_id())),
+                _ => given,
+            };
+            let id = given.clone().unwrap_or_else(|| self.next_id());
             let time = self.tick(draft.time.and_then(|time| later(time, at)));
             let words = Words {
-                id: given.map(EntryId::as_str),
+                id: given.as_ref().map(EntryId::as_str),
                 response,
                 request: message.request.as_deref(),
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
@@ -425,13 +441,13 @@ impl Pen<'_, '_> {
     }
 
     /// The record of what a message says, as opposed to the calls it makes and answers.
-    fn said(
+    fn said<'m>(
         &self,
-        message: &Message,
+        message: &'m Message,
         blocks: &[Block],
         told: Option<Told>,
         members: &MemberValues<'_>,
-        mut words: Words<'_>,
+        mut words: Words<'m>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
         let texts = texts(blocks);
@@ -450,7 +466,10 @@ impl Pen<'_, '_> {
             let all = told.and_then(|told| told.all);
             words.usage = all.map(|all| field::Spent::of(&all));
             line.model = Some(message.model.as_deref().unwrap_or("unknown"));
-            line.stop = message.stop_reason.as_deref();
+            // The document knows four reasons.
+            let stop = message.stop_reason.as_deref();
+            line.stop = stop.filter(|stop| STOP_REASONS.contains(stop));
+            words.stop = stop.filter(|stop| !STOP_REASONS.contains(stop));
             let once = texts.len() == 1 && !text.is_empty();
             words.blocks = (!plain).then(|| parts_json(blocks, once)).transpose()?;
         } else {
@@ -604,7 +623,11 @@ impl Pen<'_, '_> {
 
     fn id(&mut self, draft: &Draft) -> EntryId {
         let given = draft.id.clone();
-        given.unwrap_or_else(|| EntryId::new(&(self.stamp.fresh)()))
+        given.unwrap_or_else(|| self.fresh_id())
+    }
+
+    fn fresh_id(&mut self) -> EntryId {
+        EntryId::new(&(self.stamp.fresh)())
     }
 
     /// Notes what was written; what stands beside the conversation is not what it goes on from.

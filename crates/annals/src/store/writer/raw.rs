@@ -27,7 +27,13 @@ impl SessionWriter {
         for (at, record) in records.iter().enumerate() {
             check_line(record).map_err(|why| refused(&records, at, why))?;
         }
-        writer_of(&self.root)?;
+        let writer = writer_of(&self.root)?;
+        for (at, record) in records.iter().enumerate() {
+            let text = String::from_utf8_lossy(record);
+            writer
+                .fits(&text)
+                .map_err(|why| refused(&records, at, why))?;
+        }
         let log = self.log()?;
         let mut before = None;
         let mut expected = 0;

@@ -523,3 +523,100 @@ fn sessions_of_one_file_go_and_come_back_together() {
     store.undelete(others[0].id.as_str()).unwrap();
     assert_eq!(picture(&copy.root.path), before);
 }
+
+/// A fork into the same log copies lines byte for byte; what is said of the copies is not said of the
+/// originals.
+#[test]
+fn a_fork_into_the_same_log_leaves_the_source_as_it_was() {
+    let stage = Stage::in_zone("UTC");
+    let now = Timestamp::now();
+    let day = now.to_zoned(TimeZone::UTC).date();
+    let log = stage.log(&day.to_string());
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let lines = [
+        format!(r#"{{"type":"user","content":"ask","timestamp":"{now}"}}"#),
+        format!(
+            r#"{{"type":"assistant","content":"answer","timestamp":"{now}","usage":{{"input_tokens":10,"output_tokens":1,"cache_creation_tokens":0,"cache_read_tokens":0}},"model":"m"}}"#
+        ),
+    ];
+    fs::write(&log, lines.join("\n") + "\n").unwrap();
+    let own = format!("{day}-{}", Orchestrator.folder(CWD).unwrap());
+    let source = stage.read(&own);
+    let path = source
+        .tree()
+        .unwrap()
+        .path(&source.tree().unwrap().conversations[0]);
+    let to = SessionId::new("ff").unwrap();
+    stage.store().fork(&source, &path, to, None).unwrap();
+    assert_eq!(said(&stage.read(&own)), ["ask", "answer"]);
+    assert_eq!(said(&stage.read("ff")), ["ask", "answer"]);
+    // A program that adds up the log counts the reply once.
+    let text = fs::read_to_string(&log).unwrap();
+    assert_eq!(text.matches(r#""input_tokens":10"#).count(), 1, "{text}");
+}
+
+/// What stands beside a log is found again after the log was rewritten, and is not taken for another
+/// log's.
+#[test]
+fn records_beside_a_rewritten_log_are_there() {
+    let stage = Stage::in_zone("UTC");
+    let now = "2026-11-15T12:00:00Z";
+    let store = stage.store();
+    let new = NewSession::unnamed(CWD).unwrap();
+    let writer = store.create(&stage.root(), &new, at(now)).unwrap();
+    let system = |text: &str| {
+        let message = Message::new(Role::System, vec![self::text(text)]);
+        Draft::new(Body::Message(message))
+    };
+    writer.append(Draft::user("one")).unwrap();
+    writer.append(system("first rule")).unwrap();
+    writer
+        .append(Draft::user("two").named(EntryId::new("m2")))
+        .unwrap();
+    writer.append(system("second rule")).unwrap();
+    let id = writer.session().to_string();
+    drop(writer);
+    let log = stage.log("2026-11-15");
+    let whole = fs::read_to_string(&log).unwrap();
+    let all = ["one", "first rule", "two", "second rule"];
+    assert_eq!(said(&stage.read(&id)), all);
+    // The document's own repair drops blank lines.
+    let kept: Vec<&str> = whole
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    fs::write(&log, kept.join("\n") + "\n").unwrap();
+    assert_eq!(said(&stage.read(&id)), all);
+    assert!(stage.read(&id).find_entry("m2").is_ok());
+    stage.open(&id, now).append(Draft::user("three")).unwrap();
+    let more = ["one", "first rule", "two", "second rule", "three"];
+    assert_eq!(said(&stage.read(&id)), more);
+    // A new log under the old name has nothing to do with it.
+    fs::write(
+        &log,
+        "{\"type\":\"user\",\"content\":\"new\",\"timestamp\":\"2026-11-15T13:00:00Z\"}\n",
+    )
+    .unwrap();
+    assert_eq!(said(&stage.read(&id)), ["new"]);
+}
+
+/// An append that is cut off between the companion and the log leaves nothing that anyone reads.
+#[test]
+fn what_a_cut_off_append_left_beside_the_log_is_no_record() {
+    let stage = Stage::in_zone("UTC");
+    let now = "2026-11-15T12:00:00Z";
+    let writer = stage.begin("s1", now);
+    writer.append(Draft::user("one")).unwrap();
+    let log = stage.log("2026-11-15");
+    let before = fs::read(&log).unwrap();
+    let message = Message::new(Role::System, vec![text("never acknowledged")]);
+    writer.append(Draft::new(Body::Message(message))).unwrap();
+    drop(writer);
+    fs::write(&log, &before).unwrap();
+    assert_eq!(said(&stage.read("s1")), ["one"]);
+    let writer = stage.open("s1", now);
+    let message = Message::new(Role::System, vec![text("acknowledged")]);
+    writer.append(Draft::new(Body::Message(message))).unwrap();
+    writer.append(Draft::user("two")).unwrap();
+    assert_eq!(said(&stage.read("s1")), ["one", "acknowledged", "two"]);
+}
