@@ -480,18 +480,19 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64) -> Result<()> {
     let end = companion.metadata().map_err(failed)?.len();
     let mut keep = end;
     let mut lines = TailReader::new(BytesReader::from(companion, 0)).map_err(failed)?;
-    while let Some(line) = lines.prev().map_err(failed)? {
-        let whole = line.ending != Ending::None;
-        let entry = serde_json::from_slice::<Line<'_>>(line.bytes).ok();
-        let left = match entry.filter(|_| whole) {
-            Some(entry) => entry.offset >= offset && !entry.begin,
-            // An entry that was not finished.
-            None => !whole,
-        };
-        if !left {
+    loop {
+        let Some(line) = lines.prev().map_err(failed)? else {
+            // Nothing in it was for a line of the log, which is empty.
+            keep = if offset == 0 { 0 } else { keep };
             break;
+        };
+        let whole = line.ending != Ending::None;
+        match serde_json::from_slice::<Line<'_>>(line.bytes) {
+            Ok(entry) if whole && (entry.begin || entry.offset < offset) => break,
+            // A damaged entry goes only with one before it that was left behind.
+            Err(_) if whole => {}
+            _ => keep = line.offset,
         }
-        keep = line.offset;
     }
     if keep == end {
         return Ok(());
@@ -682,5 +683,12 @@ mod tests {
         assert_eq!(kept, [line(2), Vec::new()].join(&b'\n'));
         cut_leftovers(&file, &path, 9).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), kept);
+        // A damaged entry may be for a line that is there.
+        let text: Vec<u8> = [line(2), b"damaged".to_vec(), Vec::new()].join(&b'\n');
+        std::fs::write(&path, &text).unwrap();
+        cut_leftovers(&file, &path, 9).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), text);
+        cut_leftovers(&file, &path, 0).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 }
