@@ -388,13 +388,20 @@ pub(crate) fn next_offset(log: &File, end: u64) -> u64 {
     }
 }
 
+/// Where the last line of a log begins, which is torn.
+fn torn_line(log: &File, end: u64) -> u64 {
+    let lines = TailReader::new(BytesReader::between(log, 0, end));
+    let last = lines.and_then(|mut lines| Ok(lines.prev()?.map(|line| line.offset)));
+    last.ok().flatten().unwrap_or(end)
+}
+
 /// Records on their way into a log: its lines, and those of its companion.
 #[derive(Debug, Default)]
 pub(crate) struct Parted {
     pub(crate) lines: Vec<Vec<u8>>,
     pub(crate) companion: Vec<Vec<u8>>,
-    /// Where the first line will stand.
-    pub(crate) offset: u64,
+    /// Where the whole lines of the log end: no entry from here on belongs to it.
+    pub(crate) whole: u64,
 }
 
 impl Parted {
@@ -405,11 +412,14 @@ impl Parted {
         log: &File,
         end: u64,
     ) -> Result<Self> {
+        let mut offset = next_offset(log, end);
         let mut parted = Parted {
-            offset: next_offset(log, end),
+            whole: match offset == end {
+                true => end,
+                false => torn_line(log, end),
+            },
             ..Parted::default()
         };
-        let mut offset = parted.offset;
         let mut before: Option<Sum> = None;
         for record in records {
             let (line, beside) = writer.part(record)?;
@@ -468,7 +478,7 @@ impl Parted {
         let path = root.locate(&companion)?;
         root.guard(&path)?;
         let companion = open_or_make(root, &path, options)?;
-        companion.locked(|file| cut_leftovers(file, &path, self.offset))?;
+        companion.locked(|file| cut_leftovers(file, &path, self.whole))?;
         companion.append_all(&self.companion).map(drop)
     }
 }
