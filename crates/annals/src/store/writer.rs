@@ -290,9 +290,9 @@ impl Store {
         let writer = writer_of(&files.root)?;
         if file.is_kept() {
             return Err(Error::refused(format!(
-                "{} is archived and cannot be changed; `annals restore {} --apply` puts it back",
+                "{} is archived and cannot be changed; {} puts it back",
                 file.path.display(),
-                files.id
+                crate::text::hint("annals restore", files.id.as_str(), "--apply")
             )));
         }
         files.root.guard(&file.path)?;
