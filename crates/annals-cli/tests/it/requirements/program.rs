@@ -622,6 +622,64 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
     }
 }
 
+#[test]
+fn a_file_that_is_named_twice_is_saved_once() {
+    let (stage, session) = begun("claude-code");
+    stage.annals(&["append", &session, "-m", "Go"]).fine();
+    let work = stage.work();
+    fs::write(work.join("f"), "one").unwrap();
+    fs::create_dir(work.join("d")).unwrap();
+    let args = ["files", &session, "--json", "--save", "f", "./f", "d/../f"];
+    let saved = stage.annals(&args).json();
+    assert_eq!(saved["saved"].as_array().unwrap().len(), 1, "{saved}");
+    assert_eq!(stage.annals(&["check", &session]).code, 0);
+    std::os::unix::fs::symlink("f", work.join("link")).unwrap();
+    let before = stage.tree();
+    let args = ["files", &session, "--save", "f", "link"];
+    let run = stage.refused(&args, "");
+    assert!(run.err.contains("is a symbolic link"), "{run}");
+    assert_eq!(stage.tree(), before);
+}
+
+#[test]
+fn commands_that_are_told_quote_the_id() {
+    let stage = Stage::empty();
+    let id = "x; touch PWNED #";
+    stage.annals(&["new", "--id", id, "-m", "Go"]).fine();
+    let note = stage.annals(&["note", id, "Look"]).fine();
+    assert!(
+        note.out.contains("`annals notes 'x; touch PWNED #'`"),
+        "{note}"
+    );
+    let gone = stage.annals(&["delete", id, "--apply", "--live"]).fine();
+    let undo = "`annals delete --undo 'x; touch PWNED #'`";
+    assert!(gone.out.contains(undo), "{gone}");
+    stage.annals(&["delete", "--undo", id]).fine();
+    let kept = stage.annals(&["archive", id, "--apply", "--live"]).fine();
+    let restore = "`annals restore 'x; touch PWNED #' --apply`";
+    assert!(kept.out.contains(restore), "{kept}");
+    let run = stage.refused(&["append", id, "-m", "x"], "");
+    assert!(run.err.contains(restore), "{run}");
+    stage.annals(&["restore", id, "--apply"]).fine();
+}
+
+#[test]
+fn no_session_can_be_called_latest() {
+    let (stage, session) = begun("claude-code");
+    stage.annals(&["append", &session, "-m", "Go"]).fine();
+    for args in [
+        &["new", "--id", "latest"][..],
+        &["fork", &session, "--id", "latest"],
+    ] {
+        let run = stage.refused(args, "");
+        assert!(run.err.contains("cannot be the id of a session"), "{run}");
+    }
+    let mut follow = Follow::start(&stage, "claude-code", &[]);
+    let answer = follow.send(r#"{"new":{"id":"latest"},"role":"user","content":"x"}"#);
+    assert_eq!(answer["ok"], false, "{answer}");
+    assert_eq!(follow.end(), 1);
+}
+
 /// Two directories with a session of the same id, and the logs of both.
 fn one_id_in_two_directories(stage: &Stage) -> [PathBuf; 2] {
     let other = "00000000-0000-4000-8000-0000000000bb";
