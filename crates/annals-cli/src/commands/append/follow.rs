@@ -345,7 +345,14 @@ impl Writers {
         };
         let options = options(args, context);
         let (writer, spawned) = match agent {
-            Some(agent) => spawn(agent, &files, options, context)?,
+            Some(agent) => match spawn(agent, &files, options, context) {
+                // Another program may have begun it a moment ago.
+                Err(error) if error.downcast_ref().is_some_and(is_taken) => {
+                    let files = self.look_again(&main, context)?;
+                    spawn(agent, &files, options, context)?
+                }
+                opened => opened?,
+            },
             None => (context.store.write(&files, options)?, false),
         };
         self.keep(key.clone(), writer, context);
@@ -573,7 +580,7 @@ fn close(writer: SessionWriter, context: &Context) {
     }
 }
 
-/// Whether a session could not begin because there is one of its id.
+/// Whether a session or a sub-agent could not begin because there is one of its id.
 fn is_taken(error: &annals::Error) -> bool {
     match error {
         annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,

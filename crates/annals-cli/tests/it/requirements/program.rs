@@ -833,10 +833,14 @@ fn followers_that_begin_one_session_at_the_same_time_share_it() {
         let stage = Stage::empty();
         let line = json!({"new": {"id": ID, "cwd": stage.work()}, "role": "user", "content": "x"});
         let line = line.to_string();
+        let agent = json!({"session": ID, "agent": "a1", "role": "user", "content": "y"});
+        let agent = agent.to_string();
         let answers: Vec<Value> = std::thread::scope(|scope| {
             let run = || {
                 let mut follow = Follow::start(&stage, "claude-code", &["--live"]);
                 let answer = follow.send(&line);
+                let agent = follow.send(&agent);
+                assert_eq!(agent["ok"], true, "{agent}");
                 follow.end();
                 answer
             };
