@@ -1,19 +1,25 @@
 """agentpool's ClaudeStorageProvider over the program `annals`.
 
-Plain Python without packages. Every method runs the program once and reads one JSON document; the
-program appends atomically, locks the session, and keeps everything else in the root as it is.
+Plain Python without packages. Messages are logged through one child process, `annals append --follow`,
+which lives as long as the provider: a message is one line to it, and its answer says that the message is
+safe on the disk. Every other method runs the program once or twice and reads JSON documents. The program
+appends atomically, locks the session, and keeps everything else in the root as it is.
 
-    provider = ClaudeStorageProvider(base_dir="~/.claude")
-    await provider.log_message(
-        project_path="/path/to/project",
-        message=ChatMessage(role="user", content="Hello"),
-        session_id=str(uuid.uuid4()),
-    )
+    async with ClaudeStorageProvider(base_dir="~/.claude") as provider:
+        await provider.log_message(
+            project_path="/path/to/project",
+            message=ChatMessage(role="user", content="Hello"),
+            session_id=str(uuid.uuid4()),
+        )
 """
 import asyncio
 import json
 import os
+import tempfile
 from dataclasses import dataclass, field
+
+# An answer names every entry of its message.
+LONGEST_ANSWER = 1 << 26
 
 
 class AnnalsError(Exception):
@@ -22,7 +28,11 @@ class AnnalsError(Exception):
 
 @dataclass
 class ChatMessage:
-    """What was said: a text or a list of content blocks, as in the Messages API."""
+    """What was said: a text or a list of content blocks, as in the Messages API or as they were read.
+
+    A log has no place for `metadata`: a message that has some is not logged. `entry` is what `annals show`
+    told of a message that was read; it is not logged again.
+    """
 
     role: str
     content: object
@@ -32,101 +42,236 @@ class ChatMessage:
     parent_id: str | None = None
     timestamp: str | None = None
     metadata: dict = field(default_factory=dict)
+    entry: dict | None = field(default=None, repr=False, compare=False)
 
     def draft(self):
-        """The line that `annals append` takes."""
-        members = {"role": self.role, "content": self.content, "model": self.model, "usage": self.usage,
+        """The line that `annals append` takes; raises ValueError for what cannot be kept."""
+        if self.metadata:
+            raise ValueError("a log has no place for metadata: %s" % ", ".join(map(str, self.metadata)))
+        content = self.content
+        if not isinstance(content, str):
+            content = [block_to_log(block) for block in content]
+        members = {"role": self.role, "content": content, "model": self.model, "usage": usage_to_log(self.usage),
                    "id": self.message_id, "parent": self.parent_id, "timestamp": self.timestamp}
         return {name: value for name, value in members.items() if value is not None}
 
     @classmethod
     def of_entry(cls, entry):
         """A message from an entry as `annals show --json` prints it."""
-        known = ("role", "model", "usage", "id", "parent", "time", "blocks")
-        rest = {name: value for name, value in entry.items() if name not in known}
         return cls(role=entry["role"], content=entry["blocks"], model=entry["model"], usage=entry["usage"],
-                   message_id=entry["id"], parent_id=entry["parent"], timestamp=entry["time"], metadata=rest)
+                   message_id=entry["id"], parent_id=entry["parent"], timestamp=entry["time"], entry=entry)
 
     @property
     def text(self):
         """The words of it."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(block["text"] for block in self.content if block.get("kind") == "text")
+        texts = (block["text"] for block in self.content if "text" in (block.get("kind"), block.get("type")))
+        return "\n".join(texts)
+
+
+def block_to_log(block):
+    """A content block as the Messages API has it; one that was read has a `kind` instead of a `type`."""
+    kind = block.get("kind")
+    if kind is None:
+        return block
+    if kind == "text":
+        return {"type": "text", "text": block["text"]}
+    if kind == "thinking":
+        return {"type": "thinking", "thinking": block["text"]}
+    if kind == "tool_use":
+        return {"type": "tool_use", "id": block["id"], "name": block["name"], "input": block["input"]}
+    if kind == "tool_result":
+        return {"type": "tool_result", "tool_use_id": block["call"], "is_error": block["is_error"],
+                "content": [block_to_log(part) for part in block["output"]]}
+    if kind == "opaque" and isinstance(block["json"], dict):
+        return block["json"]
+    raise ValueError("a block of the kind %r was read without its content and cannot be logged" % kind)
+
+
+def usage_to_log(usage):
+    """Token counts as the Messages API has them; those that were read are spelled shorter."""
+    if usage is None or "input" not in usage:
+        return usage
+    known = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+    rest = [name for name, value in usage.items() if name not in known and value]
+    if rest:
+        raise ValueError("these counts cannot be logged: %s" % ", ".join(rest))
+    short, long = usage.get("cache_write_5m", 0), usage.get("cache_write_1h", 0)
+    return {"input_tokens": usage["input"], "output_tokens": usage["output"],
+            "cache_read_input_tokens": usage.get("cache_read", 0), "cache_creation_input_tokens": short + long,
+            "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long}}
 
 
 class ClaudeStorageProvider:
-    """Keeps conversations in a root of Claude Code."""
+    """Keeps conversations in a root of Claude Code. `close` ends its child process."""
 
     def __init__(self, base_dir="~/.claude", program="annals", env=None):
         self.root = os.path.expanduser(base_dir)
         self.program = program
         self.env = env
+        self._child = None
+        self._lock = None
+        self._loop = None
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.close()
 
     async def log_message(self, project_path, message, session_id, agent_id=None):
-        """Appends a message and returns its id; the session begins with its first message."""
-        if not await self._has_session(session_id):
-            await self._run("new", "--id", session_id, "--cwd", project_path)
-        agent = ["--agent", agent_id] if agent_id else []
-        line = json.dumps(message.draft()) + "\n"
-        done = await self._run("append", *agent, "--", session_id, stdin=line)
-        return done["entries"][-1]["id"]
+        """Appends a message and returns its id. The session begins with its first message, in the project;
+        an `agent_id` means the log of that sub-agent, which begins with its first message too."""
+        line = {"new": {"id": session_id, "cwd": os.fspath(project_path)}, **message.draft()}
+        if agent_id is not None:
+            line["agent"] = agent_id
+        answer = await self._send(line)
+        return answer["entries"][-1]["id"]
+
+    async def close(self):
+        """Ends the child process; the next message starts another."""
+        child, self._child = self._child, None
+        if child is not None and self._loop is asyncio.get_running_loop():
+            child.process.stdin.close()
+            await child.process.wait()
+            child.errors.close()
 
     async def get_sessions(self, project_path):
         """The sessions of a project, the latest first."""
-        found = await self._run("sessions", "--project", project_path, empty={"sessions": []})
+        project = os.fspath(project_path)
+        found = await self._run("sessions", "--project=" + project, empty={"sessions": []})
         return [{"sessionId": row["id"], **row} for row in found["sessions"]]
 
-    async def get_session_messages(self, project_path, session_id, limit=None):
-        """The messages of a session's current conversation, or the last of them."""
-        last = ["--last", str(limit)] if limit else []
-        shown = await self._run("show", *last, "--", session_id, empty={"entries": []})
-        return messages(shown)
+    async def get_session_messages(self, project_path, session_id, limit=None, agent_id=None):
+        """The messages of a session's current conversation, or the last of them; none if the project has no
+        such session."""
+        if limit is not None and limit < 0:
+            raise ValueError("limit is negative: %d" % limit)
+        if limit == 0:
+            return []
+        log = await self._log_of(project_path, session_id)
+        if log is None:
+            return []
+        options = ["--last=%d" % limit] if limit else []
+        options += ["--agent=" + agent_id] if agent_id is not None else []
+        return messages(await self._run("show", *options, "--", log, empty={"entries": []}))
 
-    async def get_message(self, session_id, message_id):
+    async def get_message(self, session_id, message_id, project_path=None):
         """One message."""
-        shown = await self._run("show", "--context", "0", "--", "%s@%s" % (session_id, message_id))
-        return messages(shown)[0]
+        target = await self._target(session_id, message_id, project_path)
+        return messages(await self._run("show", "--context=0", "--", target))[0]
 
-    async def get_message_ancestry(self, session_id, message_id):
+    async def get_message_ancestry(self, session_id, message_id, project_path=None):
         """All that led to a message, and the message itself last."""
-        return messages(await self._run("show", "--", "%s@%s" % (session_id, message_id)))
+        target = await self._target(session_id, message_id, project_path)
+        return messages(await self._run("show", "--", target))
 
-    async def fork(self, session_id, message_id, new_session_id=None):
+    async def fork(self, session_id, message_id, new_session_id=None, project_path=None):
         """Copies the conversation up to a message into a session of its own and returns its id."""
-        given = ["--id", new_session_id] if new_session_id else []
-        forked = await self._run("fork", *given, "--", "%s@%s" % (session_id, message_id))
-        return forked["session"]
+        given = ["--id=" + new_session_id] if new_session_id is not None else []
+        target = await self._target(session_id, message_id, project_path)
+        return (await self._run("fork", *given, "--", target))["session"]
 
     async def stats(self, project_path):
         """Messages, tokens and cost of a project."""
         sessions = await self.get_sessions(project_path)
         nothing = {"total": {"input": 0, "output": 0, "cost_usd": "0"}}
-        cost = await self._run("cost", "--project", project_path, empty=nothing)
+        cost = await self._run("cost", "--project=" + os.fspath(project_path), empty=nothing)
         return {"sessions": len(sessions), "messages": sum(row["messages"] for row in sessions), **cost["total"]}
 
     async def reset(self, project_path):
         """Moves a project's sessions to the trash and returns how many there were."""
         sessions = await self.get_sessions(project_path)
         if sessions:
-            await self._run("delete", "--project", project_path, "--apply")
+            # A log that is open for writing is not moved.
+            await self.close()
+            await self._run("delete", "--project=" + os.fspath(project_path), "--apply")
         return len(sessions)
 
-    async def _has_session(self, session_id):
-        rows = await self._run("sessions", empty={"sessions": []})
-        return any(row["id"] == session_id for row in rows["sessions"])
+    async def _log_of(self, project_path, session_id):
+        """The log of a project's session: another project may have a session of that id."""
+        for row in await self.get_sessions(project_path):
+            if row["id"] == session_id:
+                return row["file"]
+        return None
 
-    async def _run(self, verb, *args, stdin="", empty=None):
+    async def _target(self, session_id, message_id, project_path):
+        session = session_id
+        if project_path is not None:
+            session = await self._log_of(project_path, session_id)
+            if session is None:
+                raise AnnalsError("%s has no session %s" % (project_path, session_id))
+        return "%s@%s" % (session, message_id)
+
+    async def _send(self, line):
+        """Sends a line to the child process and waits for its answer; lines of several tasks take turns."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # A child belongs to the loop that started it.
+            self._loop, self._lock, self._child = loop, asyncio.Lock(), None
+        async with self._lock:
+            if self._child is None:
+                self._child = await Child.start(self._command("append", "--follow"), self.env)
+            child = self._child
+            try:
+                answer = await child.send(line)
+            except BaseException:
+                # The answer may still come: no other line must take it for its own.
+                self._child = None
+                child.process.stdin.close()
+                child.errors.close()
+                raise
+        if not answer["ok"]:
+            raise AnnalsError(answer["error"])
+        return answer
+
+    def _command(self, *args):
+        return [self.program, "--root", "claude-code:" + self.root, "--json", *args]
+
+    async def _run(self, *args, empty=None):
         """Runs the program; `empty` is the answer where nothing was found."""
         process = await asyncio.create_subprocess_exec(
-            self.program, "--root", "claude-code:" + self.root, "--json", verb, *args, env=self.env,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-        out, err = await process.communicate(stdin.encode())
+            *self._command(*args), env=self.env, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        out, err = await process.communicate()
         if process.returncode == 1 and empty is not None:
             return json.loads(out) if out.strip() else empty
         if process.returncode != 0:
             raise AnnalsError(err.decode(errors="replace").strip())
         return json.loads(out)
+
+
+class Child:
+    """A running `annals append --follow`."""
+
+    def __init__(self, process, errors):
+        self.process = process
+        self.errors = errors
+
+    @classmethod
+    async def start(cls, command, env):
+        """Starts the program."""
+        errors = tempfile.TemporaryFile()
+        process = await asyncio.create_subprocess_exec(
+            *command, env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+            limit=LONGEST_ANSWER)
+        return cls(process, errors)
+
+    async def send(self, line):
+        """Sends a line and returns what became of it."""
+        try:
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+            await self.process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # Why it ended is told below.
+        answer = await self.process.stdout.readline()
+        if not answer.endswith(b"\n"):
+            await self.process.wait()
+            self.errors.seek(0)
+            why = self.errors.read().decode(errors="replace").strip()
+            raise AnnalsError(why or "the program ended with code %s" % self.process.returncode)
+        return json.loads(answer)
 
 
 def messages(shown):

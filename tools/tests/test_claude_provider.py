@@ -1,4 +1,5 @@
 """The Python provider over the program; `./test` runs it."""
+import asyncio
 import json
 import os
 import sys
@@ -26,7 +27,17 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         self.project = str(work.resolve())
         env = {"HOME": self.home.name, "PATH": os.environ["PATH"]}
         self.root = Path(self.home.name) / ".claude"
-        self.provider = ClaudeStorageProvider(str(self.root), str(PROGRAM), env)
+        self.provider = self.another(env)
+
+    def another(self, env=None):
+        """A provider of the same root, with a child process of its own."""
+        provider = ClaudeStorageProvider(str(self.root), str(PROGRAM), env or self.provider.env)
+        self.addAsyncCleanup(provider.close)
+        return provider
+
+    def logs(self, name):
+        """The logs of a name."""
+        return list(self.root.rglob(name + ".jsonl"))
 
     async def say(self, *texts, session="my session 1"):
         """Logs prompts and returns their ids."""
@@ -72,6 +83,102 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         await self.say("Hello")
         with self.assertRaises(AnnalsError):
             await self.provider.get_message("my session 1", "nowhere")
+
+    async def test_all_messages_go_through_one_child(self):
+        await self.say("one")
+        child = self.provider._child.process.pid
+        with self.assertRaises(AnnalsError):
+            await self.say("refused", session="../outside")
+        await self.say("two", session="my session 2")
+        self.assertEqual(self.provider._child.process.pid, child)
+
+    async def test_a_sub_agent_has_a_log_of_its_own(self):
+        log, project, session = self.provider.log_message, self.project, "my session 1"
+        await log(project, ChatMessage("user", "Look"), session, agent_id="a753668")
+        await log(project, ChatMessage("assistant", "Found", model="m"), session, agent_id="a753668")
+        await log(project, ChatMessage("user", "Other"), session, agent_id="a7")
+        await self.say("Main")
+        read = self.provider.get_session_messages
+        texts = [message.text for message in await read(project, session, agent_id="a753668")]
+        self.assertEqual(texts, ["Look", "Found"])
+        self.assertEqual([message.text for message in await read(project, session)], ["Main"])
+        self.assertEqual(len(self.logs("agent-a7")), 1)
+
+    async def test_first_messages_at_the_same_time_begin_one_session(self):
+        providers = [self.provider, self.another(), self.another()]
+        messages = [(one, str(at)) for one in providers for at in range(3)]
+        ids = await asyncio.gather(*(one.log_message(self.project, ChatMessage("user", text), "shared")
+                                     for one, text in messages))
+        self.assertEqual(len(set(ids)), 9)
+        self.assertEqual(len(self.logs("shared")), 1)
+        said = await self.provider.get_session_messages(self.project, "shared")
+        self.assertEqual(sorted(message.message_id for message in said), sorted(ids))
+
+    async def test_messages_that_were_read_can_be_logged_again(self):
+        blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I run it"},
+                  {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}]
+        usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 9}
+        result = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok", "is_error": True}]
+        await self.say("Run it")
+        for message in (ChatMessage("assistant", blocks, model="m", usage=usage), ChatMessage("user", result)):
+            await self.provider.log_message(self.project, message, "my session 1")
+        read = await self.provider.get_session_messages(self.project, "my session 1")
+        for message in read:
+            await self.provider.log_message(self.project, message, "copy")
+        copy = await self.provider.get_session_messages(self.project, "copy")
+        self.assertEqual([message.content for message in copy], [message.content for message in read])
+        self.assertEqual([message.usage for message in copy], [message.usage for message in read])
+        self.assertEqual([message.text for message in copy], [message.text for message in read])
+
+    async def test_what_cannot_be_kept_is_an_error(self):
+        picture = {"kind": "image", "media_type": "image/png", "bytes": 3}
+        for message in (ChatMessage("user", "x", metadata={"mood": "good"}), ChatMessage("user", [picture])):
+            with self.assertRaises(ValueError):
+                await self.provider.log_message(self.project, message, "my session 1")
+        self.assertEqual(self.logs("my session 1"), [])
+
+    async def test_limits(self):
+        await self.say("one", "two")
+        read = self.provider.get_session_messages
+        self.assertEqual(await read(self.project, "my session 1", limit=0), [])
+        self.assertEqual([message.text for message in await read(self.project, "my session 1", limit=1)], ["two"])
+        with self.assertRaises(ValueError):
+            await read(self.project, "my session 1", limit=-1)
+
+    async def test_reads_are_of_one_project(self):
+        first = await self.say("one")
+        other = Path(self.home.name) / "other"
+        other.mkdir()
+        self.assertEqual(await self.provider.get_session_messages(str(other), "my session 1"), [])
+        with self.assertRaises(AnnalsError):
+            await self.provider.get_message("my session 1", first[0], project_path=str(other))
+        message = await self.provider.get_message("my session 1", first[0], project_path=self.project)
+        self.assertEqual(message.text, "one")
+        # What another project has under that id is not written to.
+        with self.assertRaises(AnnalsError):
+            await self.provider.log_message(str(other), ChatMessage("user", "two"), "my session 1")
+        self.assertEqual(len(await self.provider.get_session_messages(self.project, "my session 1")), 1)
+
+    async def test_ids_are_never_options(self):
+        first = await self.say("one")
+        for bad in ("--help", "-n", "--apply"):
+            with self.assertRaises(AnnalsError):
+                await self.say("x", session=bad)
+            self.assertEqual(await self.provider.get_session_messages(self.project, bad), [])
+            with self.assertRaises(AnnalsError):
+                await self.provider.get_message(bad, bad)
+            with self.assertRaises(AnnalsError):
+                await self.provider.fork("my session 1", first[0], bad)
+            self.assertEqual(await self.provider.get_sessions(bad), [])
+
+    async def test_a_child_that_ended_is_told_and_another_is_started(self):
+        await self.say("one")
+        self.provider._child.process.kill()
+        with self.assertRaises(AnnalsError):
+            await self.say("lost")
+        await self.say("two")
+        said = await self.provider.get_session_messages(self.project, "my session 1")
+        self.assertEqual([message.text for message in said], ["one", "two"])
 
 
 if __name__ == "__main__":

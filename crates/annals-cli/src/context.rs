@@ -29,6 +29,11 @@ use crate::render::time::Clock;
 /// The word for the session that was written to last.
 const LATEST: &str = "latest";
 
+/// Whether a text is the word for the session that was written to last.
+pub(crate) fn is_latest(text: &str) -> bool {
+    text == LATEST
+}
+
 /// What a command works with.
 pub(crate) struct Context {
     pub(crate) store: Store,

@@ -28,17 +28,10 @@ impl std::fmt::Display for OfState {
     }
 }
 
-/// Prints an error and, where we know one, a way out.
-pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
-    match color {
-        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
-        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
-        ColorChoice::Auto => {}
-    }
-    let text: Vec<String> = error.chain().map(ToString::to_string).collect();
-    // An error and its source often say the same: each is said once.
+/// An error with its causes. An error and its source often say the same: each is said once.
+pub(crate) fn said_once(error: &anyhow::Error) -> String {
     let mut said = String::new();
-    for part in text {
+    for part in error.chain().map(ToString::to_string) {
         if !said.contains(&part) {
             said = if said.is_empty() {
                 part
@@ -47,6 +40,17 @@ pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
             };
         }
     }
+    said
+}
+
+/// Prints an error and, where we know one, a way out.
+pub(crate) fn report(error: &anyhow::Error, color: ColorChoice) {
+    match color {
+        ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+        ColorChoice::Auto => {}
+    }
+    let said = said_once(error);
     anstream::eprintln!("{} {}", paint(ERROR, "error:"), paint(PLAIN, &said));
     if let Some(Error::Ambiguous { candidates, .. }) = error.downcast_ref() {
         for candidate in candidates.iter().take(20) {

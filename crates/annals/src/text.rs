@@ -117,3 +117,67 @@ fn is_joining_script(c: char) -> bool {
     !is_hostile(c)
         && matches!(c, '\u{620}'..='\u{7FF}' | '\u{840}'..='\u{DFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{18AF}')
 }
+
+/// A command with an id as its argument, to be copied into a shell: what stands before the id, the id as
+/// one word, and what stands after it.
+///
+/// An id that looks like an option comes last, after `--`; if the command ends in `=`, it is the value of
+/// an option.
+pub fn command(verb: &str, id: &str, options: &str) -> (String, String, String) {
+    let word = shell_word(id);
+    let after = match options {
+        "" => String::new(),
+        options => format!(" {options}"),
+    };
+    match (verb.strip_suffix('='), id.starts_with('-')) {
+        (Some(_), true) => (verb.to_owned(), word, after),
+        (Some(verb), false) => (format!("{verb} "), word, after),
+        (None, true) => (format!("{verb}{after} -- "), word, String::new()),
+        (None, false) => (format!("{verb} "), word, after),
+    }
+}
+
+/// The same as one text in backticks.
+pub(crate) fn hint(verb: &str, id: &str, options: &str) -> String {
+    let (before, word, after) = command(verb, id, options);
+    format!("`{before}{word}{after}`")
+}
+
+/// A text as one word of a shell: as it is if it is plain, else in quotes.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || "_-./:@%+,".contains(it);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod command_tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_one_word_of_a_shell_and_never_an_option() {
+        let joined = |verb, id, options| {
+            let (before, word, after) = command(verb, id, options);
+            format!("{before}{word}{after}")
+        };
+        let restore = |id| joined("annals restore", id, "--apply");
+        assert_eq!(restore("8c54-a@1"), "annals restore 8c54-a@1 --apply");
+        assert_eq!(
+            restore("x; touch PWNED #"),
+            "annals restore 'x; touch PWNED #' --apply"
+        );
+        assert_eq!(restore("it's"), r"annals restore 'it'\''s' --apply");
+        assert_eq!(restore("-rf"), "annals restore --apply -- -rf");
+        assert_eq!(restore(""), "annals restore '' --apply");
+        let undo = |id| joined("annals delete --undo=", id, "");
+        assert_eq!(undo("abc"), "annals delete --undo abc");
+        assert_eq!(undo("-a b"), "annals delete --undo='-a b'");
+        for odd in [
+            "~", "$HOME", "`id`", "a\\b", "*", "a=b", "!x", "a&b", "a\nb",
+        ] {
+            assert!(shell_word(odd).starts_with('\''), "{odd}");
+        }
+    }
+}

@@ -53,8 +53,9 @@ what became of it, after it is safe on the disk:
 A line that is refused writes nothing, and the next one is read. A line may name
 another \"session\" and a sub-agent (\"agent\": \"a753668\", which begins it if need
 be). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} begins a session, or goes on
-with the one of that id. \"raw\": {…} stands for a message and is a record as with
---raw. The exit code is 1 if a line was refused.
+with the one of that id, which is refused where it differs from what \"new\" says.
+\"raw\": {…} stands for a message and is a record as with --raw. The exit code is 1
+if a line was refused.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'
@@ -88,7 +89,7 @@ pub(crate) struct AppendArgs {
     /// Hang the first message from this one, which makes a branch
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
-    /// Write to the log of this sub-agent; begins it if there is none of that id
+    /// Write to the log of this sub-agent, by its whole id; begins it if there is none
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The kind of a sub-agent that begins, such as Explore
@@ -441,7 +442,7 @@ fn place(
         .logs()
         .position(|file| match (agent, &file.artifact.agent) {
             (None, None) => true,
-            (Some(wanted), Some(agent)) => agent.as_str().starts_with(wanted),
+            (Some(wanted), Some(agent)) => agent.as_str() == wanted,
             _ => false,
         });
     // A sub-agent that is not there is told when its log is opened.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::row::Short;
 use super::{Outcome, delete};
 use crate::context::Context;
+use crate::render::command::hint;
 use crate::render::progress::Progress;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
@@ -386,8 +387,8 @@ fn tell(args: &ArchiveArgs, done: &[Archived], context: &mut Context) -> Result<
         && !args.keep_source
     {
         context.out.line(format_args!(
-            "`annals restore {} --apply` puts it back",
-            paint(ID, session)
+            "{} puts it back",
+            hint("annals restore", session, "--apply")
         ))?;
     }
     Ok(())

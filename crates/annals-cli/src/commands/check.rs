@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::Outcome;
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::progress::Progress;
 
 /// Looks for damage.
@@ -161,7 +162,8 @@ fn find(id: &str, inventory: &Inventory, context: &mut Context) -> Result<Target
     match context.store.find(&all, id) {
         Ok(target) if target.files.is_archived() => {
             let id = &target.files.id;
-            bail!("session {id} is archived; `annals archive --verify {id}` checks what is there")
+            let verify = plain_hint("annals archive --verify", id.as_str(), "");
+            bail!("session {id} is archived; {verify} checks what is there")
         }
         _ => Err(missing.into()),
     }

@@ -12,6 +12,7 @@ use super::Outcome;
 use super::filter::one_project;
 use super::row::Short;
 use crate::context::Context;
+use crate::render::command::hint;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -231,8 +232,8 @@ fn tell(applied: bool, done: &[Trashed], context: &mut Context) -> Result<()> {
     tell_archived(done.iter(), context)?;
     match done {
         [only] if only.others.is_empty() => context.out.line(format_args!(
-            "`annals delete --undo {}` puts it back",
-            paint(ID, &only.session)
+            "{} puts it back",
+            hint("annals delete --undo=", &only.session, "")
         ))?,
         _ => context
             .out
@@ -255,8 +256,9 @@ pub(super) fn tell_archived<'a>(
     match still.as_slice() {
         [] => Ok(()),
         [only] => Ok(context.out.line(format_args!(
-            "{id} is still in the archive, and listed from there; `annals archive --forget {id} --apply` removes it there too",
-            id = paint(ID, only)
+            "{} is still in the archive, and listed from there; {} removes it there too",
+            paint(ID, only),
+            hint("annals archive --forget", only, "--apply")
         ))?),
         many => Ok(context.out.line(format_args!(
             "{} of them are still in the archive, and listed from there; `annals archive --forget ID --apply` removes one there too",

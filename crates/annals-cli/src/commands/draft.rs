@@ -99,7 +99,7 @@ pub(crate) struct AgentName {
 }
 
 /// What a new session is given.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NewMembers {
     pub(crate) id: Option<String>,
     pub(crate) cwd: Option<String>,

@@ -14,6 +14,7 @@ use super::Outcome;
 use super::page::Page;
 use super::row::Short;
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::diff;
 use crate::render::message::prose;
 use crate::render::size::{self, plural};
@@ -141,7 +142,8 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
             return diff_one(only(&saved)?, numbers, context);
         }
         if args.version.is_some() {
-            bail!("which file? `annals files {}` lists them", session.files.id);
+            let files = plain_hint("annals files", session.files.id.as_str(), "");
+            bail!("which file? {files} lists them");
         }
         let mut saved = saved;
         let total = args.page.cut(&mut saved);
@@ -211,9 +213,15 @@ fn state(version: &SavedVersion) -> &'static str {
 
 /// Saves files as they are now.
 fn save(files: &SessionFiles, paths: &[PathBuf], context: &mut Context) -> Result<Outcome> {
+    // The directory as agents record it; what is itself a link stays one, and is refused.
+    let real = |path: &PathBuf| {
+        let path = std::path::absolute(path).ok()?;
+        let parent = path.parent()?.canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
     let paths: Vec<PathBuf> = paths
         .iter()
-        .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        .map(|path| real(path).unwrap_or_else(|| path.clone()))
         .collect();
     let saved = context.store.save_files(files, &paths, context.writing())?;
     if context.json {

@@ -8,7 +8,7 @@ use annals::model::{EntryId, SessionId};
 use annals::store::{Root, Session};
 use anyhow::{Context as _, Result, bail};
 
-use crate::context::Context;
+use crate::context::{Context, is_latest};
 
 /// A text given as an argument: itself, `-` for standard input, `@FILE` for a file.
 pub(crate) fn text(argument: &str, what: &str) -> Result<String> {
@@ -69,8 +69,17 @@ pub(crate) fn check_unused(context: &Context, id: &SessionId) -> Result<()> {
     }
 }
 
+/// Refuses an id that commands take for something else.
+fn refuse_latest(given: Option<&str>) -> Result<()> {
+    if given.is_some_and(is_latest) {
+        bail!("`latest` cannot be the id of a session: it means the session that was used last");
+    }
+    Ok(())
+}
+
 /// A new session's id: as given, else a fresh one.
 pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
+    refuse_latest(given)?;
     match given {
         // UUIDs that differ only in case would be one file on some systems. Other names are their
         // program's.
@@ -84,6 +93,7 @@ pub(crate) fn new_id(given: Option<&str>) -> Result<SessionId> {
 
 /// A new session under the id as given, else under a fresh one.
 pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Result<NewSession> {
+    refuse_latest(given)?;
     let cwd = cwd.to_string_lossy();
     let writer = root.layout.writer();
     match (given, writer) {

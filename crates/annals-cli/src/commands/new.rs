@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::append::EntryRow;
 use super::{Outcome, input};
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::style::{DIM, ID, paint};
 
 /// Begins a session.
@@ -124,7 +125,8 @@ pub(super) fn folder(
     let config = context.store.config(root)?;
     let Some(workspace) = config.at(directory) else {
         bail!(
-            "no workspace is at {directory}; `annals workspaces add {directory}` makes one, `annals agents add` gives it agents"
+            "no workspace is at {directory}; {} makes one, `annals agents add` gives it agents",
+            plain_hint("annals workspaces add", directory, "")
         );
     };
     let known: Vec<&str> = workspace

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::style::{DIM, ID, paint};
 
 /// Adds a remark to a session, which its agent never sees.
@@ -60,7 +61,8 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         };
         context.out.json(&document)?;
     } else {
-        let text = format!("note added; `annals notes {}` reads it", files.id);
+        let notes = plain_hint("annals notes", files.id.as_str(), "");
+        let text = format!("note added; {notes} reads it");
         context.out.line(format_args!(
             "{}  {}",
             paint(ID, files.id.as_str()),

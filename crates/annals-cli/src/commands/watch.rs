@@ -24,6 +24,7 @@ use super::Outcome;
 use super::filter::{resolve_dir, tell_unknown_to_wait_for};
 use super::price::Pricer;
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
 
@@ -125,7 +126,8 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
     for target in archived {
         let id = &target.files.id;
         context.fault(&format!(
-            "session {id} is archived and cannot go on where it was; `annals restore {id} --apply` puts it back"
+            "session {id} is archived and cannot go on where it was; {} puts it back",
+            plain_hint("annals restore", id.as_str(), "--apply")
         ));
     }
     Ok(())

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
+use crate::render::command::hint;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -348,8 +349,8 @@ pub(super) fn remove(
             "`annals delete --list` shows the sessions in the trash, `--undo ID` puts one back",
         )?,
         (true, false) => context.out.line(format_args!(
-            "`annals delete --undo {}` puts it back",
-            paint(ID, id)
+            "{} puts it back",
+            hint("annals delete --undo=", id, "")
         ))?,
         (true, true) => {}
     }

@@ -12,6 +12,7 @@
 pub(crate) mod bar;
 pub(crate) mod caret;
 pub(crate) mod chart;
+pub(crate) mod command;
 pub(crate) mod diff;
 pub(crate) mod json;
 pub(crate) mod markdown;

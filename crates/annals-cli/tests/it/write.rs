@@ -219,7 +219,13 @@ fn append_writes_to_a_sub_agent() {
     let session = "3dfa1268-9314-4bc2-bb7b-d8c0d6c96020";
     stage
         .annals(&[
-            "append", session, "--agent", "a64af", "-m", "go on", "--live",
+            "append",
+            session,
+            "--agent",
+            "a64af6b213f62e416",
+            "-m",
+            "go on",
+            "--live",
         ])
         .fine();
     let line = stage.log("agent-a64af6b213f62e416").pop().unwrap();
@@ -227,10 +233,18 @@ fn append_writes_to_a_sub_agent() {
         (&line["isSidechain"], &line["agentId"]),
         (&json!(true), &json!("a64af6b213f62e416"))
     );
-    assert_snapshot!(
-        "append_agent_ambiguous",
-        stage.refused(&["append", session, "--agent", "a", "-m", "x"], "")
-    );
+    // The beginning of an id is another id.
+    for (agent, way) in [("a", ""), ("a6", "--follow")] {
+        let text = format!("to {agent}");
+        let line = json!({"role": "user", "content": text}).to_string();
+        let mut args = vec!["append", session, "--agent", agent, "--live"];
+        args.extend(Some(way).filter(|way| !way.is_empty()));
+        let began = stage.with_stdin(&args, line).fine();
+        assert!(began.out.contains("began"), "{began}");
+        let line = stage.log(&format!("agent-{agent}")).pop().unwrap();
+        assert_eq!(line["agentId"], json!(agent));
+        assert_eq!(line["message"]["content"], json!(text));
+    }
     let args = ["append", session, "--agent", "nobody", "-m", "x", "--live"];
     let began = stage.annals(&args).fine();
     assert!(began.out.starts_with("began sub-agent nobody\n"), "{began}");

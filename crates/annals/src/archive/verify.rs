@@ -39,13 +39,15 @@ impl Damage {
 impl Damage {
     /// A pack that could not be opened, and was set aside for a new one.
     pub fn set_aside(path: &Path) -> Self {
-        let shown = path.display();
+        let shown = path.display().to_string();
         Damage {
             pack: path.to_owned(),
             member: None,
             frame: None,
             detail: format!(
-                "it could not be opened and was set aside; `annals restore {shown} --salvage` reads what is left of it, `annals archive --forget {shown} --apply` removes it"
+                "it could not be opened and was set aside; {} reads what is left of it, {} removes it",
+                crate::text::hint("annals restore", &shown, "--salvage"),
+                crate::text::hint("annals archive --forget", &shown, "--apply")
             ),
         }
     }

@@ -84,5 +84,6 @@ fn roots(inventory: &Inventory) -> Vec<Root> {
 
 /// What is said of something that is in the archive alone.
 pub(super) fn only_archived(what: &str, session: &SessionId) -> String {
-    format!("only in the archive: {what}; `annals restore {session} --apply`")
+    let restore = crate::text::hint("annals restore", session.as_str(), "--apply");
+    format!("only in the archive: {what}; {restore}")
 }

@@ -62,9 +62,10 @@ impl Kept {
             return Ok(());
         };
         Err(Error::refused(format!(
-            "of {}, {} can be found only in the archive; `annals restore {first} --apply` puts back the first, `annals archive --list` names all, and --without-archived goes on without",
+            "of {}, {} can be found only in the archive; {} puts back the first, `annals archive --list` names all, and --without-archived goes on without",
             root.path.display(),
             self.counted(),
+            crate::text::hint("annals restore", &first.to_string(), "--apply"),
         )))
     }
 }

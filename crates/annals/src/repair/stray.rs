@@ -149,14 +149,16 @@ impl Elsewhere {
     fn where_is(&self, root: &Root, session: &str, why: &str) -> String {
         if let Some(deletion) = self.trashed.get(session) {
             return format!(
-                "its session is in the trash: `annals delete --undo {deletion}` puts it back"
+                "its session is in the trash: {} puts it back",
+                crate::text::hint("annals delete --undo=", deletion, "")
             );
         }
         let layout = root.layout.name();
         let is_kept = |archive: &Archive| archive.has(layout, &root.path, session);
         match self.archive.as_ref().is_some_and(is_kept) {
             true => format!(
-                "its session is in the archive: `annals restore {session} --apply` puts it back"
+                "its session is in the archive: {} puts it back",
+                crate::text::hint("annals restore", session, "--apply")
             ),
             false => format!("{why}: restore that from a backup"),
         }

@@ -137,19 +137,7 @@ impl Store {
         let id = file.artifact.session.clone()?;
         file.share = Some(Share::unread(id.clone()).into());
         let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
-        let beside = std::fs::read_dir(file.path.parent()?).ok()?;
-        for entry in beside.flatten() {
-            let (path, metadata) = (entry.path(), entry.metadata());
-            let within = path.strip_prefix(&root.path).ok();
-            let meaning = within.and_then(|path| root.layout.classify(path));
-            if let (Some(meaning), Ok(metadata)) = (meaning, metadata)
-                && meaning.session.as_ref() == Some(&id)
-                && !meaning.kind.is_conversation()
-            {
-                let found = FoundFile::new(path, meaning, FileId::from(&metadata));
-                files.beside.push(found);
-            }
-        }
+        files.beside = beside(root, &id, &file.path)?;
         files.log = Some(file);
         Some(Inventory {
             sessions: vec![files],
@@ -179,6 +167,71 @@ impl Store {
         }
         alone(absolute, id)
     }
+}
+
+impl SessionFiles {
+    /// The same session as it lies on the disk now, for those who found it a while ago: only the folder
+    /// of its log is read. What is known of its sub-agents stays.
+    ///
+    /// `None` if its log is not the same file any more, or if more than its folder tells of it, as a
+    /// session list does or a log that it shares: it must be found again.
+    pub fn look_again(&self) -> Option<SessionFiles> {
+        let log = self.log.as_ref()?;
+        let listed = self.root.layout.writer()?.register(&log.artifact);
+        if listed.is_some() || log.share.is_some() || log.is_kept() || self.is_lone() {
+            return None;
+        }
+        let now = |path: &Path| {
+            let metadata = path.symlink_metadata().ok();
+            Some(FileId::from(&metadata.filter(std::fs::Metadata::is_file)?))
+        };
+        let id = now(&log.path).filter(|id| id.same_file(&log.id))?;
+        if self.has_other_log(log)? {
+            return None;
+        }
+        let mut files = self.clone();
+        files.log = Some(FoundFile { id, ..log.clone() });
+        files
+            .beside
+            .retain(|file| file.is_kept() || file.path.symlink_metadata().is_ok());
+        for file in beside(&self.root, &self.id, &log.path)? {
+            files.beside.retain(|known| known.path != file.path);
+            files.beside.push(file);
+        }
+        Some(files)
+    }
+
+    /// Whether the log's folder has a log of the session that was not there before: its next volume.
+    fn has_other_log(&self, log: &FoundFile) -> Option<bool> {
+        let mut entries = std::fs::read_dir(log.path.parent()?).ok()?.flatten();
+        Some(entries.any(|entry| {
+            let path = entry.path();
+            let within = path.strip_prefix(&self.root.path).ok();
+            let meaning = within.and_then(|path| self.root.layout.classify(path));
+            meaning.is_some_and(|it| {
+                it.session.as_ref() == Some(&self.id)
+                    && it.kind.is_conversation()
+                    && !it.is_agent_log()
+                    && log.volumes().all(|volume| volume.path != path)
+            })
+        }))
+    }
+}
+
+/// What lies beside a session's log in its folder.
+fn beside(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<FoundFile>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(log.parent()?).ok()?.flatten() {
+        let path = entry.path();
+        let within = path.strip_prefix(&root.path).ok();
+        let meaning = within.and_then(|path| root.layout.classify(path));
+        let meaning =
+            meaning.filter(|it| it.session.as_ref() == Some(id) && !it.kind.is_conversation());
+        if let (Some(meaning), Ok(metadata)) = (meaning, entry.metadata()) {
+            files.push(FoundFile::new(path, meaning, FileId::from(&metadata)));
+        }
+    }
+    Some(files)
 }
 
 /// The session that a file belongs to. One that is no log is refused: it stands for no session.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, NewSession, Spawn, is_folder_of};
 use crate::model::{AgentId, Entry, SessionId};
 
-use super::inventory::{FoundFile, Inventory, SessionFiles};
+use super::inventory::{Inventory, SessionFiles};
 use super::{Session, SessionWriter, Spot, Store, Trashed, WriteOptions, agent};
 
 impl Store {
@@ -99,10 +99,7 @@ impl Store {
         spawn: &Spawn,
         options: WriteOptions,
     ) -> Result<(SessionWriter, bool)> {
-        let mut exact = files.clone();
-        let is_it = |file: &FoundFile| file.artifact.agent.as_ref() == Some(&spawn.agent);
-        exact.agents.retain(is_it);
-        match self.write_agent(&exact, spawn.agent.as_str(), options) {
+        match self.write_agent(files, spawn.agent.as_str(), options) {
             Err(Error::NotFound { .. }) => {}
             opened => return Ok((opened?, false)),
         }

@@ -16,6 +16,7 @@ use crate::archive::{self, Archive, Index, Pack, Roster};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, LogFile};
 use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, SessionId};
+use crate::text::hint;
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, document_of};
@@ -67,9 +68,9 @@ impl SessionFiles {
         match files.find(|file| file.is_kept()) {
             None => Ok(()),
             Some(file) => Err(Error::refused(format!(
-                "{} is only in the archive; `annals restore {} --apply` puts it back, and --without-archived goes on without it",
+                "{} is only in the archive; {} puts it back, and --without-archived goes on without it",
                 file.path.display(),
-                self.id
+                hint("annals restore", self.id.as_str(), "--apply")
             ))),
         }
     }
@@ -79,8 +80,9 @@ impl SessionFiles {
         match self.is_archived() {
             false => Ok(()),
             true => Err(Error::refused(format!(
-                "session {id} is archived and cannot be changed; `annals restore {id} --apply` puts it back",
-                id = self.id
+                "session {} is archived and cannot be changed; {} puts it back",
+                self.id,
+                hint("annals restore", self.id.as_str(), "--apply")
             ))),
         }
     }

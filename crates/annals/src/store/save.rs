@@ -1,7 +1,7 @@
 //! Saving versions of files, so that they can be had again after an agent changed them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
@@ -32,7 +32,8 @@ impl Store {
     /// Saves files as they are now as versions that belong to the session's last message.
     ///
     /// The copies are written first, then one record that names them and the newest versions of the
-    /// files saved before. Refused where the layout keeps no versions of files.
+    /// files saved before. A file that is named twice is saved once. Refused where the layout keeps no
+    /// versions of files, and for symbolic links: the file that one leads to has a name of its own.
     pub fn save_files(
         &self,
         files: &SessionFiles,
@@ -64,9 +65,12 @@ impl Store {
         let cwd = session.directories().last().map(|path| (*path).to_owned());
         let now = options.now.unwrap_or_else(jiff::Timestamp::now);
         let mut saved = Vec::new();
-        for given in paths {
-            let path =
-                std::path::absolute(given).map_err(|error| Error::io("find", given, error))?;
+        let paths = distinct(paths)?;
+        // Nothing is copied if one of them cannot be.
+        for path in &paths {
+            size(path)?;
+        }
+        for path in paths {
             let spelled = path.to_str().ok_or_else(|| {
                 Error::refused(format!(
                     "{} is not UTF-8, so no record can name it",
@@ -156,14 +160,46 @@ fn relative(path: &str, cwd: Option<&str>) -> String {
     below.unwrap_or(path).to_owned()
 }
 
+/// The files, absolute and each once.
+fn distinct(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut distinct: Vec<PathBuf> = Vec::with_capacity(paths.len());
+    for given in paths {
+        let failed = |error| Error::io("find", given, error);
+        let mut path = std::path::absolute(given).map_err(failed)?;
+        let goes_up = path.components().any(|part| part == Component::ParentDir);
+        if let (true, Some(parent), Some(name)) = (goes_up, path.parent(), path.file_name()) {
+            path = parent.canonicalize().map_err(failed)?.join(name);
+        }
+        if !distinct.contains(&path) {
+            distinct.push(path);
+        }
+    }
+    Ok(distinct)
+}
+
 /// What a file holds; `None` if there is none.
 fn content(path: &Path) -> Result<Option<Vec<u8>>> {
-    let failed = |error| Error::io("read", path, error);
-    let metadata = match std::fs::metadata(path) {
+    match size(path)? {
+        None => Ok(None),
+        Some(_) => std::fs::read(path)
+            .map(Some)
+            .map_err(|error| Error::io("read", path, error)),
+    }
+}
+
+/// The size of a file that can be saved; `None` if there is none.
+fn size(path: &Path) -> Result<Option<u64>> {
+    let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(Error::io("read", path, error)),
     };
+    if metadata.is_symlink() {
+        return Err(Error::refused(format!(
+            "{} is a symbolic link; name the file that it leads to",
+            path.display()
+        )));
+    }
     if !metadata.is_file() {
         return Err(Error::refused(format!("{} is not a file", path.display())));
     }
@@ -174,5 +210,5 @@ fn content(path: &Path) -> Result<Option<Vec<u8>>> {
             MAX_FILE >> 20
         )));
     }
-    std::fs::read(path).map(Some).map_err(failed)
+    Ok(Some(metadata.len()))
 }

@@ -218,7 +218,8 @@ impl Store {
         logs.try_for_each(|file| tail::check_free(&files.root, file))
     }
 
-    /// Opens the log of one of a session's sub-agents for writing.
+    /// Opens the log of one of a session's sub-agents for writing. The id must be whole: what is meant
+    /// for one sub-agent is never written to another whose id begins so.
     pub fn write_agent(
         &self,
         files: &SessionFiles,
@@ -226,35 +227,15 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         files.refuse_archived()?;
-        let fits = |file: &&FoundFile| {
-            file.artifact
-                .agent
-                .as_ref()
-                .is_some_and(|id| id.as_str().starts_with(agent))
-        };
-        let mut found: Vec<&FoundFile> = files.agents.iter().filter(fits).collect();
-        let exact = |file: &&FoundFile| {
+        let is_it = |file: &&FoundFile| {
             let id = file.artifact.agent.as_ref();
             id.is_some_and(|id| id.as_str() == agent)
         };
-        if agent.is_empty() {
-            found.clear();
-        } else if let Some(whole) = found.iter().copied().find(|file| exact(file)) {
-            found = vec![whole];
-        }
-        match found.as_slice() {
-            [only] => self.write_log(files, only, options),
-            [] => Err(Error::NotFound {
+        match files.agents.iter().find(is_it) {
+            Some(file) => self.write_log(files, file, options),
+            None => Err(Error::NotFound {
                 what: "sub-agent",
                 id: agent.to_owned(),
-            }),
-            many => Err(Error::Ambiguous {
-                what: "sub-agent",
-                id: agent.to_owned(),
-                candidates: many
-                    .iter()
-                    .filter_map(|file| Some(file.artifact.agent.as_ref()?.to_string()))
-                    .collect(),
             }),
         }
     }
@@ -309,9 +290,9 @@ impl Store {
         let writer = writer_of(&files.root)?;
         if file.is_kept() {
             return Err(Error::refused(format!(
-                "{} is archived and cannot be changed; `annals restore {} --apply` puts it back",
+                "{} is archived and cannot be changed; {} puts it back",
                 file.path.display(),
-                files.id
+                crate::text::hint("annals restore", files.id.as_str(), "--apply")
             )));
         }
         files.root.guard(&file.path)?;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use annals::jsonl::MAX_LINE;
 use annals::model::{AgentId, Entry};
-use annals::store::{SessionFiles, SessionWriter};
+use annals::store::{Inventory, SessionFiles, SessionInfo, SessionWriter};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -19,7 +19,8 @@ use serde::Serialize;
 use super::{AppendArgs, Content, EntryRow, options, spawn, unknown_member};
 use crate::commands::draft::{AgentName, BadDraft, Envelope, NewMembers};
 use crate::commands::{Outcome, input, new};
-use crate::context::Context;
+use crate::context::{Context, is_latest};
+use crate::failure::said_once;
 
 /// So many logs are kept open at most.
 const MOST_OPEN: usize = 64;
@@ -52,7 +53,7 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let mut writers = Writers::default();
     // A session that is not there is told before anything is read.
     if let Some(session) = &args.session {
-        writers.find(session, context)?;
+        writers.default = Some(writers.look_up(session, context)?);
     }
     let stdin = io::stdin().as_fd().try_clone_to_owned();
     let stdin = stdin.context("cannot read standard input")?;
@@ -156,7 +157,7 @@ fn told(error: &anyhow::Error) -> String {
         }
         _ => String::new(),
     };
-    format!("{error:#}{candidates}")
+    format!("{}{candidates}", said_once(error))
 }
 
 /// What a line came to.
@@ -169,6 +170,7 @@ struct Done {
 
 /// Where a line goes.
 struct Place {
+    /// The session that the line names; else it goes to the session of the arguments.
     session: Option<String>,
     agent: Option<AgentName>,
     new: Option<NewMembers>,
@@ -189,7 +191,7 @@ fn write(
     };
     if args.raw {
         let place = Place {
-            session: args.session.clone(),
+            session: None,
             agent: by_default(),
             new: None,
         };
@@ -214,26 +216,43 @@ fn write(
         agent: envelope
             .agent
             .or_else(|| by_default().filter(|_| !elsewhere)),
-        session: envelope.session.or_else(|| args.session.clone()),
+        session: envelope.session,
         new: envelope.new,
     };
     writers.write(args, place, content, context)
 }
 
-/// A log that is written to: its root, its session and its sub-agent.
+/// A log that is written to. Two folders may each hold a session of the same id, and one log may hold
+/// several sessions, so it takes both the path and the id to tell them apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    layout: &'static str,
     root: PathBuf,
+    /// The session's main log.
+    log: PathBuf,
     session: String,
     agent: Option<String>,
+}
+
+/// The files of a session that was written to.
+struct Known {
+    files: SessionFiles,
+    /// They were looked at since logs were last closed.
+    checked: bool,
 }
 
 /// The logs that are open.
 #[derive(Default)]
 struct Writers {
     open: HashMap<Key, (SessionWriter, u64)>,
+    /// The session of the arguments.
+    default: Option<Key>,
     /// Sessions by the texts that named them.
     named: HashMap<String, Key>,
+    /// Sessions by what `new` said of them.
+    begun: HashMap<NewMembers, Key>,
+    /// The files of sessions, by keys without a sub-agent.
+    known: HashMap<Key, Known>,
     /// How many lines were written.
     lines: u64,
 }
@@ -246,15 +265,12 @@ impl Writers {
         content: Content,
         context: &mut Context,
     ) -> Result<Done> {
-        let (mut key, mut began) = match &place.new {
-            Some(new) => self.begin(args, new, &content, context)?,
-            None => {
-                let Some(text) = &place.session else {
-                    bail!("the line names no session; add \"session\" or \"new\" to it");
-                };
-                (self.find(text, context)?, false)
-            }
+        let (main, mut began) = match (&place.new, &place.session) {
+            (Some(new), _) => self.begin(args, new, &content, context)?,
+            (None, Some(text)) => (self.find(text, context)?, false),
+            (None, None) => (self.find_default(args, context)?, false),
         };
+        let mut key = main.clone();
         key.agent = place.agent.as_ref().map(|agent| agent.id.clone());
         let session = key.session.clone();
         let opened = self.open(args, &key, place.agent.as_ref(), context);
@@ -279,9 +295,11 @@ impl Writers {
         let written = match written {
             Ok(written) => written,
             Err(error) => {
-                // What is known of the log may be wrong: it is found again for the next line.
+                // What is known of the log may be wrong: it is looked at again for the next line.
                 self.open.remove(&key);
-                self.named.clear();
+                if let Some(known) = self.known.get_mut(&main) {
+                    known.checked = false;
+                }
                 return Err(match began {
                     true => error.context(format!("session {session} has begun, but")),
                     false => error,
@@ -308,10 +326,33 @@ impl Writers {
         if self.open.contains_key(key) {
             return Ok(false);
         }
-        let files = files_of(key, context)?;
+        let main = Key {
+            agent: None,
+            ..key.clone()
+        };
+        let known = self.known.get(&main).map(|known| known.files.clone());
+        let is_there = |files: &SessionFiles| {
+            let mut agents = files
+                .agents
+                .iter()
+                .filter_map(|it| it.artifact.agent.as_ref());
+            agent.is_none_or(|agent| agents.any(|it| it.as_str() == agent.id))
+        };
+        let files = match known.filter(is_there) {
+            Some(files) => files,
+            // The sub-agent may have begun since.
+            None => self.look_again(&main, context)?,
+        };
         let options = options(args, context);
         let (writer, spawned) = match agent {
-            Some(agent) => spawn(agent, &files, options, context)?,
+            Some(agent) => match spawn(agent, &files, options, context) {
+                // Another program may have begun it a moment ago.
+                Err(error) if error.downcast_ref().is_some_and(is_taken) => {
+                    let files = self.look_again(&main, context)?;
+                    spawn(agent, &files, options, context)?
+                }
+                opened => opened?,
+            },
             None => (context.store.write(&files, options)?, false),
         };
         self.keep(key.clone(), writer, context);
@@ -322,27 +363,120 @@ impl Writers {
         if self.open.len() >= MOST_OPEN {
             let oldest = self.open.iter().min_by_key(|(_, (_, used))| *used);
             let oldest = oldest.map(|(key, _)| key.clone());
-            let closed = oldest.and_then(|oldest| self.open.remove(&oldest));
-            closed
-                .into_iter()
-                .for_each(|(writer, _)| close(writer, context));
+            let closed = oldest.and_then(|oldest| Some((self.open.remove(&oldest)?, oldest)));
+            if let Some(((writer, _), key)) = closed {
+                let main = Key { agent: None, ..key };
+                if let Some(known) = self.known.get_mut(&main) {
+                    known.checked = false;
+                }
+                close(writer, context);
+            }
         }
         self.open.insert(key, (writer, self.lines));
     }
 
+    fn remember(&mut self, files: SessionFiles) -> Key {
+        let key = Key {
+            layout: files.root.layout.name(),
+            root: files.root.path.clone(),
+            log: files.main_path().to_owned(),
+            session: files.id.to_string(),
+            agent: None,
+        };
+        let checked = true;
+        self.known.insert(key.clone(), Known { files, checked });
+        key
+    }
+
     /// The session that a text names.
     fn find(&mut self, text: &str, context: &mut Context) -> Result<Key> {
-        if let Some(key) = self.named.get(text) {
-            return Ok(key.clone());
+        if let Some(key) = self.named.get(text).cloned()
+            && self.is_there(&key, context)
+        {
+            return Ok(key);
         }
+        let key = self.look_up(text, context)?;
+        // Another session is the latest one after this line.
+        if !is_latest(text) {
+            self.named.insert(text.to_owned(), key.clone());
+        }
+        Ok(key)
+    }
+
+    /// The session of the arguments; `latest` means the same session for all lines.
+    fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<Key> {
+        let (Some(key), Some(text)) = (self.default.clone(), &args.session) else {
+            bail!("the line names no session; add \"session\" or \"new\" to it");
+        };
+        if self.is_there(&key, context) {
+            return Ok(key);
+        }
+        if is_latest(text) {
+            bail!("session {} is gone from {}", key.session, key.log.display());
+        }
+        let key = self.look_up(text, context)?;
+        self.default = Some(key.clone());
+        Ok(key)
+    }
+
+    fn look_up(&mut self, text: &str, context: &mut Context) -> Result<Key> {
         let target = context.find_to_write(text)?;
         target.refuse_agent()?;
         if let Some(message) = &target.message {
             bail!("`{text}` names the message {message}; a line names its \"parent\" itself");
         }
-        let key = key_of(&target.files);
-        self.named.insert(text.to_owned(), key.clone());
-        Ok(key)
+        Ok(self.remember(target.files))
+    }
+
+    /// Whether a session still lies where it was found. Other sessions are only looked at if its log
+    /// does not tell.
+    fn is_there(&mut self, key: &Key, context: &mut Context) -> bool {
+        if self.open.contains_key(key) {
+            return true;
+        }
+        if let Some(known) = self.known.get_mut(key) {
+            if known.checked {
+                return true;
+            }
+            if let Some(files) = known.files.look_again() {
+                known.files = files;
+                known.checked = true;
+                return true;
+            }
+        }
+        self.look_again(key, context).is_ok()
+    }
+
+    /// Finds the files of a session again by its log.
+    fn look_again(&mut self, key: &Key, context: &mut Context) -> Result<SessionFiles> {
+        let inventory = context.inventory();
+        // The log may have gone on in another volume.
+        let is_volume = |files: &SessionFiles| {
+            let mut volumes = files.log.iter().flat_map(|log| log.volumes());
+            volumes.any(|volume| volume.path == key.log)
+        };
+        let is_it = |files: &SessionFiles| {
+            files.id.as_str() == key.session.as_str()
+                && files.root.layout.name() == key.layout
+                && files.root.path == key.root
+                && (files.main_path() == key.log || is_volume(files))
+        };
+        let found = inventory
+            .sessions
+            .iter()
+            .find(|files| is_it(files))
+            .cloned();
+        let found = found.or_else(|| {
+            // The log may lie outside of every root.
+            let target = context.store.find(&inventory, key.log.to_str()?).ok()?;
+            Some(target.files).filter(is_it)
+        });
+        let Some(files) = found else {
+            self.known.remove(key);
+            bail!("session {} is gone from {}", key.session, key.log.display());
+        };
+        self.remember(files.clone());
+        Ok(files)
     }
 
     /// Begins a session, or goes on with the one of that id.
@@ -353,14 +487,12 @@ impl Writers {
         content: &Content,
         context: &mut Context,
     ) -> Result<(Key, bool)> {
-        if let Some(key) = new.id.as_ref().and_then(|id| self.named.get(id)) {
-            return Ok((key.clone(), false));
-        }
-        if let Some(id) = &new.id
-            && let Some(files) = existing(id, context)?
+        if let Some(key) = self.begun.get(new).cloned()
+            && self.is_there(&key, context)
         {
-            let key = key_of(&files);
-            self.named.insert(id.clone(), key.clone());
+            return Ok((key, false));
+        }
+        if let Some(key) = self.resume(new, context)? {
             return Ok((key, false));
         }
         let root = context.writable_root()?;
@@ -386,24 +518,53 @@ impl Writers {
             None => None,
         };
         session.members.clone_from(&new.members);
-        let writer = context
+        let created = context
             .store
-            .create(&root, &session, options(args, context))?;
+            .create(&root, &session, options(args, context));
+        let writer = match created {
+            Ok(writer) => writer,
+            Err(error) => {
+                // Another program may have begun it a moment ago.
+                return match self.resume(new, context) {
+                    Ok(Some(key)) if is_taken(&error) => Ok((key, false)),
+                    _ => Err(error.into()),
+                };
+            }
+        };
         let key = Key {
+            layout: root.layout.name(),
             root: root.path.clone(),
+            log: writer.path(),
             session: writer.session().to_string(),
             agent: None,
         };
-        let names = new.id.iter().cloned().chain([key.session.clone()]);
-        self.named.extend(names.map(|name| (name, key.clone())));
+        // Its files are looked for when the log was closed: the writer needs none.
+        if new.id.is_some() {
+            self.begun.insert(new.clone(), key.clone());
+        }
+        self.named.insert(key.session.clone(), key.clone());
         self.keep(key.clone(), writer, context);
         Ok((key, true))
     }
 
-    /// Closes all logs, which brings session lists up to date. Sessions are found again when they are
-    /// named again: they may have moved meanwhile.
+    /// The session of the id that `new` gives, if there is one and it is as `new` says.
+    fn resume(&mut self, new: &NewMembers, context: &mut Context) -> Result<Option<Key>> {
+        let Some(id) = &new.id else {
+            return Ok(None);
+        };
+        let Some(files) = existing(new, id, context)? else {
+            return Ok(None);
+        };
+        let key = self.remember(files);
+        self.begun.insert(new.clone(), key.clone());
+        Ok(Some(key))
+    }
+
+    /// Closes all logs, which brings session lists up to date. Where a session lies is checked when it
+    /// is named again: it may have moved meanwhile.
     fn close(&mut self, context: &Context) {
-        self.named.clear();
+        let known = self.known.values_mut();
+        known.for_each(|known| known.checked = false);
         let open = self.open.drain();
         open.for_each(|(_, (writer, _))| close(writer, context));
     }
@@ -419,47 +580,124 @@ fn close(writer: SessionWriter, context: &Context) {
     }
 }
 
-fn key_of(files: &SessionFiles) -> Key {
-    Key {
-        root: files.root.path.clone(),
-        session: files.id.to_string(),
-        agent: None,
+/// Whether a session or a sub-agent could not begin because there is one of its id.
+fn is_taken(error: &annals::Error) -> bool {
+    match error {
+        annals::Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+        // Where sessions share a log, no file tells.
+        annals::Error::Refused { .. } => error.to_string().contains(" already"),
+        _ => false,
     }
 }
 
-fn files_of(key: &Key, context: &mut Context) -> Result<SessionFiles> {
-    let sessions = context.inventory().sessions.into_iter();
-    let mut same = sessions
-        .filter(|files| files.id.as_str() == key.session.as_str() && files.root.path == key.root);
-    match same.next() {
-        Some(files) => Ok(files),
-        // The log may lie outside of every root.
-        None => Ok(context.find_to_write(&key.session)?.files),
-    }
-}
-
-/// The session of exactly that id.
-fn existing(id: &str, context: &Context) -> Result<Option<SessionFiles>> {
+/// The session of exactly the id that `new` gives: of its directory, if it names one. A session that
+/// is otherwise than `new` says is refused.
+fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<SessionFiles>> {
     // A root that is to be is no trouble here.
-    let inventory = context.store.inventory();
-    match context.store.find(&inventory, id) {
+    let mut inventory = context.store.inventory();
+    let exact = |files: &SessionFiles| files.id.as_str() == id;
+    if !inventory.sessions.iter().any(exact) {
+        let Some(files) = existing_by_name(&inventory, id, context)? else {
+            return Ok(None);
+        };
+        inventory.sessions = vec![files];
+    } else {
+        inventory.sessions.retain(exact);
+    }
+    let rows = context.store.sessions(&inventory, &|_, _| {});
+    let rows = rows.into_iter().collect::<annals::Result<Vec<_>>>()?;
+    let cwd = match &new.cwd {
+        None => None,
+        Some(cwd) => Some(input::directory(Some(Path::new(cwd)))?),
+    };
+    let cwd = cwd.as_deref().and_then(Path::to_str);
+    let here = |info: &SessionInfo| cwd.is_none_or(|cwd| is_in(info, cwd));
+    let found: Vec<usize> = (0..rows.len())
+        .filter(|at| rows.get(*at).is_some_and(here))
+        .collect();
+    let only = match (found.as_slice(), rows.first()) {
+        ([only], _) => *only,
+        ([], Some(first)) => bail!(
+            "there is a session {id} already, of the directory {} and not of {}; give this one another id, or leave out \"cwd\" to go on with that one",
+            first.project.path,
+            cwd.unwrap_or_default()
+        ),
+        ([], None) => return Ok(None),
+        _ => {
+            let files = found.iter().filter_map(|at| rows.get(*at));
+            return Err(annals::Error::Ambiguous {
+                what: "session",
+                id: id.to_owned(),
+                candidates: files.map(|info| info.file.display().to_string()).collect(),
+            }
+            .into());
+        }
+    };
+    if let Some(info) = rows.get(only)
+        && let Some((name, said, is)) = difference(new, info)
+    {
+        let is = is.map_or_else(|| "none".to_owned(), |is| format!("`{is}`"));
+        bail!(
+            "there is a session {id} already, and its {name} is {is}, not `{said}`; leave out \"{name}\" to go on with it"
+        );
+    }
+    Ok(inventory.sessions.into_iter().nth(only))
+}
+
+/// The session that an id names without being its own: a thread, or the name that its id ends in.
+fn existing_by_name(
+    inventory: &Inventory,
+    id: &str,
+    context: &Context,
+) -> Result<Option<SessionFiles>> {
+    match context.store.find(inventory, id) {
         Ok(target) if target.message.is_none() && target.log.is_none() => {
-            let known = &target.files.id;
             // A beginning of another id is not meant, and a name that is no id is whole.
-            let whole = known.as_str() == id
-                || known.is_named(id)
-                || annals::model::SessionId::new(id).is_err();
+            let whole = target.files.id.is_named(id) || annals::model::SessionId::new(id).is_err();
             Ok(whole.then_some(target.files))
         }
         Ok(_) => Ok(None),
-        Err(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => Ok(None),
-        Err(error @ annals::Error::Ambiguous { .. }) => {
-            let exact = |files: &&SessionFiles| files.id.as_str() == id;
-            match inventory.sessions.iter().filter(exact).count() {
-                0 => Ok(None),
-                _ => Err(error.into()),
-            }
-        }
+        Err(
+            annals::Error::NotFound { .. }
+            | annals::Error::BadId { .. }
+            | annals::Error::Ambiguous { .. },
+        ) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a session is of a directory, as far as it says so.
+fn is_in(info: &SessionInfo, cwd: &str) -> bool {
+    let project = &info.project;
+    if !project.path.starts_with('/') {
+        return true;
+    }
+    // A path that was guessed from the name of a folder may have other separators.
+    let plain = |path: &str| path.replace(|it: char| !it.is_ascii_alphanumeric(), "-");
+    project.path == cwd
+        || info.other_directories.iter().any(|path| path == cwd)
+        || (project.guessed && plain(&project.path) == plain(cwd))
+}
+
+/// What `new` says otherwise than a session: the member's name, what it says, and what the session says.
+fn difference(new: &NewMembers, info: &SessionInfo) -> Option<(String, String, Option<String>)> {
+    let title = info.title.as_ref().map(|title| title.text.clone());
+    let agent = info.attributes.get("agent").cloned();
+    let mut said = vec![
+        ("title".to_owned(), new.title.clone(), title),
+        ("agent".to_owned(), new.agent.clone(), agent),
+    ];
+    for (name, json) in &new.members {
+        let value = serde_json::from_str(json).unwrap_or_else(|_| json.clone());
+        // Layouts spell the names in their own way.
+        let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
+        let mut attributes = info.attributes.iter();
+        let is = attributes.find(|(known, _)| plain(known) == plain(name));
+        said.push((name.clone(), Some(value), is.map(|(_, is)| is.clone())));
+    }
+    let mut said = said.into_iter();
+    said.find_map(|(name, said, is)| {
+        let said = said.filter(|said| is.as_ref() != Some(said))?;
+        Some((name, said, is))
+    })
 }

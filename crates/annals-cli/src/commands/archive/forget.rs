@@ -9,6 +9,7 @@ use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::commands::row::Short;
 use crate::context::Context;
+use crate::render::command::hint;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -157,10 +158,10 @@ fn tell(applied: bool, plans: &[Forgotten], context: &mut Context) -> Result<()>
         if let Some(wrong) = plan.damaged.as_deref().filter(|_| plan.files > 0) {
             let pack = plan.pack.display().to_string();
             context.out.line(format_args!(
-                "{}: {}; `annals restore {} --salvage` puts back what can be read",
+                "{}: {}; {} puts back what can be read",
                 paint(PATH, &pack),
                 paint(PLAIN, wrong),
-                paint(PATH, &pack)
+                hint("annals restore", &pack, "--salvage")
             ))?;
         }
     }

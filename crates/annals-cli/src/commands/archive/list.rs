@@ -11,6 +11,7 @@ use super::print_damage;
 use crate::commands::Outcome;
 use crate::commands::row::Short;
 use crate::context::Context;
+use crate::render::command::hint;
 use crate::render::size;
 use crate::render::style::{BOLD, DIM, ID, PATH, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -286,8 +287,12 @@ fn tell(row: &Row<'_>, context: &mut Context) -> Result<()> {
     context.out.blank()?;
     if row.earlier > 0 {
         context.out.line(format_args!(
-            "`annals restore {} --earlier N --to DIR --apply` puts it into another root with an earlier version",
-            paint(ID, row.sessions.first().copied().unwrap_or(ROOT))
+            "{} puts it into another root with an earlier version",
+            hint(
+                "annals restore",
+                row.sessions.first().copied().unwrap_or(ROOT),
+                "--earlier N --to DIR --apply"
+            )
         ))?;
     }
     Ok(())

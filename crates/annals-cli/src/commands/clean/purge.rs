@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::commands::row::Short;
 use crate::commands::{Outcome, delete};
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::size::{self, plural};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -147,7 +148,9 @@ impl<'a> Unfinished<'a> {
 /// What to do about a deletion that was cut off.
 fn advice(trashed: &Trashed) -> String {
     let Trashed { session, id, .. } = trashed;
-    format!("run `annals delete {session}` again, or `annals delete --undo {id}`")
+    let again = plain_hint("annals delete", session, "");
+    let undo = plain_hint("annals delete --undo=", id, "");
+    format!("run {again} again, or {undo}")
 }
 
 /// Tells of deletions that were cut off: what they moved is of sessions that are still there.

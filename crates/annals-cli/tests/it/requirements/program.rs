@@ -1,8 +1,11 @@
 //! What the documents ask of every layout, through the program: writing from any language, pages of
 //! lists, messages by their ids.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -616,6 +619,238 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
         assert_eq!(follow.end(), 1);
         let shown = stage.annals(&["show", &session, "--json"]).json();
         assert_eq!(shown["entries"].as_array().unwrap().len(), 3, "{layout}");
+    }
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_saved_once() {
+    let (stage, session) = begun("claude-code");
+    stage.annals(&["append", &session, "-m", "Go"]).fine();
+    let work = stage.work();
+    fs::write(work.join("f"), "one").unwrap();
+    fs::create_dir(work.join("d")).unwrap();
+    let args = ["files", &session, "--json", "--save", "f", "./f", "d/../f"];
+    let saved = stage.annals(&args).json();
+    assert_eq!(saved["saved"].as_array().unwrap().len(), 1, "{saved}");
+    assert_eq!(stage.annals(&["check", &session]).code, 0);
+    std::os::unix::fs::symlink("f", work.join("link")).unwrap();
+    let before = stage.tree();
+    let args = ["files", &session, "--save", "f", "link"];
+    let run = stage.refused(&args, "");
+    assert!(run.err.contains("is a symbolic link"), "{run}");
+    assert_eq!(stage.tree(), before);
+}
+
+#[test]
+fn commands_that_are_told_quote_the_id() {
+    let stage = Stage::empty();
+    let id = "x; touch PWNED #";
+    stage.annals(&["new", "--id", id, "-m", "Go"]).fine();
+    let note = stage.annals(&["note", id, "Look"]).fine();
+    assert!(
+        note.out.contains("`annals notes 'x; touch PWNED #'`"),
+        "{note}"
+    );
+    let gone = stage.annals(&["delete", id, "--apply", "--live"]).fine();
+    let undo = "`annals delete --undo 'x; touch PWNED #'`";
+    assert!(gone.out.contains(undo), "{gone}");
+    stage.annals(&["delete", "--undo", id]).fine();
+    let kept = stage.annals(&["archive", id, "--apply", "--live"]).fine();
+    let restore = "`annals restore 'x; touch PWNED #' --apply`";
+    assert!(kept.out.contains(restore), "{kept}");
+    let run = stage.refused(&["append", id, "-m", "x"], "");
+    assert!(run.err.contains(restore), "{run}");
+    stage.annals(&["restore", id, "--apply"]).fine();
+}
+
+#[test]
+fn no_session_can_be_called_latest() {
+    let (stage, session) = begun("claude-code");
+    stage.annals(&["append", &session, "-m", "Go"]).fine();
+    for args in [
+        &["new", "--id", "latest"][..],
+        &["fork", &session, "--id", "latest"],
+    ] {
+        let run = stage.refused(args, "");
+        assert!(run.err.contains("cannot be the id of a session"), "{run}");
+    }
+    let mut follow = Follow::start(&stage, "claude-code", &[]);
+    let answer = follow.send(r#"{"new":{"id":"latest"},"role":"user","content":"x"}"#);
+    assert_eq!(answer["ok"], false, "{answer}");
+    assert_eq!(follow.end(), 1);
+}
+
+/// Two directories with a session of the same id, and the logs of both.
+fn one_id_in_two_directories(stage: &Stage) -> [PathBuf; 2] {
+    let other = "00000000-0000-4000-8000-0000000000bb";
+    ["one", "two"].map(|name| {
+        let cwd = stage.work().join(name);
+        fs::create_dir(&cwd).unwrap();
+        let dir = cwd.to_str().unwrap();
+        stage
+            .annals(&["new", "--id", other, "--cwd", dir, "-m", name])
+            .fine();
+        let mut files = stage.tree().into_keys();
+        let made = files.find(|path| path.ends_with(format!("{other}.jsonl")));
+        let made = made.unwrap();
+        let log = made.with_file_name(format!("{ID}.jsonl"));
+        let text = fs::read_to_string(&made).unwrap().replace(other, ID);
+        fs::write(&log, text).unwrap();
+        fs::remove_file(&made).unwrap();
+        log
+    })
+}
+
+fn holds(log: &Path, text: &str) -> bool {
+    fs::read_to_string(log).unwrap().contains(text)
+}
+
+#[test]
+fn follow_writes_to_the_named_log_where_two_directories_have_one_id() {
+    let stage = Stage::empty();
+    let logs = one_id_in_two_directories(&stage);
+    for (at, log) in logs.iter().enumerate() {
+        let path = log.to_str().unwrap();
+        let mut follow = Follow::start(&stage, "claude-code", &[path]);
+        let text = format!("by argument {at}");
+        let line = json!({"role": "user", "content": text}).to_string();
+        assert_eq!(follow.send(&line)["ok"], true);
+        for (to, other) in logs.iter().enumerate() {
+            let text = format!("by line {at} {to}");
+            let line = json!({"session": other, "role": "user", "content": text}).to_string();
+            assert_eq!(follow.send(&line)["ok"], true);
+            let text = format!("agent {at} {to}");
+            let line = json!({"session": other, "agent": "a1", "role": "user", "content": text});
+            let answer = follow.send(&line.to_string());
+            assert_eq!(answer["ok"], true, "{answer}");
+        }
+        assert_eq!(follow.end(), 0);
+    }
+    for (at, log) in logs.iter().enumerate() {
+        let other = &logs[1 - at];
+        let texts = [
+            format!("by argument {at}"),
+            format!("by line 0 {at}"),
+            format!("by line 1 {at}"),
+        ];
+        for text in texts {
+            assert!(holds(log, &text), "{text}");
+            assert!(!holds(other, &text), "{text}");
+        }
+    }
+}
+
+#[test]
+fn follow_goes_on_after_a_pause_with_the_same_log() {
+    let stage = Stage::empty();
+    let logs = one_id_in_two_directories(&stage);
+    let mut follow = Follow::start(&stage, "claude-code", &[logs[1].to_str().unwrap()]);
+    let line = |text: &str| json!({"role": "user", "content": text}).to_string();
+    assert_eq!(follow.send(&line("before"))["ok"], true);
+    std::thread::sleep(Duration::from_millis(1300));
+    assert_eq!(follow.send(&line("after"))["ok"], true);
+    // A log that was replaced meanwhile is found again; one that is gone is told.
+    std::thread::sleep(Duration::from_millis(1300));
+    let copy = logs[1].with_extension("copy");
+    fs::copy(&logs[1], &copy).unwrap();
+    fs::rename(&copy, &logs[1]).unwrap();
+    let answer = follow.send(&line("replaced"));
+    assert_eq!(answer["ok"], true, "{answer}");
+    std::thread::sleep(Duration::from_millis(1300));
+    let text = fs::read_to_string(&logs[1]).unwrap();
+    fs::remove_file(&logs[1]).unwrap();
+    let answer = follow.send(&line("gone"));
+    assert_eq!(answer["ok"], false, "{answer}");
+    assert_eq!(follow.end(), 1);
+    for said in ["before", "after", "replaced"] {
+        assert!(text.contains(said), "{said}");
+        assert!(!holds(&logs[0], said), "{said}");
+    }
+    assert!(!holds(&logs[0], "gone"));
+}
+
+#[test]
+fn follow_looks_for_a_new_session_in_its_own_directory() {
+    let stage = Stage::empty();
+    let logs = one_id_in_two_directories(&stage);
+    let mut follow = Follow::start(&stage, "claude-code", &[]);
+    for (at, name) in ["one", "two"].iter().enumerate() {
+        let cwd = stage.work().join(name);
+        let text = format!("to {at}");
+        let line = json!({"new": {"id": ID, "cwd": cwd}, "role": "user", "content": text});
+        let answer = follow.send(&line.to_string());
+        assert_eq!(answer["ok"], true, "{answer}");
+        assert!(holds(&logs[at], &text));
+        assert!(!holds(&logs[1 - at], &text));
+    }
+    let line = json!({"new": {"id": ID, "cwd": stage.work()}, "role": "user", "content": "x"});
+    let answer = follow.send(&line.to_string());
+    let error = answer["error"].as_str().unwrap();
+    assert!(error.contains("there is a session"), "{error}");
+    let line = json!({"new": {"id": ID}, "role": "user", "content": "x"});
+    let error = follow.send(&line.to_string())["error"].to_string();
+    assert!(error.contains("fits 2 sessions"), "{error}");
+    assert_eq!(follow.end(), 1);
+}
+
+#[test]
+fn follow_refuses_a_new_session_that_differs_from_the_one_of_its_id() {
+    let stage = Stage::empty();
+    let cwd = stage.work();
+    let mut follow = Follow::start(&stage, "claude-code", &[]);
+    let titled = |title: &str, text: &str| {
+        json!({"new": {"id": ID, "cwd": cwd, "title": title}, "role": "user", "content": text})
+            .to_string()
+    };
+    assert_eq!(follow.send(&titled("First", "a"))["began"], true);
+    assert_eq!(follow.send(&titled("First", "b"))["ok"], true);
+    let error = follow.send(&titled("Second", "c"))["error"].to_string();
+    assert!(error.contains("its title is `First`"), "{error}");
+    let plain = json!({"new": {"id": ID, "cwd": cwd}, "role": "user", "content": "d"});
+    assert_eq!(follow.send(&plain.to_string())["ok"], true);
+    assert_eq!(follow.end(), 1);
+    let mut follow = Follow::start(&stage, "claude-code", &[]);
+    assert_eq!(follow.send(&titled("First", "e"))["ok"], true);
+    assert_eq!(follow.send(&titled("Second", "f"))["ok"], false);
+    assert_eq!(follow.end(), 1);
+
+    let stage = Stage::empty().with_layout("clog");
+    let mut follow = Follow::start(&stage, "clog", &[]);
+    let line = |channel: &str| {
+        json!({"new": {"id": "thread_1", "channel": channel}, "role": "user", "content": "x"})
+            .to_string()
+    };
+    assert_eq!(follow.send(&line("telegram"))["began"], true);
+    assert_eq!(follow.send(&line("telegram"))["ok"], true);
+    let error = follow.send(&line("tui"))["error"].to_string();
+    assert!(error.contains("its channel is `telegram`"), "{error}");
+    assert_eq!(follow.end(), 1);
+}
+
+#[test]
+fn followers_that_begin_one_session_at_the_same_time_share_it() {
+    for round in 0..4 {
+        let stage = Stage::empty();
+        let line = json!({"new": {"id": ID, "cwd": stage.work()}, "role": "user", "content": "x"});
+        let line = line.to_string();
+        let agent = json!({"session": ID, "agent": "a1", "role": "user", "content": "y"});
+        let agent = agent.to_string();
+        let answers: Vec<Value> = std::thread::scope(|scope| {
+            let run = || {
+                let mut follow = Follow::start(&stage, "claude-code", &["--live"]);
+                let answer = follow.send(&line);
+                let agent = follow.send(&agent);
+                assert_eq!(agent["ok"], true, "{agent}");
+                follow.end();
+                answer
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let began = answers.iter().filter(|it| it["began"] == true).count();
+        assert!(answers.iter().all(|it| it["ok"] == true), "{answers:?}");
+        assert_eq!(began, 1, "{answers:?}");
+        assert_eq!(entries(&stage, ID).len(), 4, "{round}");
     }
 }
 

@@ -110,11 +110,11 @@ impl Store {
             }
             if let Some(left) = unfinished(&folder, &now.trashed) {
                 return Err(Error::refused(format!(
-                    "the deletion of session {} was cut off, and {} is still there; run `annals delete {}` again, or `annals delete --undo {}`",
+                    "the deletion of session {} was cut off, and {} is still there; run {} again, or {}",
                     looked.session,
                     left.display(),
-                    looked.session,
-                    looked.id
+                    crate::text::hint("annals delete", &looked.session, ""),
+                    crate::text::hint("annals delete --undo=", &looked.id, "")
                 )));
             }
             let mut condemned = trash.join(format!("{CONDEMNED}{}", item.name));
