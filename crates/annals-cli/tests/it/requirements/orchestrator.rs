@@ -685,3 +685,25 @@ fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
     assert!(log(&stage, "2025-11-16").exists());
     assert!(!other.exists(), "{run}");
 }
+
+/// Requirements: 004.36
+#[test]
+fn raw_records_are_the_documents_own_or_refused() {
+    let (stage, id) = examples();
+    let line = USER.replace("10:30:00", "10:31:00");
+    stage
+        .with_stdin(&["append", &id, "--raw"], line.as_str())
+        .fine();
+    let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
+    assert_eq!(text.lines().last(), Some(line.as_str()));
+    for bad in [
+        r#"{"type":"system","content":"x","timestamp":"2025-11-16T10:32:00Z"}"#,
+        r#"{"type":"user","content":"x","timestamp":"2025-11-16T10:32:00Z","extra":1}"#,
+        r#"{"type":"user","content":"x"}"#,
+        r#"{"type":"assistant","content":"x","timestamp":"2025-11-16T10:32:00Z"}"#,
+        r#"{"type":"tool_result","tool":"T","timestamp":"2025-11-16T10:32:00Z","metadata":{}}"#,
+    ] {
+        let refused = stage.refused(&["append", &id, "--raw"], bad);
+        assert!(refused.err.contains("nothing was written"), "{refused}");
+    }
+}
