@@ -255,6 +255,46 @@ fn a_check_reports_files_that_no_layout_knows() {
     }
 }
 
+/// Requirements: 001.20
+///
+/// The name of the document's own folder is as long as the hash that names an orchestrator's folder.
+#[test]
+fn sessions_of_any_name_are_listed_in_the_folder_of_the_document() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-myproject");
+    fs::create_dir_all(&folder).unwrap();
+    let names = ["1", "2026-03-01", "s.notes", "x.annals-origin"];
+    for name in names {
+        let line = format!(
+            r#"{{"type":"user","uuid":"u-{name}","parentUuid":null,"sessionId":"{name}","cwd":"/home/user/myproject","timestamp":"2026-03-01T12:00:00.000Z","message":{{"role":"user","content":"needle"}}}}"#
+        );
+        fs::write(folder.join(format!("{name}.jsonl")), line + "\n").unwrap();
+    }
+    let listed = stage.annals(&["sessions", "--json"]).json();
+    let mut ids: Vec<&str> = (listed["sessions"].as_array().unwrap().iter())
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, names);
+    let found = stage.annals(&["search", "needle", "--json"]).fine();
+    for name in names {
+        assert!(found.out.contains(&format!("u-{name}")), "{name} {found}");
+    }
+    // What only another layout reads is reported where that layout has no root.
+    let hash = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
+    fs::create_dir_all(&hash).unwrap();
+    fs::write(hash.join("2026-03-01.jsonl"), "{}\n").unwrap();
+    let checked = stage.annals(&["check"]).fine();
+    assert!(
+        checked
+            .out
+            .contains("v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl"),
+        "{checked}"
+    );
+    assert!(checked.out.contains("orchestrator"), "{checked}");
+    assert!(!checked.out.contains("-home-user-myproject"), "{checked}");
+}
+
 /// Requirements: 001.22, 001.24, 001.25, 001.26, 001.37, 001.74, 001.76, 001.88, 001.89, 001.90, 001.93, 001.106
 #[test]
 fn entries_are_appended_as_whole_lines_in_the_order_of_time() {
