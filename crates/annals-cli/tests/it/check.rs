@@ -151,3 +151,24 @@ fn of_an_archived_session_it_is_told_how_to_check_it() {
     let told = format!("session {id} is archived; `annals archive --verify {id}`");
     assert!(run.err.contains(&told), "{run}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_name_that_is_not_utf8_does_not_break_the_json() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let stage = Stage::of("unknown-files");
+    for name in [&b"a\xff.txt"[..], b"b\xff.jsonl"] {
+        let name = std::ffi::OsStr::from_bytes(name);
+        fs::write(stage.root.join("projects").join(name), "x").unwrap();
+    }
+    // The name of a log that cannot be read is an error too.
+    let run = stage.annals(&["check", "--json"]);
+    assert_eq!(run.code, 2, "{run}");
+    let found: Value = serde_json::from_str(&run.out).unwrap();
+    let files = found["files"].as_array().unwrap();
+    for name in ["a\u{fffd}.txt", "b\u{fffd}.jsonl"] {
+        let is_it = |file: &&Value| file["path"].as_str().unwrap().ends_with(name);
+        let file = files.iter().find(is_it).expect(name);
+        assert_eq!(file["flaws"][0]["kind"], "unknown-file");
+    }
+}
