@@ -295,6 +295,72 @@ fn sessions_of_any_name_are_listed_in_the_folder_of_the_document() {
     assert!(!checked.out.contains("-home-user-myproject"), "{checked}");
 }
 
+/// Requirements: 001.56, 003.14, 003.29
+///
+/// Two logs of one folder that use the same ids for their messages.
+#[test]
+fn a_summary_is_no_title_for_another_session_with_the_same_ids() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-myproject");
+    fs::create_dir_all(&folder).unwrap();
+    let message = |kind: &str, id: &str, parent: &str, text: &str| {
+        format!(r#"{{"type":"{kind}","uuid":"{id}","parentUuid":{parent},"content":"{text}"}}"#)
+    };
+    let hello = message("user", "msg1", "null", "Hello");
+    let hi = message("assistant", "msg2", r#""msg1""#, "Hi");
+    let greeting = r#"{"type":"summary","summary":"Greeting","leafUuid":"msg2"}"#;
+    let branches = [
+        message("user", "msg1", "null", "How do I build this?"),
+        message("assistant", "msg2", r#""msg1""#, "With cargo"),
+        message("user", "msg3a", r#""msg2""#, "Thanks"),
+    ];
+    // Another log may hold the summary of a session that it names.
+    let named = r#"{"type":"summary","summary":"Named","leafUuid":"other2","sessionId":"third"}"#;
+    let other = |text: &str| {
+        let prompt = message("user", "other1", "null", text);
+        let reply = message("assistant", "other2", r#""other1""#, "Yes");
+        [prompt, reply].join("\n") + "\n"
+    };
+    // The leaf may be far from the summary.
+    let long = "x".repeat(100 << 10);
+    let far = message("user", "far", "null", &long);
+    let greeting_first = [greeting, named, &far, &hello, &hi].join("\n") + "\n";
+    let document_order = [&hello[..], &hi, greeting, named].join("\n") + "\n";
+    for first in [greeting_first, document_order] {
+        fs::write(folder.join("first.jsonl"), first).unwrap();
+        fs::write(folder.join("second.jsonl"), branches.join("\n") + "\n").unwrap();
+        fs::write(folder.join("third.jsonl"), other("Third?")).unwrap();
+        fs::write(folder.join("fourth.jsonl"), other("Fourth?")).unwrap();
+        let titles = [
+            ("second", "How do I build this?"),
+            ("third", "Named"),
+            ("fourth", "Fourth?"),
+        ];
+        for flag in [&["--no-index"][..], &[], &[]] {
+            let args = [&["sessions", "--json"], flag].concat();
+            let listed = stage.annals(&args).json();
+            let args = [&["conversations", "--json"], flag].concat();
+            let conversations = stage.annals(&args).fine();
+            for (session, title) in titles {
+                let rows = listed["sessions"].as_array().unwrap();
+                let row = rows.iter().find(|row| row["id"] == session).unwrap();
+                assert!(row["title"].to_string().contains(title), "{flag:?} {row}");
+                assert!(conversations.out.contains(title), "{conversations}");
+                let shown = stage.annals(&[&["show", session], flag].concat()).fine();
+                assert!(shown.out.contains(title), "{shown}");
+                assert!(!shown.out.contains("Greeting"), "{shown}");
+            }
+            let greeted = listed.to_string().matches("Greeting").count();
+            assert_eq!(greeted, 1, "{flag:?} {listed}");
+            assert_eq!(
+                conversations.out.matches("Greeting").count(),
+                1,
+                "{conversations}"
+            );
+        }
+    }
+}
+
 /// Requirements: 001.22, 001.24, 001.25, 001.26, 001.37, 001.74, 001.76, 001.88, 001.89, 001.90, 001.93, 001.106
 #[test]
 fn entries_are_appended_as_whole_lines_in_the_order_of_time() {
