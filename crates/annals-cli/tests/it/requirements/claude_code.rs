@@ -155,6 +155,67 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     }
 }
 
+/// Requirements: 001.15, 001.16
+///
+/// `/home/user/my-app` and `/home/user/my/app` have the same folder.
+#[test]
+fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-my-app");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, cwd) in [
+        ("dash", Some("/home/user/my-app")),
+        ("slash", Some("/home/user/my/app")),
+        ("nowhere", None),
+    ] {
+        let cwd = cwd.map_or(String::new(), |cwd| format!(r#""cwd":"{cwd}","#));
+        let line = format!(
+            r#"{{"type":"user","uuid":"u-{name}","parentUuid":null,"sessionId":"{name}",{cwd}"timestamp":"2026-03-01T12:00:00.000Z","message":{{"role":"user","content":"hello"}}}}"#
+        );
+        fs::write(folder.join(format!("{name}.jsonl")), line + "\n").unwrap();
+    }
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(&stage.root)]).with_state(state.path());
+    let listed = |project: &str| {
+        let found = stage.annals(&["sessions", "-p", project, "--json"]).json();
+        let rows = found["sessions"].as_array().unwrap().iter();
+        let mut ids: Vec<String> = rows
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    for (project, wanted) in [
+        ("/home/user/my-app", ["dash", "nowhere"]),
+        ("/home/user/my-app/", ["dash", "nowhere"]),
+        ("/home/user/my/app", ["nowhere", "slash"]),
+    ] {
+        assert_eq!(listed(project), wanted, "{project}");
+        let plan = stage.annals(&["delete", "-p", project, "--json"]).json();
+        let planned = plan["sessions"].as_array().unwrap().iter();
+        let mut planned: Vec<&str> = planned
+            .map(|row| row["session"].as_str().unwrap())
+            .collect();
+        planned.sort_unstable();
+        assert_eq!(planned, wanted, "{project}");
+        let reset = store.reset_plan(project, Timestamp::now()).unwrap();
+        let mut reset: Vec<&str> = reset.iter().map(|it| it.session.as_str()).collect();
+        reset.sort_unstable();
+        assert_eq!(reset, wanted, "{project}");
+    }
+    // The name of the folder means all of its sessions, which are not one project's.
+    assert_eq!(listed("-home-user-my-app"), ["dash", "nowhere", "slash"]);
+    let refused = stage.annals(&["delete", "-p", "-home-user-my-app"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.err.contains("/home/user/my/app"), "{refused}");
+    fs::remove_file(folder.join("slash.jsonl")).unwrap();
+    assert_eq!(listed("-home-user-my-app"), ["dash", "nowhere"]);
+    let plan = stage
+        .annals(&["delete", "-p", "-home-user-my-app", "--json"])
+        .json();
+    assert_eq!(plan["sessions"].as_array().unwrap().len(), 2);
+}
+
 /// Requirements: 001.19, 001.20, 001.101
 #[test]
 fn a_session_may_have_any_name_that_its_program_gave() {
