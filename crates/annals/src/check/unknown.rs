@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::layout::{LAYOUTS, Layout};
-use crate::model::FlawKind;
+use crate::model::{ArtifactKind, FlawKind, SessionId};
 use crate::store::Inventory;
 
 use super::{FileReport, count, whole_file};
@@ -27,7 +29,7 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     for (root, layouts) in roots {
         let files = unknown_files(root, &layouts);
         for path in files.iter().take(NAMED) {
-            let flaw = whole_file(FlawKind::UnknownFile, detail(root, path));
+            let flaw = whole_file(FlawKind::UnknownFile, detail(root, path, &layouts));
             reports.push(FileReport::about(path, flaw));
         }
         if let Some(more @ 1..) = files.len().checked_sub(NAMED) {
@@ -59,11 +61,20 @@ fn unknown_files(top: &Path, layouts: &[&'static dyn Layout]) -> BTreeSet<PathBu
             let (Ok(relative), Ok(kind)) = (path.strip_prefix(top), entry.file_type()) else {
                 continue;
             };
+            let is_log = relative.extension().is_some_and(|ending| ending == "jsonl");
             if kind.is_dir() {
                 if layouts.iter().any(|layout| layout.enters(relative)) {
                     dirs.push(path);
                 }
-            } else if dir != top && kind.is_file() && is_unknown(layouts, relative) {
+            } else if !kind.is_file() {
+                let target = fs::metadata(&path);
+                if is_log && !target.is_ok_and(|it| it.is_file() || it.is_dir()) {
+                    found.insert(path);
+                }
+            } else if (dir != top || is_log)
+                && (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
+                && !is_noise(&path)
+            {
                 found.insert(path);
             }
         }
@@ -72,18 +83,70 @@ fn unknown_files(top: &Path, layouts: &[&'static dyn Layout]) -> BTreeSet<PathBu
 }
 
 fn is_unknown(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
-    let name = relative.file_name().and_then(|name| name.to_str());
-    // Unfinished files of our own, locks, and what file managers leave behind.
-    let is_noise = name.is_some_and(|name| {
-        name.starts_with(".annals-") || name.ends_with(".lock") || name == ".DS_Store"
-    });
     let is_known =
         |layout: &&dyn Layout| layout.classify(relative).is_some() || layout.expects(relative);
-    !is_noise && !layouts.iter().any(is_known)
+    !layouts.iter().any(is_known)
+}
+
+fn is_misplaced(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
+    let is_read = |layout: &&dyn Layout| {
+        layout.classify(relative).is_some() && !layout.is_misplaced(relative)
+    };
+    let is_misplaced = |layout: &&dyn Layout| layout.is_misplaced(relative);
+    layouts.iter().any(is_misplaced) && !layouts.iter().any(is_read)
+}
+
+/// Unfinished files of annals, locks, and what file managers leave behind.
+fn is_noise(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| {
+        (name.starts_with(".annals-") && !name.ends_with(".jsonl"))
+            || (name.ends_with(".lock") && !holds_records(path))
+            || name == ".DS_Store"
+    })
+}
+
+/// Whether a file begins with a record, as no lock does.
+fn holds_records(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    let names_record = ["\"type\"", "\"uuid\"", "\"role\""];
+    read.is_ok()
+        && head.trim_start().starts_with('{')
+        && names_record.iter().any(|name| head.contains(name))
+}
+
+/// Says what is wrong with the name of a log that would be read under another name.
+fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static str> {
+    let stem = relative.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+    let named = relative.with_file_name("x.jsonl");
+    let is_log = |layout: &&dyn Layout| {
+        let artifact = layout.classify(&named);
+        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
+    };
+    match SessionId::new(stem) {
+        Err(Error::BadId { why, .. }) if layouts.iter().any(is_log) => Some(why),
+        _ => None,
+    }
 }
 
 /// Says why annals does not read a file, and names the layout that would.
-fn detail(root: &Path, path: &Path) -> String {
+fn detail(root: &Path, path: &Path, layouts: &[&'static dyn Layout]) -> String {
+    match fs::metadata(path) {
+        Err(_) => return "a link that leads to no file: nothing can be read from it".to_owned(),
+        Ok(it) if !it.is_file() => {
+            return "not a regular file: annals does not read from it".to_owned();
+        }
+        Ok(_) => {}
+    }
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    if is_misplaced(layouts, relative) {
+        return "its program keeps no such file there: annals keeps it with its session and does not read it".to_owned();
+    }
+    if let Some(why) = id_fault(relative, layouts) {
+        return format!("no session can have this name: {why}; rename the file to read it");
+    }
     let other = path.strip_prefix(root).ok().and_then(|relative| {
         let mut layouts = LAYOUTS.iter();
         layouts.find(|layout| layout.classify(relative).is_some())

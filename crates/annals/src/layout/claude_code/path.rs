@@ -37,6 +37,19 @@ pub(super) fn is_memory(path: &Path) -> bool {
     )
 }
 
+/// Whether a file of a session lies where the client puts no such file.
+pub(super) fn is_misplaced(path: &Path) -> bool {
+    match *parts(path).unwrap_or_default().as_slice() {
+        ["projects", _, _, "subagents", .., file] => {
+            file.ends_with(".jsonl") && !file.starts_with("agent-")
+        }
+        // The client keeps a lock and a counter there, whose names begin with a dot.
+        ["tasks", _, file] => !file.ends_with(".json") && !file.starts_with('.'),
+        ["tasks" | "file-history", _, _, _, ..] => true,
+        _ => false,
+    }
+}
+
 pub(super) fn leads_to_logs(dir: &Path) -> bool {
     match *parts(dir).unwrap_or_default().as_slice() {
         ["projects"] | ["projects", _] => true,
