@@ -133,8 +133,9 @@ pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Resu
         .map(|project| project.path)
         .collect();
     sessions.retain(|session| by_id.contains(&session.project.path) || session.is_of_project(&dir));
-    if sessions.iter().any(|session| session.project.path == dir) {
-        sessions.retain(|session| session.project.path == dir);
+    if sessions.iter().any(|session| session.is_of_directory(&dir)) {
+        sessions.retain(|session| session.is_of_directory(&dir));
+        return Ok(());
     }
     let projects = ProjectInfo::of(sessions.iter());
     let paths: BTreeSet<&str> = projects

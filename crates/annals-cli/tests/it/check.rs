@@ -151,3 +151,92 @@ fn of_an_archived_session_it_is_told_how_to_check_it() {
     let told = format!("session {id} is archived; `annals archive --verify {id}`");
     assert!(run.err.contains(&told), "{run}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_name_that_is_not_utf8_does_not_break_the_json() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let stage = Stage::of("unknown-files");
+    for name in [&b"a\xff.txt"[..], b"b\xff.jsonl"] {
+        let name = std::ffi::OsStr::from_bytes(name);
+        fs::write(stage.root.join("projects").join(name), "x").unwrap();
+    }
+    // The name of a log that cannot be read is an error too.
+    let run = stage.annals(&["check", "--json"]);
+    assert_eq!(run.code, 2, "{run}");
+    let found: Value = serde_json::from_str(&run.out).unwrap();
+    let files = found["files"].as_array().unwrap();
+    for name in ["a\u{fffd}.txt", "b\u{fffd}.jsonl"] {
+        let is_it = |file: &&Value| file["path"].as_str().unwrap().ends_with(name);
+        let file = files.iter().find(is_it).expect(name);
+        assert_eq!(file["flaws"][0]["kind"], "unknown-file");
+    }
+}
+
+#[test]
+fn files_that_nothing_reads_are_reported_with_the_reason() {
+    let stage = Stage::empty();
+    let put = |path: &str, text: &str| {
+        let path = stage.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let record = "{\"type\":\"user\",\"uuid\":\"u1\",\"parentUuid\":null,\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\n";
+    let log = format!("projects/-w/{SESSION}");
+    put(&format!("{log}.jsonl"), record);
+    let long = "x".repeat(201);
+    let named = [
+        format!("{log}/subagents/foo.jsonl"),
+        "projects/-w/.annals-kept.jsonl".to_owned(),
+        "projects/-w/held.lock".to_owned(),
+        "projects/-w/-p.jsonl".to_owned(),
+        "projects/-w/a\\b.jsonl".to_owned(),
+        format!("projects/-w/{long}.jsonl"),
+        format!("file-history/{SESSION}/deep/x"),
+        format!("tasks/{SESSION}/1.txt"),
+        "stray.jsonl".to_owned(),
+    ];
+    for path in &named {
+        put(path, record);
+    }
+    std::os::unix::fs::symlink("nowhere", stage.root.join("projects/-w/dangling.jsonl")).unwrap();
+    let fifo = stage.root.join("projects/-w/pipe.jsonl");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    // What belongs there, and what holds no record.
+    put(&format!("{log}/subagents/agent-a1.jsonl"), record);
+    put(&format!("{log}/subagents/agent-a1.meta.json"), "{}");
+    put(&format!("file-history/{SESSION}/7b1a057f03b9c8c5@v2"), "x");
+    put(&format!("tasks/{SESSION}/.lock"), "");
+    put(&format!("tasks/{SESSION}/.highwatermark"), "3");
+    put("projects/-w/empty.lock", "");
+    put("projects/-w/.annals-0123456789abcdef.tmp", record);
+    put("stray.txt", "x");
+    let found = stage.annals(&["check", "--json"]).json();
+    let mut details = std::collections::BTreeMap::new();
+    for file in found["files"].as_array().unwrap() {
+        for flaw in file["flaws"].as_array().unwrap() {
+            if flaw["kind"] == "unknown-file" {
+                let path = file["path"].as_str().unwrap();
+                let name = path.rsplit('/').next().unwrap().to_owned();
+                details.insert(name, flaw["detail"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    let parts = named.iter().map(|path| path.rsplit('/').next().unwrap());
+    let mut names: Vec<&str> = parts.chain(["dangling.jsonl", "pipe.jsonl"]).collect();
+    names.sort_unstable();
+    assert_eq!(details.keys().collect::<Vec<_>>(), names);
+    for (name, reason) in [
+        ("-p.jsonl", "it begins with a hyphen"),
+        (".annals-kept.jsonl", "it begins with a dot"),
+        ("a\\b.jsonl", "it contains a path separator"),
+        (&format!("{long}.jsonl"), "it is longer than 200 bytes"),
+        ("foo.jsonl", "does not read it"),
+        ("dangling.jsonl", "a link that leads to no file"),
+        ("pipe.jsonl", "not a regular file"),
+    ] {
+        assert!(details[name].contains(reason), "{name}: {}", details[name]);
+    }
+    assert!(details["-p.jsonl"].contains("rename the file"));
+}

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
@@ -37,6 +37,7 @@ use read::Traces;
 #[non_exhaustive]
 pub struct FileReport {
     /// The file, or the directory that the findings are about.
+    #[serde(serialize_with = "lossy_path")]
     pub path: PathBuf,
     /// Its content was read. If not, it is a directory or was only looked at from outside.
     pub read: bool,
@@ -51,6 +52,11 @@ pub struct FileReport {
     /// Kinds that `annals repair` mends elsewhere, but not in this file.
     #[serde(skip)]
     pub left: BTreeSet<FlawKind>,
+}
+
+/// Serialises a path whose name need not be UTF-8.
+fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl FileReport {
@@ -103,7 +109,11 @@ impl FileReport {
     pub fn beginning(&self, flaw: &Flaw) -> Option<String> {
         const SHOWN: usize = 100;
         let wanted = flaw.kind.hides_record() || flaw.kind == FlawKind::UnknownType;
-        let file = std::fs::File::open(&self.path).ok().filter(|_| wanted)?;
+        // Opening a pipe would wait for a writer.
+        if !wanted {
+            return None;
+        }
+        let file = std::fs::File::open(&self.path).ok()?;
         // A character has four bytes at most.
         let len = flaw.span.len.min(4 * SHOWN as u64);
         let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len).ok()?;

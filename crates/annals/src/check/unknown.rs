@@ -1,38 +1,42 @@
-//! Files in the directories of a layout that no layout knows.
+//! Files in the directories of a root that no layout of that root knows.
 //!
 //! Nobody reads them, so a log under an unexpected name would go unnoticed. Only directories that a
 //! layout enters are looked into; what a program keeps elsewhere in its root is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::layout::LAYOUTS;
-use crate::model::FlawKind;
-use crate::store::{Inventory, Root};
+use crate::error::Error;
+use crate::layout::{LAYOUTS, Layout};
+use crate::model::{ArtifactKind, FlawKind, SessionId};
+use crate::store::Inventory;
 
 use super::{FileReport, count, whole_file};
 
 /// How many files of a root are named; of the others only their number is reported.
 const NAMED: usize = 100;
 
-/// Reports the files of all roots that no layout knows.
+/// Reports the files of all roots that no layout of their root knows.
 pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     // One directory may be a root of several layouts.
-    let mut found: BTreeMap<&Path, BTreeSet<PathBuf>> = BTreeMap::new();
+    let mut roots: BTreeMap<&Path, Vec<&'static dyn Layout>> = BTreeMap::new();
     for root in &inventory.roots {
-        let known = found.entry(&root.path).or_default();
-        collect(root, &root.path, known);
+        roots.entry(&root.path).or_default().push(root.layout);
     }
     let mut reports = Vec::new();
-    for (root, files) in found {
+    for (root, layouts) in roots {
+        let files = unknown_files(root, &layouts);
         for path in files.iter().take(NAMED) {
-            let detail = "no layout knows such a file: annals neither lists nor archives it";
-            let flaw = whole_file(FlawKind::UnknownFile, detail);
+            let flaw = whole_file(FlawKind::UnknownFile, detail(root, path, &layouts));
             reports.push(FileReport::about(path, flaw));
         }
         if let Some(more @ 1..) = files.len().checked_sub(NAMED) {
-            let detail = format!("{} that no layout knows", count(more, "more file"));
+            let detail = format!(
+                "{} that no layout of this root knows",
+                count(more, "more file")
+            );
             reports.push(FileReport::about(
                 root,
                 whole_file(FlawKind::UnknownFile, detail),
@@ -42,9 +46,10 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     reports
 }
 
-/// Goes through the directories that the layout enters. Links are not followed: what they lead to
-/// belongs to somebody else.
-fn collect(root: &Root, top: &Path, found: &mut BTreeSet<PathBuf>) {
+/// Goes through the directories that the layouts of a root enter. Links are not followed: what they
+/// lead to belongs to somebody else.
+fn unknown_files(top: &Path, layouts: &[&'static dyn Layout]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
     let mut dirs = vec![top.to_owned()];
     while let Some(dir) = dirs.pop() {
         // What cannot be read was reported when the root was walked.
@@ -56,23 +61,101 @@ fn collect(root: &Root, top: &Path, found: &mut BTreeSet<PathBuf>) {
             let (Ok(relative), Ok(kind)) = (path.strip_prefix(top), entry.file_type()) else {
                 continue;
             };
+            let is_log = relative.extension().is_some_and(|ending| ending == "jsonl");
             if kind.is_dir() {
-                if root.layout.enters(relative) {
+                if layouts.iter().any(|layout| layout.enters(relative)) {
                     dirs.push(path);
                 }
-            } else if dir != top && kind.is_file() && is_unknown(root, relative) {
+            } else if !kind.is_file() {
+                let target = fs::metadata(&path);
+                if is_log && !target.is_ok_and(|it| it.is_file() || it.is_dir()) {
+                    found.insert(path);
+                }
+            } else if (dir != top || is_log)
+                && (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
+                && !is_noise(&path)
+            {
                 found.insert(path);
             }
         }
     }
+    found
 }
 
-fn is_unknown(root: &Root, relative: &Path) -> bool {
-    let name = relative.file_name().and_then(|name| name.to_str());
-    // Unfinished files of our own, locks, and what file managers leave behind.
-    let is_noise = name.is_some_and(|name| {
-        name.starts_with(".annals-") || name.ends_with(".lock") || name == ".DS_Store"
+fn is_unknown(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
+    let is_known =
+        |layout: &&dyn Layout| layout.classify(relative).is_some() || layout.expects(relative);
+    !layouts.iter().any(is_known)
+}
+
+fn is_misplaced(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
+    let is_read = |layout: &&dyn Layout| {
+        layout.classify(relative).is_some() && !layout.is_misplaced(relative)
+    };
+    let is_misplaced = |layout: &&dyn Layout| layout.is_misplaced(relative);
+    layouts.iter().any(is_misplaced) && !layouts.iter().any(is_read)
+}
+
+/// Unfinished files of annals, locks, and what file managers leave behind.
+fn is_noise(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| {
+        (name.starts_with(".annals-") && !name.ends_with(".jsonl"))
+            || (name.ends_with(".lock") && !holds_records(path))
+            || name == ".DS_Store"
+    })
+}
+
+/// Whether a file begins with a record, as no lock does.
+fn holds_records(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    let names_record = ["\"type\"", "\"uuid\"", "\"role\""];
+    read.is_ok()
+        && head.trim_start().starts_with('{')
+        && names_record.iter().any(|name| head.contains(name))
+}
+
+/// Says what is wrong with the name of a log that would be read under another name.
+fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static str> {
+    let stem = relative.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+    let named = relative.with_file_name("x.jsonl");
+    let is_log = |layout: &&dyn Layout| {
+        let artifact = layout.classify(&named);
+        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
+    };
+    match SessionId::new(stem) {
+        Err(Error::BadId { why, .. }) if layouts.iter().any(is_log) => Some(why),
+        _ => None,
+    }
+}
+
+/// Says why annals does not read a file, and names the layout that would.
+fn detail(root: &Path, path: &Path, layouts: &[&'static dyn Layout]) -> String {
+    match fs::metadata(path) {
+        Err(_) => return "a link that leads to no file: nothing can be read from it".to_owned(),
+        Ok(it) if !it.is_file() => {
+            return "not a regular file: annals does not read from it".to_owned();
+        }
+        Ok(_) => {}
+    }
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    if is_misplaced(layouts, relative) {
+        return "its program keeps no such file there: annals keeps it with its session and does not read it".to_owned();
+    }
+    if let Some(why) = id_fault(relative, layouts) {
+        return format!("no session can have this name: {why}; rename the file to read it");
+    }
+    let other = path.strip_prefix(root).ok().and_then(|relative| {
+        let mut layouts = LAYOUTS.iter();
+        layouts.find(|layout| layout.classify(relative).is_some())
     });
-    let is_known = LAYOUTS.iter().any(|one| one.classify(relative).is_some());
-    !is_noise && !is_known && !root.layout.expects(relative)
+    match other {
+        Some(layout) => format!(
+            "a file of the layout {name}, which is not read here; `--root {name}:PATH` reads it",
+            name = layout.name(),
+        ),
+        None => "no layout knows such a file: annals neither lists nor archives it".to_owned(),
+    }
 }

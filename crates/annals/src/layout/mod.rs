@@ -123,6 +123,13 @@ pub trait Layout: Sync {
         false
     }
 
+    /// Whether a file is kept with its session, but lies where its own program puts no such file, so
+    /// that nothing reads it.
+    fn is_misplaced(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
+
     /// The path of an artifact: the inverse of [`Layout::classify`].
     fn place(&self, artifact: &Artifact) -> PathBuf;
 

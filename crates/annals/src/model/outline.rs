@@ -138,6 +138,8 @@ pub enum Fact {
     Title(Box<str>, TitleSource),
     /// A short text for the conversation that ends at the leaf.
     Summary(Box<str>, Option<Key>),
+    /// The session that the summary of the same entry names.
+    SummaryOf(Box<str>),
     /// A label; empty takes it back.
     Tag(Box<str>),
     /// Where the agent program will go on.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{Layout, NewSession, Spawn, is_folder_of};
+use crate::layout::{Layout, NewSession, Spawn};
 use crate::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
@@ -156,12 +156,7 @@ impl Store {
         let rows = self.sessions(&inventory, &|_, _| ());
         let sessions = inventory.sessions.into_iter().zip(rows);
         sessions
-            .filter(|(_, row)| {
-                row.as_ref().is_ok_and(|row| match row.project.guessed {
-                    false => row.project.path == project,
-                    true => is_folder_of(row.layout, &row.project, project),
-                })
-            })
+            .filter(|(_, row)| row.as_ref().is_ok_and(|row| row.is_of_directory(project)))
             .map(|(files, _)| files)
             .collect()
     }

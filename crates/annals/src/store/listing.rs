@@ -5,7 +5,7 @@
 //! when the agent program deletes what.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::tree::Title;
 
 use super::inventory::SessionFiles;
 use super::life::State;
-use super::log::Opening;
+use super::log::{LeafSummary, Opening, summary_key};
 use super::session::Session;
 use super::summary::{SessionInfo, project_of};
 
@@ -118,7 +118,7 @@ impl Facts {
             } else {
                 Vec::new()
             },
-            summaries: opening.summaries,
+            summaries: summaries_for_others(session, opening.summaries),
             at_home,
             homes,
         }
@@ -465,14 +465,14 @@ fn settle(sessions: &[&SessionFiles], facts: &mut [Result<Facts>]) {
     for folder in &mut folders.list {
         folder.sort();
     }
-    for (facts, place) in facts.iter_mut().zip(places) {
+    for ((files, facts), place) in sessions.iter().zip(facts.iter_mut()).zip(places) {
         let (Ok(facts), Some(folder)) = (facts, folders.list.get(place)) else {
             continue;
         };
         let wants = std::mem::take(&mut facts.wants);
         // The summary nearest to the leaf wins.
         let found = wants.iter().rev();
-        let mut found = found.filter_map(|key| folder.summary(*key));
+        let mut found = found.filter_map(|key| folder.summary(&files.id, *key));
         if let Some(text) = found.find(|text| !text.trim().is_empty()) {
             facts.title = Some(Title {
                 text: crate::tree::one_line(text),
@@ -514,7 +514,15 @@ impl Folder {
         self.summaries.dedup_by_key(|(leaf, _)| *leaf);
     }
 
-    fn summary(&self, leaf: Key) -> Option<&str> {
+    fn summary(&self, session: &SessionId, leaf: Key) -> Option<&str> {
+        if self.summaries.is_empty() {
+            return None;
+        }
+        let named = self.by_key(summary_key(session.as_str(), leaf));
+        named.or_else(|| self.by_key(leaf))
+    }
+
+    fn by_key(&self, leaf: Key) -> Option<&str> {
         let at = self
             .summaries
             .binary_search_by_key(&leaf, |(leaf, _)| *leaf);
@@ -547,6 +555,22 @@ impl<'a> Folders<'a> {
         self.last = Some((root, folder, place));
         place
     }
+}
+
+/// Keeps the summaries whose leaf is not in their own log: those count nowhere else.
+fn summaries_for_others(
+    session: &Session,
+    mut summaries: Vec<LeafSummary>,
+) -> Vec<(Key, Box<str>)> {
+    if let Some((_, scan, _)) = session.main().filter(|_| !summaries.is_empty()) {
+        let keys = scan.outlines.iter().filter_map(|outline| outline.key);
+        let keys: HashSet<Key> = keys.collect();
+        summaries.retain(|summary| !keys.contains(&summary.leaf));
+    }
+    let summaries = summaries.into_iter();
+    summaries
+        .map(|summary| (summary.key, summary.text))
+        .collect()
 }
 
 fn resumed_keys(session: &Session) -> Vec<Key> {

@@ -778,12 +778,27 @@ impl LogScan {
     }
 }
 
+/// The summary of a conversation, which may be in another log.
+#[derive(Debug)]
+pub(super) struct LeafSummary {
+    /// The last entry of the conversation.
+    pub(super) leaf: Key,
+    /// What other sessions look it up by: the leaf, or [`summary_key`] if it names its session.
+    pub(super) key: Key,
+    pub(super) text: Box<str>,
+}
+
+/// The key of a summary that counts for one session only.
+pub(super) fn summary_key(session: &str, leaf: Key) -> Key {
+    Key::of(&format!("{session}\0{:x?}", leaf.to_bytes()))
+}
+
 /// What the beginning of a log tells about other logs of its folder: the client writes summaries of
 /// their conversations there, and a session that says nothing of its own shares its directory.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
-    /// Summaries, by the leaf they name.
-    pub(super) summaries: Vec<(Key, Box<str>)>,
+    /// Summaries of conversations.
+    pub(super) summaries: Vec<LeafSummary>,
     /// Directories.
     pub(super) directories: Vec<Box<str>>,
 }
@@ -797,11 +812,17 @@ impl Opening {
         let mut opening = Opening::default();
         let near = |outline: &&Outline| outline.span.offset < Opening::REACH;
         for outline in outlines.into_iter().take_while(near) {
+            let session = outline.facts.iter().find_map(|fact| match fact {
+                Fact::SummaryOf(session) => Some(session),
+                _ => None,
+            });
             for fact in &outline.facts {
                 match fact {
-                    Fact::Summary(text, Some(leaf)) => {
-                        opening.summaries.push((*leaf, text.clone()));
-                    }
+                    Fact::Summary(text, Some(leaf)) => opening.summaries.push(LeafSummary {
+                        leaf: *leaf,
+                        key: session.map_or(*leaf, |session| summary_key(session, *leaf)),
+                        text: text.clone(),
+                    }),
                     Fact::Cwd(path) => opening.directories.push(path.clone()),
                     _ => {}
                 }

@@ -44,7 +44,6 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::TimeZone;
@@ -220,8 +219,7 @@ impl Store {
             let talks = talks?;
             let sums = talks.sums(price);
             let open = talks.list.iter().any(|talk| talk.open);
-            let folder = open.then(|| neighbours.folder(files));
-            let summaries = folder.map(|folder| Arc::clone(&folder.summaries));
+            let summaries = open.then(|| neighbours.summaries(files, talks.keys()));
             let rows = talks.rows(&files.id, &summaries.unwrap_or_default(), &sums);
             Ok(rows.into_iter().zip(sums).collect())
         });

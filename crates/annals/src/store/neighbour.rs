@@ -5,33 +5,35 @@
 //! client puts such lines, and each folder once.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use crate::model::Key;
 
 use super::inventory::SessionFiles;
 use super::listing::Homes;
-use super::log::Opening;
+use super::log::{Opening, summary_key};
+use super::session::Session;
 
 /// The folders of some sessions, read as they are asked for.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
     sessions: HashMap<Place, Vec<&'a SessionFiles>>,
-    folders: RefCell<HashMap<Place, Rc<Folder>>>,
+    folders: RefCell<HashMap<Place, Rc<Folder<'a>>>>,
+    /// The ids in logs that were read whole.
+    ids: RefCell<HashMap<PathBuf, Rc<HashSet<Key>>>>,
 }
 
 type Place = (PathBuf, Option<String>);
 
 /// What the logs of a folder tell about its sessions.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
-    /// Summaries, by the leaf they name.
-    pub(super) summaries: Arc<HashMap<Key, Box<str>>>,
+struct Folder<'a> {
+    /// Summaries by their keys, each with the session in whose log it stands.
+    summaries: HashMap<Key, Vec<(&'a SessionFiles, Box<str>)>>,
     /// The directory that the folder is named after, if there is no doubt.
-    pub(super) home: Option<String>,
+    home: Option<String>,
 }
 
 impl<'a> Neighbours<'a> {
@@ -44,6 +46,7 @@ impl<'a> Neighbours<'a> {
         Neighbours {
             sessions: sorted,
             folders: RefCell::default(),
+            ids: RefCell::default(),
         }
     }
 
@@ -52,22 +55,64 @@ impl<'a> Neighbours<'a> {
         self.folder(files).home.clone()
     }
 
+    /// Finds the summaries in other logs of the folder for some entries of a session.
+    ///
+    /// A summary whose leaf is in its own log counts there only, and one that names a session for that
+    /// session only. Of several for one leaf, the last counts.
+    pub(super) fn summaries(
+        &self,
+        files: &SessionFiles,
+        keys: impl Iterator<Item = Key>,
+    ) -> HashMap<Key, Box<str>> {
+        let folder = self.folder(files);
+        let mut found = HashMap::new();
+        for leaf in keys.filter(|_| !folder.summaries.is_empty()) {
+            let last = |key: Key| {
+                let mut all = folder.summaries.get(&key)?.iter().rev();
+                all.find(|(source, _)| !self.ids(source).contains(&leaf))
+            };
+            let named = last(summary_key(files.id.as_str(), leaf));
+            if let Some((_, text)) = named.or_else(|| last(leaf)) {
+                found.insert(leaf, text.clone());
+            }
+        }
+        found
+    }
+
+    /// The ids of the entries in a session's log. Read only where a summary was found in it.
+    fn ids(&self, files: &SessionFiles) -> Rc<HashSet<Key>> {
+        let path = files.main_path();
+        if let Some(known) = self.ids.borrow().get(path) {
+            return Rc::clone(known);
+        }
+        let session = Session::read(files.clone()).ok();
+        let main = session.as_ref().and_then(Session::main);
+        let outlines = main.into_iter().flat_map(|(_, scan, _)| &scan.outlines);
+        let ids: Rc<HashSet<Key>> = Rc::new(outlines.filter_map(|outline| outline.key).collect());
+        let mut all = self.ids.borrow_mut();
+        all.insert(path.to_owned(), Rc::clone(&ids));
+        ids
+    }
+
     /// What the folder of a session tells.
-    pub(super) fn folder(&self, files: &SessionFiles) -> Rc<Folder> {
+    fn folder(&self, files: &SessionFiles) -> Rc<Folder<'a>> {
         let place = place(files);
         if let Some(known) = self.folders.borrow().get(&place) {
             return Rc::clone(known);
         }
-        let mut summaries = HashMap::new();
+        let mut summaries: HashMap<Key, Vec<_>> = HashMap::new();
         let mut homes = Homes::default();
         for files in self.sessions.get(&place).into_iter().flatten() {
             let Some(file) = &files.log else { continue };
             let opening = Opening::read(&files.root, file).unwrap_or_default();
-            summaries.extend(opening.summaries);
+            for summary in opening.summaries {
+                let same = summaries.entry(summary.key).or_default();
+                same.push((*files, summary.text));
+            }
             homes.add(files.root.layout, files.folder(), &opening.directories);
         }
         let folder = Rc::new(Folder {
-            summaries: Arc::new(summaries),
+            summaries,
             home: homes.only(),
         });
         self.folders.borrow_mut().insert(place, Rc::clone(&folder));

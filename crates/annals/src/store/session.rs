@@ -123,12 +123,12 @@ impl Session {
         if titled && placed {
             return;
         }
-        let folder = neighbours.folder(&self.files);
-        if !titled {
-            self.elsewhere = Arc::clone(&folder.summaries);
+        if !titled && let Some((_, scan, _)) = self.main() {
+            let keys = scan.outlines.iter().filter_map(|outline| outline.key);
+            self.elsewhere = Arc::new(neighbours.summaries(&self.files, keys));
         }
         if !placed {
-            self.neighbourhood.clone_from(&folder.home);
+            self.neighbourhood = neighbours.home(&self.files);
         }
     }
 

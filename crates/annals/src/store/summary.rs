@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cost::{Account, Charge};
-use crate::layout::is_folder_of;
+use crate::layout::{by_name, is_folder_of};
 use crate::model::{FlawKind, Project, SessionId, Usage};
 use crate::tree::Title;
 
@@ -108,9 +108,35 @@ impl SessionInfo {
         self.project.matches(wanted)
             || self.project.id() == wanted
             || is_folder_of(self.layout, &self.project, wanted)
+            || self.is_in_folder(wanted)
             || aliases(&self.attributes)
                 .iter()
                 .any(|alias| alias == wanted)
+    }
+
+    /// Whether its project is exactly this directory. Where no record names one, the session's folder
+    /// decides, which other directories may share.
+    pub fn is_of_directory(&self, directory: &str) -> bool {
+        let trimmed = match directory.trim_end_matches('/') {
+            "" => directory,
+            trimmed => trimmed,
+        };
+        match self.project.guessed {
+            false => self.project.path == trimmed,
+            true => is_folder_of(self.layout, &self.project, directory),
+        }
+    }
+
+    /// Whether its log lies in the folder of that name, where the layout names folders after
+    /// directories.
+    fn is_in_folder(&self, name: &str) -> bool {
+        let layout = by_name(self.layout);
+        let layout = layout.filter(|layout| layout.folder(&self.project.path).is_some());
+        let artifact = layout.and_then(|layout| {
+            let relative = self.file.strip_prefix(&self.root).ok()?;
+            layout.classify(relative)
+        });
+        artifact.is_some_and(|artifact| artifact.folder.as_deref() == Some(name))
     }
 
     /// The same, or an earlier directory of it.

@@ -12,6 +12,7 @@ use crate::cost::{Charge, Pricing, Sheet, Source, Tally};
 use crate::model::{Key, Money, Outline, ResponseKey, SessionId, TitleSource};
 use crate::tree::{Title, Titles, one_line, shorten};
 
+use super::log::summary_key;
 use super::session::Session;
 use super::spent::Requests;
 use super::summary::ConversationInfo;
@@ -104,6 +105,11 @@ impl Talks {
         Talks { list, limbs }
     }
 
+    /// The ids of the entries whose conversations have no title yet.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.limbs.iter().flat_map(|limb| limb.keys.iter().copied())
+    }
+
     /// What lists say about them; `sums` tells what each comes to.
     pub(crate) fn rows(
         self,
@@ -115,7 +121,10 @@ impl Talks {
         let mut found: Vec<Option<&str>> = Vec::with_capacity(self.limbs.len());
         for limb in self.limbs.iter().filter(|_| !elsewhere.is_empty()) {
             let mut keys = limb.keys.iter().rev();
-            let own = keys.find_map(|key| elsewhere.get(key).map(|text| &**text));
+            let own = keys.find_map(|key| {
+                let named = elsewhere.get(&summary_key(session.as_str(), *key));
+                named.or_else(|| elsewhere.get(key)).map(|text| &**text)
+            });
             let above = || found.get(limb.parent?).copied().flatten();
             found.push(own.or_else(above));
         }

@@ -1,7 +1,7 @@
 //! What a check says as JSON.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use annals::check::FileReport;
 use annals::model::{Flaw, Severity};
@@ -27,7 +27,8 @@ pub(super) struct Document<'a> {
 
 #[derive(Serialize)]
 struct FileRow<'a> {
-    path: &'a Path,
+    /// Names that are not UTF-8 are written with replacement characters.
+    path: Cow<'a, str>,
     lines: u64,
     valid: u64,
     bytes: u64,
@@ -73,7 +74,7 @@ impl<'a> Document<'a> {
 impl<'a> FileRow<'a> {
     fn of(report: &'a FileReport) -> Self {
         FileRow {
-            path: &report.path,
+            path: report.path.to_string_lossy(),
             lines: report.lines,
             valid: report.valid,
             bytes: report.bytes,

@@ -155,6 +155,67 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     }
 }
 
+/// Requirements: 001.15, 001.16
+///
+/// `/home/user/my-app` and `/home/user/my/app` have the same folder.
+#[test]
+fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-my-app");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, cwd) in [
+        ("dash", Some("/home/user/my-app")),
+        ("slash", Some("/home/user/my/app")),
+        ("nowhere", None),
+    ] {
+        let cwd = cwd.map_or(String::new(), |cwd| format!(r#""cwd":"{cwd}","#));
+        let line = format!(
+            r#"{{"type":"user","uuid":"u-{name}","parentUuid":null,"sessionId":"{name}",{cwd}"timestamp":"2026-03-01T12:00:00.000Z","message":{{"role":"user","content":"hello"}}}}"#
+        );
+        fs::write(folder.join(format!("{name}.jsonl")), line + "\n").unwrap();
+    }
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(&stage.root)]).with_state(state.path());
+    let listed = |project: &str| {
+        let found = stage.annals(&["sessions", "-p", project, "--json"]).json();
+        let rows = found["sessions"].as_array().unwrap().iter();
+        let mut ids: Vec<String> = rows
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    for (project, wanted) in [
+        ("/home/user/my-app", ["dash", "nowhere"]),
+        ("/home/user/my-app/", ["dash", "nowhere"]),
+        ("/home/user/my/app", ["nowhere", "slash"]),
+    ] {
+        assert_eq!(listed(project), wanted, "{project}");
+        let plan = stage.annals(&["delete", "-p", project, "--json"]).json();
+        let planned = plan["sessions"].as_array().unwrap().iter();
+        let mut planned: Vec<&str> = planned
+            .map(|row| row["session"].as_str().unwrap())
+            .collect();
+        planned.sort_unstable();
+        assert_eq!(planned, wanted, "{project}");
+        let reset = store.reset_plan(project, Timestamp::now()).unwrap();
+        let mut reset: Vec<&str> = reset.iter().map(|it| it.session.as_str()).collect();
+        reset.sort_unstable();
+        assert_eq!(reset, wanted, "{project}");
+    }
+    // The name of the folder means all of its sessions, which are not one project's.
+    assert_eq!(listed("-home-user-my-app"), ["dash", "nowhere", "slash"]);
+    let refused = stage.annals(&["delete", "-p", "-home-user-my-app"]);
+    assert_eq!(refused.code, 2, "{refused}");
+    assert!(refused.err.contains("/home/user/my/app"), "{refused}");
+    fs::remove_file(folder.join("slash.jsonl")).unwrap();
+    assert_eq!(listed("-home-user-my-app"), ["dash", "nowhere"]);
+    let plan = stage
+        .annals(&["delete", "-p", "-home-user-my-app", "--json"])
+        .json();
+    assert_eq!(plan["sessions"].as_array().unwrap().len(), 2);
+}
+
 /// Requirements: 001.19, 001.20, 001.101
 #[test]
 fn a_session_may_have_any_name_that_its_program_gave() {
@@ -252,6 +313,112 @@ fn a_check_reports_files_that_no_layout_knows() {
         fs::write(stage.root.join(dir).join("lost.txt"), "x").unwrap();
         let found = stage.annals(&["check", "--json"]);
         assert!(found.out.contains("lost.txt"), "{layout} {found}");
+    }
+}
+
+/// Requirements: 001.20
+///
+/// The name of the document's own folder is as long as the hash that names an orchestrator's folder.
+#[test]
+fn sessions_of_any_name_are_listed_in_the_folder_of_the_document() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-myproject");
+    fs::create_dir_all(&folder).unwrap();
+    let names = ["1", "2026-03-01", "s.notes", "x.annals-origin"];
+    for name in names {
+        let line = format!(
+            r#"{{"type":"user","uuid":"u-{name}","parentUuid":null,"sessionId":"{name}","cwd":"/home/user/myproject","timestamp":"2026-03-01T12:00:00.000Z","message":{{"role":"user","content":"needle"}}}}"#
+        );
+        fs::write(folder.join(format!("{name}.jsonl")), line + "\n").unwrap();
+    }
+    let listed = stage.annals(&["sessions", "--json"]).json();
+    let mut ids: Vec<&str> = (listed["sessions"].as_array().unwrap().iter())
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, names);
+    let found = stage.annals(&["search", "needle", "--json"]).fine();
+    for name in names {
+        assert!(found.out.contains(&format!("u-{name}")), "{name} {found}");
+    }
+    // What only another layout reads is reported where that layout has no root.
+    let hash = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
+    fs::create_dir_all(&hash).unwrap();
+    fs::write(hash.join("2026-03-01.jsonl"), "{}\n").unwrap();
+    let checked = stage.annals(&["check"]).fine();
+    assert!(
+        checked
+            .out
+            .contains("v_FXjHoCS5zUJmfyn-5v/2026-03-01.jsonl"),
+        "{checked}"
+    );
+    assert!(checked.out.contains("orchestrator"), "{checked}");
+    assert!(!checked.out.contains("-home-user-myproject"), "{checked}");
+}
+
+/// Requirements: 001.56, 003.14, 003.29
+///
+/// Two logs of one folder that use the same ids for their messages.
+#[test]
+fn a_summary_is_no_title_for_another_session_with_the_same_ids() {
+    let stage = Stage::empty();
+    let folder = stage.root.join("projects/-home-user-myproject");
+    fs::create_dir_all(&folder).unwrap();
+    let message = |kind: &str, id: &str, parent: &str, text: &str| {
+        format!(r#"{{"type":"{kind}","uuid":"{id}","parentUuid":{parent},"content":"{text}"}}"#)
+    };
+    let hello = message("user", "msg1", "null", "Hello");
+    let hi = message("assistant", "msg2", r#""msg1""#, "Hi");
+    let greeting = r#"{"type":"summary","summary":"Greeting","leafUuid":"msg2"}"#;
+    let branches = [
+        message("user", "msg1", "null", "How do I build this?"),
+        message("assistant", "msg2", r#""msg1""#, "With cargo"),
+        message("user", "msg3a", r#""msg2""#, "Thanks"),
+    ];
+    // Another log may hold the summary of a session that it names.
+    let named = r#"{"type":"summary","summary":"Named","leafUuid":"other2","sessionId":"third"}"#;
+    let other = |text: &str| {
+        let prompt = message("user", "other1", "null", text);
+        let reply = message("assistant", "other2", r#""other1""#, "Yes");
+        [prompt, reply].join("\n") + "\n"
+    };
+    // The leaf may be far from the summary.
+    let long = "x".repeat(100 << 10);
+    let far = message("user", "far", "null", &long);
+    let greeting_first = [greeting, named, &far, &hello, &hi].join("\n") + "\n";
+    let document_order = [&hello[..], &hi, greeting, named].join("\n") + "\n";
+    for first in [greeting_first, document_order] {
+        fs::write(folder.join("first.jsonl"), first).unwrap();
+        fs::write(folder.join("second.jsonl"), branches.join("\n") + "\n").unwrap();
+        fs::write(folder.join("third.jsonl"), other("Third?")).unwrap();
+        fs::write(folder.join("fourth.jsonl"), other("Fourth?")).unwrap();
+        let titles = [
+            ("second", "How do I build this?"),
+            ("third", "Named"),
+            ("fourth", "Fourth?"),
+        ];
+        for flag in [&["--no-index"][..], &[], &[]] {
+            let args = [&["sessions", "--json"], flag].concat();
+            let listed = stage.annals(&args).json();
+            let args = [&["conversations", "--json"], flag].concat();
+            let conversations = stage.annals(&args).fine();
+            for (session, title) in titles {
+                let rows = listed["sessions"].as_array().unwrap();
+                let row = rows.iter().find(|row| row["id"] == session).unwrap();
+                assert!(row["title"].to_string().contains(title), "{flag:?} {row}");
+                assert!(conversations.out.contains(title), "{conversations}");
+                let shown = stage.annals(&[&["show", session], flag].concat()).fine();
+                assert!(shown.out.contains(title), "{shown}");
+                assert!(!shown.out.contains("Greeting"), "{shown}");
+            }
+            let greeted = listed.to_string().matches("Greeting").count();
+            assert_eq!(greeted, 1, "{flag:?} {listed}");
+            assert_eq!(
+                conversations.out.matches("Greeting").count(),
+                1,
+                "{conversations}"
+            );
+        }
     }
 }
 

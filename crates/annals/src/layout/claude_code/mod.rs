@@ -103,6 +103,10 @@ impl Layout for ClaudeCode {
         path::is_memory(path)
     }
 
+    fn is_misplaced(&self, path: &Path) -> bool {
+        path::is_misplaced(path)
+    }
+
     fn place(&self, artifact: &Artifact) -> PathBuf {
         path::place(artifact)
     }

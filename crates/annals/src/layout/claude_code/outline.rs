@@ -130,6 +130,7 @@ impl Lines {
                     .extend(kind.is_empty().then_some(Fact::Untyped));
                 outline.facts.extend(stranger.then_some(Fact::Stranger));
                 outline.facts.extend(line.aside());
+                outline.facts.extend(line.summary_session());
             }
         }
         (outline, bad_usage)
@@ -160,6 +161,13 @@ impl Line<'_> {
             above.ends_with("tool-results").then_some(name)
         });
         (agent, path.map(Into::into))
+    }
+
+    /// The session that a summary names.
+    fn summary_session(&self) -> Option<Fact> {
+        let is_summary = self.kind.get() == Some("summary");
+        let session = self.session.filled().filter(|_| is_summary)?;
+        Some(Fact::SummaryOf(session.into()))
     }
 
     /// What a line beside the tree says.

@@ -37,6 +37,19 @@ pub(super) fn is_memory(path: &Path) -> bool {
     )
 }
 
+/// Whether a file of a session lies where the client puts no such file.
+pub(super) fn is_misplaced(path: &Path) -> bool {
+    match *parts(path).unwrap_or_default().as_slice() {
+        ["projects", _, _, "subagents", .., file] => {
+            file.ends_with(".jsonl") && !file.starts_with("agent-")
+        }
+        // The client keeps a lock and a counter there, whose names begin with a dot.
+        ["tasks", _, file] => !file.ends_with(".json") && !file.starts_with('.'),
+        ["tasks" | "file-history", _, _, _, ..] => true,
+        _ => false,
+    }
+}
+
 pub(super) fn leads_to_logs(dir: &Path) -> bool {
     match *parts(dir).unwrap_or_default().as_slice() {
         ["projects"] | ["projects", _] => true,
@@ -217,17 +230,26 @@ fn named(kind: ArtifactKind, name: &str) -> Artifact {
     }
 }
 
-/// Whether a folder may be one of the orchestrator's, which has its own under the same root. A path of
-/// that length cannot be told from a hash.
+/// Whether a folder is named by a hash, as the orchestrator names its own under the same root.
+///
+/// The folder of an absolute path begins with `-` and may have that length too. So may one hash in 64;
+/// its logs are then read by both layouts, which is safer than by none.
 fn is_hash(folder: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    folder.len() == 20 && folder.bytes().all(fits)
+    folder.len() == 20 && !folder.starts_with('-') && folder.bytes().all(fits)
 }
 
 /// Whether the orchestrator has such logs in its folders: of a day, of notes, or of what a session was
 /// converted from.
 fn is_orchestrators(stem: &str) -> bool {
-    let is_day = stem.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    // A day that the calendar does not have is left to a check, which reports it.
+    let is_day = ["0000-00-00", "00000000"].iter().any(|form| {
+        let fits = |(byte, like): (u8, u8)| match like {
+            b'0' => byte.is_ascii_digit(),
+            like => byte == like,
+        };
+        stem.len() == form.len() && stem.bytes().zip(form.bytes()).all(fits)
+    });
     is_day || stem.ends_with(".notes") || stem.ends_with(".annals-origin")
 }
 
@@ -342,6 +364,23 @@ mod tests {
                 "projects/-w/x.annals-origin.jsonl".to_owned(),
             ),
             (K::SessionLog, "projects/-w/2026-03-01.jsonl".to_owned()),
+            // As long as a hash, but named after a path.
+            (
+                K::SessionLog,
+                "projects/-home-user-myproject/2026-03-01.jsonl".to_owned(),
+            ),
+            (
+                K::SessionLog,
+                "projects/-home-user-myproject/x.notes.jsonl".to_owned(),
+            ),
+            (
+                K::SessionLog,
+                "projects/-home-user-myproject/x.annals-origin.jsonl".to_owned(),
+            ),
+            (
+                K::SessionLog,
+                "projects/v_FXjHoCS5zUJmfyn-5v/1.jsonl".to_owned(),
+            ),
             (
                 K::AgentLog,
                 "projects/-w/my session/subagents/agent-a 1.jsonl".to_owned(),
