@@ -18,9 +18,10 @@ use crate::{Error, Result};
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens a file of our own, makes it if need be, and locks it; `None` if another process holds it.
+/// Opens a lock file, creates it if it does not exist, and locks it; `None` if another process holds
+/// the lock.
 ///
-/// Nothing is followed or waited for: neither a link in its place nor a pipe.
+/// Neither follows a symbolic link in its place nor waits for a pipe.
 pub(crate) fn claim(path: &Path) -> Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()

@@ -16,15 +16,13 @@
 //! Otherwise the lock is taken again, and the record is looked for in the file that the name leads
 //! to by then. annals never removes a lock file while its log is there.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::OFlags;
-
-use super::lock::{Patience, Pauses};
+use super::lock::{Patience, Pauses, claim};
 use super::replace::is_temp;
 use super::{FileId, refuse_held};
 use crate::{Error, Result};
@@ -51,22 +49,19 @@ impl LockFile {
         let path = path_of(log);
         let mut pauses = Pauses::default();
         loop {
-            let file = open(&path)?;
-            let locked = match file.try_lock() {
-                Ok(()) => true,
-                Err(TryLockError::WouldBlock) => false,
-                Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path, source)),
+            let Some(file) = claim(&path)? else {
+                if !pauses.pause(patience) {
+                    return Err(patience.exhausted(log));
+                }
+                continue;
             };
             let lock = LockFile {
                 file,
                 path: path.clone(),
             };
-            // Whoever held it before may have removed it meanwhile.
-            if locked && lock.is_current() {
+            // The process that held it before may have removed it meanwhile.
+            if lock.is_current() {
                 return Ok(lock);
-            }
-            if !locked && !pauses.pause(patience) {
-                return Err(patience.exhausted(log));
             }
         }
     }
@@ -142,20 +137,6 @@ fn may_be_copy(name: &str, log: &str) -> bool {
     let beside = name.strip_prefix(log);
     let beside = beside.is_some_and(|rest| !rest.is_empty() && rest != ENDING);
     beside || name.starts_with('.') || name.contains("tmp")
-}
-
-fn open(path: &Path) -> Result<File> {
-    // Neither a link nor a pipe in its place must lead us elsewhere or make us wait.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-        .map_err(|source| Error::io("open", path, source))
 }
 
 /// Removes the lock file of a log that is gone. The caller holds its lock, or knows that nobody
