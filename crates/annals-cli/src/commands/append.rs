@@ -51,9 +51,9 @@ what became of it, after it is safe on the disk:
   {\"line\":1,\"ok\":true,\"session\":\"8c…\",\"entries\":[{\"id\":\"…\",…}]}
   {\"line\":2,\"ok\":false,\"error\":\"…\"}
 A line that is refused writes nothing, and the next one is read. A line may name
-another \"session\" and a sub-agent (\"agent\": \"a753668\", which begins it if need
-be). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} begins a session, or goes on
-with the one of that id, which is refused where it differs from what \"new\" says.
+another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does not
+exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses
+the existing one with that id; the line is refused if the two differ.
 \"raw\": {…} stands for a message and is a record as with --raw. The exit code is 1
 if a line was refused.
 
@@ -89,16 +89,16 @@ pub(crate) struct AppendArgs {
     /// Hang the first message from this one, which makes a branch
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
-    /// Write to the log of this sub-agent, by its whole id; begins it if there is none
+    /// Write to the log of the sub-agent with this exact id; creates it if it does not exist
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// The kind of a sub-agent that begins, such as Explore
+    /// The kind of a new sub-agent, such as Explore
     #[arg(long, value_name = "KIND", requires = "agent")]
     kind: Option<String>,
-    /// What a sub-agent that begins is for
+    /// The purpose of a new sub-agent
     #[arg(long, value_name = "TEXT", requires = "agent")]
     description: Option<String>,
-    /// The tool call that a sub-agent begins for
+    /// The tool call that a new sub-agent works for
     #[arg(long, value_name = "ID", requires = "agent")]
     call: Option<String>,
     /// Write lines of standard input as they are: records of the layout
@@ -216,7 +216,7 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// What is appended.
+/// The input of an append: drafts or raw records.
 enum Content {
     /// Drafts, and the line of standard input that each stands on.
     Drafts(Vec<Draft>, Vec<usize>),
@@ -224,7 +224,7 @@ enum Content {
     Raw(Vec<Vec<u8>>),
 }
 
-/// Opens the log that is written to; a sub-agent that is not there begins, which the second value tells.
+/// Opens the log to append to, and creates the sub-agent if needed; the flag is true if it was created.
 fn open(
     args: &AppendArgs,
     agent: Option<&str>,
