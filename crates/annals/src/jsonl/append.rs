@@ -227,10 +227,11 @@ impl Log {
         mut start: u64,
     ) -> Result<(Arc<Open>, u64)> {
         loop {
+            // Copies first: one that takes the log's place in between is seen by the name.
+            let copied = lock_file::is_copied(&self.path)?;
             let held = open.file.metadata();
             let held = held.map_err(|e| Error::io("stat", &self.path, e))?;
-            let named = lock_file.is_current() && self.is_named(&held);
-            if named && !lock_file::is_copied(&self.path)? {
+            if !copied && self.is_named(&held) && lock_file.is_current() {
                 return Ok((open, start));
             }
             drop(lock_file);
