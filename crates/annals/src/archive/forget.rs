@@ -48,6 +48,9 @@ pub struct Forgotten {
     pub damaged: Option<String>,
     #[serde(skip)]
     looked: FileId,
+    /// The packs that go together with it, itself too.
+    #[serde(skip)]
+    going: Vec<PathBuf>,
 }
 
 impl Archive {
@@ -121,6 +124,19 @@ impl Archive {
             if FileId::from(&now) != plan.looked {
                 return Err(Error::Changed { path: path.clone() });
             }
+            // Files that were in their root then may be archived away by now. That is done under this
+            // lock too, so it cannot happen any more.
+            let again = forgetting(path, &plan.going, &mut Whereabouts::default())?;
+            if again.only > plan.only {
+                return Err(Error::refused(format!(
+                    "{} has the only copy of {} by now, which was not so when this began; nothing was removed",
+                    path.display(),
+                    match again.only {
+                        1 => "a file".to_owned(),
+                        files => format!("{files} files"),
+                    }
+                )));
+            }
             fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
         })?;
         if let Some(dir) = path.parent() {
@@ -185,6 +201,7 @@ fn forgetting(path: &Path, going: &[PathBuf], whereabouts: &mut Whereabouts) -> 
         earlier: 0,
         damaged: None,
         looked: FileId::from(&metadata),
+        going: going.to_vec(),
         pack: path.to_owned(),
     };
     match Pack::salvage(&plan.pack) {

@@ -127,6 +127,11 @@ impl Pack {
         })
     }
 
+    /// Whether a file is the one that it reads, with all that it had.
+    pub(super) fn is_file(&self, other: &FileId) -> bool {
+        self.id.same_file(other) && other.len >= self.bytes
+    }
+
     /// Where its index begins.
     pub(super) fn index_at(&self) -> u64 {
         self.at

@@ -1,6 +1,7 @@
 //! Archiving sessions: what is to be done, doing it, and removing what was archived.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -16,8 +17,8 @@ use super::unread::Unread;
 use super::verify::{Damage, verify, verify_since};
 use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
-use crate::jsonl::FileId;
-use crate::store::{Holdings, SessionFiles, Store};
+use crate::jsonl::{FileId, Log, Options};
+use crate::store::{Copies, Holdings, Root, SessionFiles, Store};
 
 /// What was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -129,13 +130,51 @@ impl Store {
         pack.sync()?;
         pack.forget_pages();
         refuse_damaged(&path, &verify(pack))?;
-        let safe = |within: &Path| confirm(pack, &holdings.root.path, within);
-        let back = |gone: &[&Path]| pack.put_back(&holdings.root, gone);
-        Store::vacate(group, &holdings, live, &safe, &back)?;
+        // Whoever removes or replaces the pack waits until the files are gone, or back.
+        Log::open(&path, Options::default())?.locked(|file| {
+            let copies = Packed {
+                pack,
+                file,
+                root: &holdings.root,
+            };
+            Store::vacate(group, &holdings, live, &copies)
+        })?;
         Ok(Archived {
             removed: true,
             ..done(plan, &stored)
         })
+    }
+}
+
+/// The copies in a pack whose lock is held.
+struct Packed<'a> {
+    pack: &'a Pack,
+    /// The pack, open for writing.
+    file: &'a File,
+    root: &'a Root,
+}
+
+impl Copies for Packed<'_> {
+    fn confirm(&self, within: &Path) -> Result<FileId> {
+        confirm(self.pack, &self.root.path, within)
+    }
+
+    fn are_there(&self) -> Result<()> {
+        let named = self.pack.path.symlink_metadata();
+        match named.is_ok_and(|named| self.pack.is_file(&FileId::from(&named))) {
+            true => Ok(()),
+            false => Err(Error::Changed {
+                path: self.pack.path.clone(),
+            }),
+        }
+    }
+
+    fn put_back(&self, gone: &[&Path]) -> Result<()> {
+        self.pack.put_back(self.root, gone)
+    }
+
+    fn keep_rows(&self, log: &Path, rows: &[String]) -> Result<()> {
+        write::keep_rows(&self.pack.path, self.file, log, rows)
     }
 }
 

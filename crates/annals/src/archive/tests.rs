@@ -416,15 +416,27 @@ fn a_removal_that_fails_half_way_puts_back_what_it_removed() {
     let holdings = Holdings::to_go(&group).unwrap();
     assert_eq!(holdings.files.len(), 2);
     // The main log goes last, and grows before it does.
-    let safe = |within: &Path| {
-        let id = crate::jsonl::FileId::from(&fs::metadata(desk.root.join(within)).unwrap());
-        if within == Path::new(TODOS) {
-            desk.add(LOG, "{}\n");
+    struct Growing<'a>(&'a Desk, &'a Pack, &'a Root);
+    impl crate::store::Copies for Growing<'_> {
+        fn confirm(&self, within: &Path) -> Result<crate::jsonl::FileId> {
+            let id = crate::jsonl::FileId::from(&fs::metadata(self.0.root.join(within)).unwrap());
+            if within == Path::new(TODOS) {
+                self.0.add(LOG, "{}\n");
+            }
+            Ok(id)
         }
-        Ok(id)
-    };
-    let back = |gone: &[&Path]| pack.put_back(&root, gone);
-    let refused = Store::vacate(&group, &holdings, true, &safe, &back).unwrap_err();
+        fn are_there(&self) -> Result<()> {
+            Ok(())
+        }
+        fn put_back(&self, gone: &[&Path]) -> Result<()> {
+            self.1.put_back(self.2, gone)
+        }
+        fn keep_rows(&self, _: &Path, _: &[String]) -> Result<()> {
+            Ok(())
+        }
+    }
+    let copies = Growing(&desk, &pack, &root);
+    let refused = Store::vacate(&group, &holdings, true, &copies).unwrap_err();
     assert!(
         refused.to_string().contains("put back from the archive"),
         "{refused}"

@@ -296,6 +296,22 @@ fn extend(
     })
 }
 
+/// Keeps what a register says about a log, in the place of what it said before. The pack's lock is held.
+pub(super) fn keep_rows(path: &Path, file: &File, log: &Path, rows: &[String]) -> Result<()> {
+    let old = Pack::open(path)?;
+    let known = old.index.rows.iter().filter(|row| row.path == log);
+    if rows.is_empty() || known.map(|row| &row.text).eq(rows) {
+        return Ok(());
+    }
+    let mut writer = Writer::go_on(path, file, &old, old.index.archived)?;
+    writer.index.rows.retain(|row| row.path != log);
+    writer.index.rows.extend(rows.iter().map(|text| Row {
+        path: log.to_owned(),
+        text: text.clone(),
+    }));
+    writer.close()
+}
+
 /// The sessions that are meant now, and those that were before: their files are still there.
 pub(super) fn sessions(old: &Index, contents: &Contents) -> Vec<Named> {
     let gone = |session: &&Named| !contents.sessions.contains(session);

@@ -55,6 +55,16 @@ pub fn refuse_held<'a>(files: impl IntoIterator<Item = (&'a Path, &'a FileId)>) 
     }
 }
 
+/// The files of some that another program has open for writing right now.
+pub(super) fn held_of<'a>(files: &[&'a FileId]) -> Vec<&'a FileId> {
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let open = system::open_for_writing();
+    let held = |id: &&&FileId| open.contains_key(&(id.dev, id.ino));
+    files.iter().filter(held).copied().collect()
+}
+
 /// What was open for writing, by device and inode.
 struct Look {
     open: HashMap<(u64, u64), Holder>,

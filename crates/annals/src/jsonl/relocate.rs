@@ -7,7 +7,7 @@
 //! equal files of which the next move takes the old one away.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read as _};
+use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::Path;
 
 use rustix::fs::RenameFlags;
@@ -17,6 +17,7 @@ use tempfile::NamedTempFile;
 use super::FileId;
 use super::lock::{Lock, Patience};
 use super::place::unwritten;
+use super::remove::Removal;
 use super::replace::{
     LOCK_WAIT, adopt, ensure_dir, make_temp, open_dir, open_document, parent, sync_parent,
 };
@@ -56,8 +57,9 @@ fn carry(from: &Path, to: &Path) -> Result<()> {
     let dir = open_dir(to)?;
     let _lock = Lock::acquire(&dir, parent(to), Patience::new(LOCK_WAIT))?;
     let gone = || Error::io("move", from, io::ErrorKind::NotFound.into());
-    let (mut source, metadata) = open_document(from)?.ok_or_else(gone)?;
+    let (source, metadata) = open_document(from)?.ok_or_else(gone)?;
     let looked = FileId::from(&metadata);
+    let removal = Removal::of(from, &source, looked)?;
     let made = match open_document(to)? {
         Some((there, _)) => {
             let same = same(&source, &there).map_err(|e| Error::io("read", from, e))?;
@@ -68,7 +70,7 @@ fn carry(from: &Path, to: &Path) -> Result<()> {
             false
         }
         None => {
-            let temp = copy(&mut source, &metadata, to)?;
+            let temp = copy(&source, &metadata, to)?;
             unchanged(from, &looked)?;
             temp.persist_noclobber(to)
                 .map_err(|e| Error::io("create", to, e.error))?;
@@ -79,20 +81,27 @@ fn carry(from: &Path, to: &Path) -> Result<()> {
         .sync_all()
         .map_err(|e| Error::io("sync", parent(to), e))
         // As late as possible: foreign writers take no lock.
-        .and_then(|()| unchanged(from, &looked));
+        .and_then(|()| removal.unlink());
     if let Err(error) = settled {
         if made {
             let _ = fs::remove_file(to);
         }
         return Err(error);
     }
-    fs::remove_file(from).map_err(|e| Error::io("remove", from, e))
+    if !Removal::written(std::iter::once(&removal))?.is_empty() {
+        // Someone appended to the old file until it had no name; the copy is all that is left of it.
+        removal.copy_again(to)?;
+    }
+    Ok(())
 }
 
-fn copy(source: &mut File, metadata: &fs::Metadata, to: &Path) -> Result<NamedTempFile> {
+/// A copy of a file beside `to`, which it does not have the name of yet.
+pub(super) fn copy(source: &File, metadata: &fs::Metadata, to: &Path) -> Result<NamedTempFile> {
     let failed = |source| unwritten(to, source);
     let mut temp = make_temp(to).map_err(failed)?;
-    io::copy(source, temp.as_file_mut()).map_err(failed)?;
+    let mut source = source;
+    source.rewind().map_err(failed)?;
+    io::copy(&mut source, temp.as_file_mut()).map_err(failed)?;
     adopt(temp.as_file(), metadata).map_err(failed)?;
     if let Ok(time) = metadata.modified() {
         let times = fs::FileTimes::new().set_modified(time);

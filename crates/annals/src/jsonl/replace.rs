@@ -45,8 +45,15 @@ impl Digest {
 /// gone. An existing document keeps its mode, and its owner where we may give it. A symbolic link
 /// is refused: the rename would put a file in its place and leave its target as it was.
 pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
-    let dir = open_dir(path)?;
-    let _lock = Lock::acquire(&dir, parent(path), Patience::new(LOCK_WAIT))?;
+    held(path, || replace_if(path, bytes, expect))
+}
+
+/// Replaces the document at `path` for one who holds its lock (see [`held`]).
+pub(crate) fn replace_held(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_if(path, bytes, None)
+}
+
+fn replace_if(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()> {
     let old = open_document(path)?;
     let temp = write_temp(path, bytes, old.as_ref().map(|(_, metadata)| metadata))?;
     if let Some(expect) = expect {
@@ -62,8 +69,7 @@ pub fn replace(path: &Path, bytes: &[u8], expect: Option<&Digest>) -> Result<()>
     }
     temp.persist(path)
         .map_err(|e| Error::io("replace", path, e.error))?;
-    dir.sync_all()
-        .map_err(|e| Error::io("sync", parent(path), e))
+    sync_parent(path).map_err(|e| Error::io("sync", parent(path), e))
 }
 
 /// Makes a document that must not be there yet, with mode 0600.

@@ -88,7 +88,7 @@ pub(crate) use tail::check_free;
 use talks::Talks;
 pub use totals::Totals;
 pub use trash::{Purgeable, TrashLook, Trashed, TrashedEntry, TrashedFile, TrashedRow};
-pub(crate) use vacate::Holdings;
+pub(crate) use vacate::{Copies, Holdings};
 pub use writer::{SessionWriter, WriteOptions};
 pub(crate) use writer::{append_behind, append_shared};
 

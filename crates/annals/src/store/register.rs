@@ -335,8 +335,14 @@ pub(super) fn rows_of(root: &Root, writer: &dyn Writer, log: &Artifact) -> Resul
     }
 }
 
-/// Takes a log that is gone out of its register, and the register away with the last one.
-pub(super) fn strike(root: &Root, writer: &dyn Writer, log: &Artifact) -> Result<()> {
+/// Takes a log that is gone out of its register, and the register away with the last one. `save` gets
+/// the rows that go, before they do: they are what the register says at that moment.
+pub(super) fn strike(
+    root: &Root,
+    writer: &dyn Writer,
+    log: &Artifact,
+    save: &mut dyn FnMut(&[String]) -> Result<()>,
+) -> Result<()> {
     let Some(register) = writer.register(log) else {
         return Ok(());
     };
@@ -344,7 +350,7 @@ pub(super) fn strike(root: &Root, writer: &dyn Writer, log: &Artifact) -> Result
     if read(&path)?.is_none() {
         return Ok(());
     }
-    enrol(root, writer, &register, &[gone(log)])?;
+    enrol_saving(root, writer, &register, &[gone(log)], save)?;
     remove_if_empty(root, writer, &register, &path)
 }
 
@@ -358,9 +364,11 @@ fn remove_if_empty(
     let Some(old) = read(path)? else {
         return Ok(());
     };
+    if !writer.lists_nothing(register, &old) {
+        return Ok(());
+    }
     let inventory = Inventory::of(std::slice::from_ref(root));
-    let empty = writer.lists_nothing(register, &old);
-    if !empty || !listed(root, writer, &inventory, register)?.is_empty() {
+    if !listed(root, writer, &inventory, register)?.is_empty() {
         return Ok(());
     }
     jsonl::held(path, || {
@@ -463,13 +471,25 @@ fn purpose(outline: &Outline) -> Option<String> {
     })
 }
 
-/// Brings a register up to date with some rows; gives back what was taken out of it.
+/// Brings a register up to date with some rows.
 pub(super) fn enrol(
     root: &Root,
     writer: &dyn Writer,
     register: &Artifact,
     rows: &[Row],
-) -> Result<Vec<String>> {
+) -> Result<()> {
+    enrol_saving(root, writer, register, rows, &mut |_| Ok(()))
+}
+
+/// The same; `save` gets what is taken out of the register. The register is only replaced if it still
+/// says what it said then.
+fn enrol_saving(
+    root: &Root,
+    writer: &dyn Writer,
+    register: &Artifact,
+    rows: &[Row],
+    save: &mut dyn FnMut(&[String]) -> Result<()>,
+) -> Result<()> {
     let path = root.locate(register)?;
     writer::make_parent(root, &path)?;
     loop {
@@ -485,10 +505,11 @@ pub(super) fn enrol(
             removed,
         } = outcome
         else {
-            return Ok(Vec::new());
+            return Ok(());
         };
+        save(&removed)?;
         if put(&path, old.as_deref(), &bytes, damaged)? {
-            return Ok(removed);
+            return Ok(());
         }
     }
 }
@@ -704,7 +725,7 @@ impl Store {
         let mut row = row_of_log(&files.root, log)?.unwrap_or_default();
         row.log = Some(log.clone());
         row.members.clone_from(members);
-        enrol(&files.root, writer, &register, &[row]).map(drop)
+        enrol(&files.root, writer, &register, &[row])
     }
 
     /// The registers that are missing, damaged, or behind their logs.

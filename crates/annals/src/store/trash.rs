@@ -301,8 +301,12 @@ impl Store {
             still()?;
             self.move_out(&files.root, plan, dirs, &volumes)
         })?;
-        all().try_for_each(strike)?;
-        Ok(moved)
+        let folder = self.trash()?.join(&moved.id);
+        match manifest::held(&folder, || back::strike_rows(&folder)) {
+            // Another process has put it back or purged it already.
+            Err(Error::Changed { path }) if path == folder => Ok(moved),
+            struck => struck,
+        }
     }
 
     /// Moves what was planned, of which the first are the logs' volumes.
@@ -445,17 +449,6 @@ pub(super) fn rows(files: &SessionFiles) -> Result<Vec<TrashedRow>> {
         }));
     }
     Ok(rows)
-}
-
-/// Takes the logs of a session that is gone out of their registers.
-pub(super) fn strike(files: &SessionFiles) -> Result<()> {
-    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
-        return Ok(());
-    };
-    for file in files.listed_logs() {
-        register::strike(&files.root, writer, &file.artifact)?;
-    }
-    Ok(())
 }
 
 /// What goes with a session's logs.

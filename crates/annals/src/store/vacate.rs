@@ -4,13 +4,12 @@
 //! they are gone, the main log goes last, and folders and register rows go with what they were for.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{self, FileId, Options};
+use crate::jsonl::{self, FileId, Options, Removal};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::{Root, Store, register, trash};
@@ -27,6 +26,21 @@ pub(crate) struct Holdings {
     volumes: usize,
     /// It is a log outside of any tree.
     pub(crate) lone: bool,
+}
+
+/// What has copies of files that are to be removed.
+pub(crate) trait Copies {
+    /// Makes sure that a file of the root is what its copy holds, and says what it is.
+    fn confirm(&self, within: &Path) -> Result<FileId>;
+
+    /// Makes sure that the copies can still be reached by their name.
+    fn are_there(&self) -> Result<()>;
+
+    /// Puts files back that were removed.
+    fn put_back(&self, gone: &[&Path]) -> Result<()>;
+
+    /// Keeps what a register says about a log that is gone.
+    fn keep_rows(&self, log: &Path, rows: &[String]) -> Result<()>;
 }
 
 impl Holdings {
@@ -99,16 +113,16 @@ impl Store {
         Ok(rows)
     }
 
-    /// Removes the files of sessions. `safe` is asked about every file while the logs are locked, and
-    /// tells what it was when it was made safe; nothing goes unless all are as they were. If one cannot
-    /// be removed, `back` puts those back that were. Nor if another program has one open for writing,
-    /// unless `live`.
+    /// Removes the files of sessions, of which `copies` has copies.
+    ///
+    /// Nothing goes unless every file is what its copy holds while the logs are locked, nor if another
+    /// program has one open for writing, unless `live`. If one cannot be removed, someone writes to one
+    /// meanwhile, or the copies are gone when the last file is, then all files come back.
     pub(crate) fn vacate(
         group: &[&SessionFiles],
         holdings: &Holdings,
         live: bool,
-        safe: &dyn Fn(&Path) -> Result<FileId>,
-        back: &dyn Fn(&[&Path]) -> Result<()>,
+        copies: &dyn Copies,
     ) -> Result<()> {
         let root = &holdings.root;
         let paths: Vec<PathBuf> = holdings
@@ -125,7 +139,7 @@ impl Store {
         trash::all_locked(&logs, || {
             let mut ids = Vec::with_capacity(paths.len());
             for (path, (within, _)) in paths.iter().zip(&holdings.files) {
-                let id = safe(within)?;
+                let id = copies.confirm(within)?;
                 unchanged(path, &id)?;
                 ids.push(id);
             }
@@ -137,22 +151,18 @@ impl Store {
                     .copied()
                     .try_for_each(register::refuse_held_of)?;
             }
+            copies.are_there()?;
             let mut gone = Vec::new();
+            let files: Vec<(&PathBuf, &FileId)> = paths.iter().zip(&ids).collect();
             // As long as the main log is there, the session is found, and this can be run again.
-            for (at, (path, id)) in paths.iter().zip(&ids).enumerate().rev() {
-                let removed = match at {
-                    at if at < logs.len() => remove(path, id),
-                    at if at < holdings.volumes => root
-                        .open_log(path, Options::default())
-                        .and_then(|log| log.locked(|_| remove(path, id))),
-                    _ => jsonl::held(path, || remove(path, id)),
-                };
-                if let Err(error) = removed {
-                    return Err(undone(error, &gone, back));
-                }
-                gone.extend(holdings.files.get(at).map(|(within, _)| within.as_path()));
+            for (at, files) in files.chunks(trash::HELD).enumerate().rev() {
+                let first = at * trash::HELD;
+                remove_all(holdings, first, files, &mut gone)
+                    .map_err(|error| undone(error, &gone, copies))?;
             }
-            Ok(())
+            copies
+                .are_there()
+                .map_err(|error| undone(error, &gone, copies))
         })?;
         // Folders go when no file has to come back to them.
         for path in &paths {
@@ -161,7 +171,7 @@ impl Store {
             }
             trash::remove_empty(path.parent(), &root.path);
         }
-        let struck = group.iter().try_for_each(|files| trash::strike(files));
+        let struck = group.iter().try_for_each(|files| strike(files, copies));
         struck.map_err(|error| {
             Error::refused(format!(
                 "the files are archived and removed, but a register still lists them: {error}"
@@ -184,8 +194,68 @@ impl Store {
     }
 }
 
+/// Removes files of which the first is the `first` of all. The locks of the first logs are held; those of
+/// other logs and of documents are taken here. Adds to `gone` what has no name any more.
+fn remove_all<'a>(
+    holdings: &'a Holdings,
+    first: usize,
+    files: &[(&PathBuf, &FileId)],
+    gone: &mut Vec<&'a Path>,
+) -> Result<()> {
+    let mut removed: Vec<(Removal, &'a Path)> = Vec::with_capacity(files.len());
+    let mut failed = None;
+    for (at, (path, id)) in files.iter().enumerate().rev() {
+        let number = first + at;
+        let Some((within, _)) = holdings.files.get(number) else {
+            continue;
+        };
+        let remove = || {
+            let removal = Removal::open(path, id)?;
+            removal.unlink().map(|()| removal)
+        };
+        let unlinked = match number {
+            number if number < trash::HELD.min(holdings.volumes) => remove(),
+            number if number < holdings.volumes => holdings
+                .root
+                .open_log(path, Options::default())
+                .and_then(|log| log.locked(|_| remove())),
+            _ => jsonl::held(path, remove),
+        };
+        match unlinked {
+            Ok(removal) => removed.push((removal, within)),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    let written = Removal::written(removed.iter().map(|(removal, _)| removal));
+    let written = written.unwrap_or_else(|error| {
+        failed = Some(error);
+        Vec::new()
+    });
+    for (removal, within) in &removed {
+        if !written.iter().any(|it| std::ptr::eq(*it, removal)) {
+            gone.push(within);
+            continue;
+        }
+        // What someone else added is in no copy, so the file comes back as it is.
+        let path = holdings.root.path.join(within);
+        failed = Some(match removal.put_back() {
+            Ok(back) if back == path => removal.changed(),
+            Ok(back) => Error::refused(format!(
+                "{} was written to while it was removed, and another file has its name now; it is saved as {}",
+                path.display(),
+                back.display()
+            )),
+            Err(error) => error,
+        });
+    }
+    failed.map_or(Ok(()), Err)
+}
+
 /// Puts back what was removed before something could not be, and says so.
-fn undone(error: Error, gone: &[&Path], back: &dyn Fn(&[&Path]) -> Result<()>) -> Error {
+fn undone(error: Error, gone: &[&Path], copies: &dyn Copies) -> Error {
     if gone.is_empty() {
         return error;
     }
@@ -193,7 +263,7 @@ fn undone(error: Error, gone: &[&Path], back: &dyn Fn(&[&Path]) -> Result<()>) -
         1 => "the file removed before it was".to_owned(),
         count => format!("the {count} files removed before it were"),
     };
-    Error::refused(match back(gone) {
+    Error::refused(match copies.put_back(gone) {
         Ok(()) => format!("{error}; {gone_before} put back from the archive, which has everything"),
         Err(other) => format!(
             "{error}; {gone_before} not put back ({other}); the archive has everything, and `annals restore SESSION --apply` puts it back"
@@ -201,10 +271,19 @@ fn undone(error: Error, gone: &[&Path], back: &dyn Fn(&[&Path]) -> Result<()>) -
     })
 }
 
-fn remove(path: &Path, id: &FileId) -> Result<()> {
-    // As late as possible: foreign writers take no lock.
-    unchanged(path, id)?;
-    fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
+/// Takes the logs of a session that is gone out of their registers. What those say is kept first: a
+/// title may have changed since the copies were made.
+fn strike(files: &SessionFiles, copies: &dyn Copies) -> Result<()> {
+    let Some(writer) = files.root.layout.writer().filter(|_| !files.is_lone()) else {
+        return Ok(());
+    };
+    for file in files.listed_logs() {
+        let path = files.root.layout.place(&file.artifact);
+        register::strike(&files.root, writer, &file.artifact, &mut |rows| {
+            copies.keep_rows(&path, rows)
+        })?;
+    }
+    Ok(())
 }
 
 fn unchanged(path: &Path, id: &FileId) -> Result<()> {

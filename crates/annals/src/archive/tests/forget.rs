@@ -57,6 +57,20 @@ fn a_pack_that_changed_since_it_was_looked_at_is_not_forgotten() {
 }
 
 #[test]
+fn a_pack_that_became_the_only_copy_since_it_was_looked_at_is_not_forgotten() {
+    let (desk, archive) = archived();
+    let plan = only(&archive, "8c54");
+    assert_eq!(plan.only, 0);
+    fs::remove_file(desk.root.join(LOG)).unwrap();
+    let refused = archive.forget(&plan).unwrap_err();
+    assert!(
+        refused.to_string().contains("the only copy of a file"),
+        "{refused}"
+    );
+    assert!(desk.pack.exists());
+}
+
+#[test]
 fn only_packs_of_the_archive_are_forgotten() {
     let (desk, archive) = archived();
     let elsewhere = desk.dir.path().join("elsewhere.pack");

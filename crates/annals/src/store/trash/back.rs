@@ -1,6 +1,6 @@
 //! Puts deleted sessions back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -220,22 +220,31 @@ fn restore_rows(root: &Root, trashed: &Trashed) -> Result<()> {
     register::relist(root, writer, logs.chain(unwritten))
 }
 
-/// Takes out of registers what they say about logs that are in the trash.
-pub(super) fn strike_rows(trashed: &Trashed) -> Result<()> {
-    let root = Root::new(&trashed.layout, &trashed.root)?;
-    let Some(writer) = root.layout.writer().filter(|_| !trashed.lone) else {
-        return Ok(());
+/// Takes out of registers what they say about the logs in a folder of the trash, and keeps that in its
+/// manifest. The folder's lock is held.
+pub(super) fn strike_rows(folder: &Path) -> Result<Trashed> {
+    let gone = || Error::Changed {
+        path: folder.to_owned(),
     };
-    for row in &trashed.rows {
-        let gone = root.path.join(&row.path).symlink_metadata().is_err();
-        let Some(log) = root.layout.classify(&row.path).filter(|_| gone) else {
-            continue;
-        };
-        if !register::rows_of(&root, writer, &log)?.is_empty() {
-            register::strike(&root, writer, &log)?;
+    let mut manifest = Manifest::read(folder)?.ok_or_else(gone)?;
+    let root = Root::new(&manifest.trashed.layout, &manifest.trashed.root)?;
+    let Some(writer) = root.layout.writer().filter(|_| !manifest.trashed.lone) else {
+        return Ok(manifest.trashed);
+    };
+    let files = manifest.trashed.files.iter().map(|file| &file.path);
+    // A session that had no log when it was deleted is its row.
+    let paths = files.chain(manifest.trashed.rows.iter().map(|row| &row.path));
+    let paths: BTreeSet<PathBuf> = paths.cloned().collect();
+    for path in paths {
+        let is_gone = root.path.join(&path).symlink_metadata().is_err();
+        let log = root.layout.classify(&path).filter(|_| is_gone);
+        if let Some(log) = log.filter(|log| log.kind.is_conversation()) {
+            register::strike(&root, writer, &log, &mut |rows| {
+                manifest.keep_rows(folder, &path, rows)
+            })?;
         }
     }
-    Ok(())
+    Ok(manifest.trashed)
 }
 
 pub(super) fn remove_tree_of_empty(dir: &Path) {

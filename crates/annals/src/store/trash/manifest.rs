@@ -16,7 +16,7 @@ use crate::jsonl;
 use crate::store::inventory::SessionFiles;
 use crate::store::root::{Root, beneath};
 
-use super::Trashed;
+use super::{Trashed, TrashedRow};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
@@ -61,9 +61,27 @@ impl Manifest {
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let bytes =
-            serde_json::to_vec_pretty(self).map_err(|error| Error::refused(error.to_string()))?;
-        jsonl::create_new(&folder.join(MANIFEST), &bytes)
+        jsonl::create_new(&folder.join(MANIFEST), &self.to_bytes()?)
+    }
+
+    /// Keeps what a register says about a log, in the place of what it said before. The folder's lock is
+    /// held.
+    pub(super) fn keep_rows(&mut self, folder: &Path, log: &Path, rows: &[String]) -> Result<()> {
+        let known = &mut self.trashed.rows;
+        let same = known.iter().filter(|row| row.path == log);
+        if rows.is_empty() || same.map(|row| &row.text).eq(rows) {
+            return Ok(());
+        }
+        known.retain(|row| row.path != log);
+        known.extend(rows.iter().map(|text| TrashedRow {
+            path: log.to_owned(),
+            text: text.clone(),
+        }));
+        jsonl::replace_held(&folder.join(MANIFEST), &self.to_bytes()?)
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(self).map_err(|error| Error::refused(error.to_string()))
     }
 
     /// Reads the manifest of a folder; `None` if it has none.

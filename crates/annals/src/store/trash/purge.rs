@@ -139,7 +139,7 @@ impl Store {
                 manifest.clear_settled_dirs(&folder);
                 if !manifest.trashed.rows.is_empty() {
                     // A register that cannot be changed now says too much, which does no harm.
-                    let _ = manifest::held(&folder, || back::strike_rows(&manifest.trashed));
+                    let _ = manifest::held(&folder, || back::strike_rows(&folder));
                 }
             } else if matches!(manifest, Ok(None)) && manifest::is_settled(&trash.join(&name)) {
                 let folder = trash.join(name);

@@ -1,6 +1,7 @@
 //! Whose locks are waited for before anything goes.
 
-use std::fs::File;
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -54,6 +55,152 @@ fn hold(locked: &Path, path: &Path) -> thread::JoinHandle<bool> {
     holder
 }
 
+/// The content of a session's files, by their paths within its root.
+type Contents = Vec<(PathBuf, Vec<u8>)>;
+
+/// Copies in memory, and what happens when it is asked whether they are there: the first time before
+/// anything is removed, the second time when everything is.
+struct InMemory<'a> {
+    files: &'a SessionFiles,
+    contents: Contents,
+    asked: Cell<u32>,
+    when_asked: &'a dyn Fn(u32) -> Result<()>,
+    rows: RefCell<Vec<String>>,
+}
+
+impl<'a> InMemory<'a> {
+    fn of(
+        files: &'a SessionFiles,
+        holdings: &Holdings,
+        when_asked: &'a dyn Fn(u32) -> Result<()>,
+    ) -> Self {
+        let read = |within: &PathBuf| fs::read(files.root.path.join(within)).unwrap();
+        let contents = holdings.files.iter();
+        InMemory {
+            files,
+            contents: contents.map(|(it, _)| (it.clone(), read(it))).collect(),
+            asked: Cell::new(0),
+            when_asked,
+            rows: RefCell::default(),
+        }
+    }
+
+    /// Every file is where it was, as it was.
+    fn assert_there(&self) {
+        for (within, content) in &self.contents {
+            let now = fs::read(self.files.root.path.join(within)).unwrap();
+            assert_eq!(now, *content, "{}", within.display());
+        }
+    }
+}
+
+impl Copies for InMemory<'_> {
+    fn confirm(&self, within: &Path) -> Result<FileId> {
+        let path = self.files.root.path.join(within);
+        Ok(FileId::from(&fs::metadata(path).unwrap()))
+    }
+
+    fn are_there(&self) -> Result<()> {
+        self.asked.set(self.asked.get() + 1);
+        (self.when_asked)(self.asked.get())
+    }
+
+    fn put_back(&self, gone: &[&Path]) -> Result<()> {
+        let gone_of = |path: &Path| gone.contains(&path);
+        for (within, content) in self.contents.iter().filter(|(it, _)| gone_of(it)) {
+            fs::write(self.files.root.path.join(within), content).unwrap();
+        }
+        Ok(())
+    }
+
+    fn keep_rows(&self, _: &Path, rows: &[String]) -> Result<()> {
+        self.rows.borrow_mut().extend_from_slice(rows);
+        Ok(())
+    }
+}
+
+#[test]
+fn files_come_back_if_their_copies_are_gone_when_the_last_file_is() {
+    let (_dir, _store, files) = crowd();
+    let group = [&files];
+    let holdings = Holdings::to_go(&group).unwrap();
+    let main = files.main_path();
+    let vanish = |time: u32| match time {
+        1 => Ok(()),
+        _ => {
+            assert!(!main.exists());
+            Err(Error::refused("the copies are gone"))
+        }
+    };
+    let copies = InMemory::of(&files, &holdings, &vanish);
+    let refused = Store::vacate(&group, &holdings, true, &copies).unwrap_err();
+    assert!(refused.to_string().contains("the copies are gone"));
+    copies.assert_there();
+}
+
+#[test]
+fn nothing_is_removed_if_the_copies_are_gone_before() {
+    let (_dir, _store, files) = crowd();
+    let group = [&files];
+    let holdings = Holdings::to_go(&group).unwrap();
+    let gone = |_| Err(Error::refused("the copies are gone"));
+    let copies = InMemory::of(&files, &holdings, &gone);
+    assert!(Store::vacate(&group, &holdings, true, &copies).is_err());
+    copies.assert_there();
+    assert_eq!(copies.asked.get(), 1);
+}
+
+#[test]
+fn a_title_that_is_set_while_a_session_goes_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new("chorus", dir.path().join(".chorus")).unwrap();
+    let store = Store::new(vec![root.clone()]);
+    let id = crate::model::SessionId::new("conv-1").unwrap();
+    let new = crate::layout::NewSession::new(id, "/home/dev/w");
+    let session = store.create(&root, &new, WriteOptions::default()).unwrap();
+    session.append(Draft::user("Go!")).unwrap();
+    session.close().unwrap();
+    let inventory = Inventory::of(std::slice::from_ref(&root));
+    let files = &inventory.sessions[0];
+    let group = [files];
+    let holdings = Holdings::to_go(&group).unwrap();
+    let titled = |time: u32| {
+        if time == 2 {
+            let index = files.main_path().with_file_name("conversations.json");
+            let text = fs::read_to_string(&index).unwrap();
+            let text = text.replace("\"title\":", "\"starred\":true,\"title\":");
+            assert!(text.contains("starred"), "{text}");
+            fs::write(&index, text).unwrap();
+        }
+        Ok(())
+    };
+    let copies = InMemory::of(files, &holdings, &titled);
+    Store::vacate(&group, &holdings, true, &copies).unwrap();
+    let rows = copies.rows.borrow();
+    assert!(rows.iter().any(|row| row.contains("starred")), "{rows:?}");
+}
+
+/// Copies that are asked for, and are never needed.
+struct Asked<F>(F);
+
+impl<F: Fn(&Path) -> Result<FileId>> Copies for Asked<F> {
+    fn confirm(&self, within: &Path) -> Result<FileId> {
+        (self.0)(within)
+    }
+
+    fn are_there(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn put_back(&self, _: &[&Path]) -> Result<()> {
+        Ok(())
+    }
+
+    fn keep_rows(&self, _: &Path, _: &[String]) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Removes a session while another process holds a lock; tells whether `path` outlived that.
 fn removed_beside(files: &SessionFiles, locked: &Path, path: &Path) -> bool {
     let group = [files];
@@ -67,7 +214,7 @@ fn removed_beside(files: &SessionFiles, locked: &Path, path: &Path) -> bool {
             &fs::metadata(files.root.path.join(within)).unwrap(),
         ))
     };
-    Store::vacate(&group, &holdings, true, &safe, &|_| Ok(())).unwrap();
+    Store::vacate(&group, &holdings, true, &Asked(safe)).unwrap();
     assert!(!path.exists());
     let holder = holder.borrow_mut().take();
     holder.unwrap().join().unwrap()
@@ -98,7 +245,7 @@ fn what_is_no_more_when_it_is_to_go_was_changed_by_others() {
             spoil();
             Ok(id)
         };
-        Store::vacate(&group, &holdings, true, &safe, &|_| Ok(())).unwrap_err()
+        Store::vacate(&group, &holdings, true, &Asked(safe)).unwrap_err()
     };
     let elsewhere = dir.path().join("elsewhere");
     let gone = vacated(&|| fs::rename(log, &elsewhere).unwrap());
@@ -170,5 +317,5 @@ fn nobody_waits_for_the_lock_of_a_document_itself() {
         let path = files.root.path.join(within);
         Ok(FileId::from(&fs::metadata(path).unwrap()))
     };
-    Store::vacate(&group, &holdings, true, &safe, &|_| Ok(())).unwrap();
+    Store::vacate(&group, &holdings, true, &Asked(safe)).unwrap();
 }
