@@ -215,6 +215,11 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line("Nothing of it can be read any more, so nothing can be put back.")?);
     }
+    if restored.files.iter().any(|file| file.fate == Fate::Left) {
+        context.out.line(
+            "Files that are there and differ stay; the archive keeps the others. --to DIR puts those elsewhere.",
+        )?;
+    }
     let put = |file: &&RestoredFile| matches!(file.fate, Fate::New | Fate::Partial | Fate::Earlier);
     let sum = format!(
         "{}, {}",

@@ -73,7 +73,7 @@ pub enum Fate {
     Grown,
     /// Another one is in its place.
     Different,
-    /// Another one is in its place and stays there; nothing else depends on it.
+    /// Another one is in its place and stays there; this one stays in the archive.
     Left,
     /// A log of which some cannot be read any more: what can is put back.
     Partial,
@@ -154,7 +154,7 @@ impl Pack {
                     // An empty log would be taken for one in which nothing was ever said.
                     (Fate::New, _) if left > 0 && is_log => Fate::Partial,
                     (Fate::New, _) => Fate::Lost,
-                    (Fate::Different, _) if self.is_of_root() => Fate::Left,
+                    (Fate::Different, _) if self.may_differ(member) => Fate::Left,
                     (there, _) => there,
                 },
                 lost: state
@@ -173,7 +173,6 @@ impl Pack {
                 (file.earlier, state.earlier) = (None, None);
             }
         }
-        self.leave(&root, &mut files);
         let sessions = self.index.sessions.iter();
         let restored = Restored {
             sessions: sessions.map(|session| session.id.clone()).collect(),
@@ -185,27 +184,17 @@ impl Pack {
         Ok((restored, states))
     }
 
-    /// Leaves documents of a session that lives as they are: they went on with it. One that is put back in
-    /// an earlier version is meant.
-    fn leave(&self, root: &Root, files: &mut [RestoredFile]) {
-        let main = self.index.main().map(|main| main.path.as_path());
-        let mut there = files
-            .iter()
-            .filter(|file| Some(file.path.as_path()) == main);
-        if !there.any(|file| matches!(file.fate, Fate::Same | Fate::Grown)) {
-            return;
-        }
-        for (member, file) in self.members().iter().zip(files) {
-            let is_left = member.until.is_none() && !self.is_log(root, member);
-            if file.fate == Fate::Different && is_left {
-                file.fate = Fate::Left;
-            }
-        }
+    /// Whether a file may be put back beside others while another one is in its place. The agent's program
+    /// may have made a new one since, such as a list of todos; both stay, that one there and this one here.
+    /// The log of the session is what the others belong to, and an earlier version was asked for by name.
+    fn may_differ(&self, member: &Member) -> bool {
+        let is_main = self.index.lone || self.index.is_session_log(&member.path);
+        !is_main && member.until.is_none()
     }
 
-    /// Puts its files back. Refuses if another file is in the place of any of them, or if any is
-    /// damaged; then nothing is changed. Only documents of a session whose log is there may be others,
-    /// and stay. A run that was cut off can be run again.
+    /// Puts its files back. Refuses if another log is in the place of the session's, or if any file is
+    /// damaged; then nothing is changed. Other files that are in the way stay, and the archived ones stay
+    /// in the archive ([`Fate::Left`]). A run that was cut off can be run again.
     pub fn restore(&self, to: Option<&Path>) -> Result<Restored> {
         let (plan, states) = self.plan(to, false)?;
         self.carry_out(to, plan, &states)

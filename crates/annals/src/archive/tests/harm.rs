@@ -152,7 +152,7 @@ fn a_version_that_no_flipped_bit_makes_or_that_the_index_says_too_is_a_newer_one
 }
 
 #[test]
-fn beside_a_log_that_is_there_documents_may_be_others_and_logs_may_not() {
+fn files_beside_the_main_log_may_differ_and_the_main_log_may_not() {
     const AGENT: &str =
         "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a1.jsonl";
     let desk = Desk::new();
@@ -171,12 +171,20 @@ fn beside_a_log_that_is_there_documents_may_be_others_and_logs_may_not() {
         let files = pack.restoring(None).unwrap().files.into_iter();
         files.map(|file| (file.path, file.fate)).collect()
     };
-    let wanted = |todos: Fate| {
-        [(LOG, Fate::Same), (TODOS, todos), (AGENT, Fate::Different)]
+    let wanted = |log: Fate, todos: Fate| {
+        [(LOG, log), (TODOS, todos), (AGENT, Fate::Left)]
             .map(|(path, fate)| (PathBuf::from(path), fate))
     };
-    assert_eq!(fates(&pack), wanted(Fate::Left));
+    assert_eq!(fates(&pack), wanted(Fate::Same, Fate::Left));
     // One that is put back in an earlier version is meant.
     let earlier = pack.with_earlier(1).unwrap();
-    assert_eq!(fates(&earlier), wanted(Fate::Different));
+    assert_eq!(fates(&earlier), wanted(Fate::Same, Fate::Different));
+    fs::remove_file(desk.root.join(LOG)).unwrap();
+    assert_eq!(fates(&pack), wanted(Fate::New, Fate::Left));
+    pack.restore(None).unwrap();
+    let now = |path: &str| fs::read_to_string(desk.root.join(path)).unwrap();
+    assert_eq!([LOG, TODOS, AGENT].map(now), ["{}\n", "[3]", "[]\n"]);
+    desk.put(LOG, "[]\n");
+    assert_eq!(fates(&pack), wanted(Fate::Different, Fate::Left));
+    assert!(pack.restore(None).is_err());
 }
