@@ -356,6 +356,7 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
         for frame in &old.index.frames {
             old.read_packed(frame, &mut packed)?;
             writer.add_frame(&packed, frame.len)?;
+            writer.checkpoint()?;
         }
         writer.close()?;
         // What was copied is what stood there, but was that sound? A damaged pack stays as it is.

@@ -11,7 +11,7 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
 use super::index::{FRAME, Frame, Index, Member, Part, VERSION};
-use super::pack::{self, HEADER, Pack};
+use super::pack::{self, FOOTER, HEADER, Pack};
 use super::sum::Summing;
 use super::write::{Contents, open_source, rows, sessions, unwritten};
 use crate::error::{Error, Result};
@@ -27,6 +27,13 @@ const SHORT: u32 = 256 << 10;
 
 /// Of a document that is replaced again and again, so many earlier versions are kept. Of logs, all.
 const EARLIER: usize = 8;
+
+/// An index of what is in a new pack so far is written when so many times its length was written since
+/// the last one.
+const CHECKPOINTS: u64 = 3;
+
+/// The first one behind so much.
+const FIRST_CHECKPOINT: u64 = 1 << 10;
 
 pub(super) struct Writer<'a> {
     /// Where the pack is or will be.
@@ -48,6 +55,8 @@ pub(super) struct Writer<'a> {
     pub(super) changed: bool,
     /// Frames of before that cannot be read any more.
     pub(super) unreadable: HashSet<u32>,
+    /// Where the next index of what is there so far goes, or behind that.
+    next_checkpoint: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -71,6 +80,7 @@ impl<'a> Writer<'a> {
             added: 0,
             changed: false,
             unreadable: HashSet::new(),
+            next_checkpoint: FIRST_CHECKPOINT,
         })
     }
 
@@ -149,8 +159,10 @@ impl<'a> Writer<'a> {
             if !self.take(&contents.root, within, at, *is_log, now)? {
                 missing.push(within.clone());
             }
+            // A frame of its own for each file: damage to one costs no other.
+            self.flush()?;
+            self.checkpoint()?;
         }
-        self.flush()?;
         let order: HashMap<&Path, usize> = contents
             .files
             .iter()
@@ -367,6 +379,49 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes an index of the files that are whole so far, if enough was written since the last one: a
+    /// new pack that is cut off later loses only what stood behind the cut. Where a pack is added to, its
+    /// last index is there already.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        if self.old.is_some() || self.end < self.next_checkpoint {
+            return Ok(());
+        }
+        let frames = self.index.frames.len();
+        let is_whole = |member: &Member| {
+            let parts = member.parts.iter();
+            let len: u64 = parts.clone().map(|part| u64::from(part.len)).sum();
+            len == member.len && parts.clone().all(|part| (part.frame as usize) < frames)
+        };
+        let mut index = self.index.clone();
+        index.members.retain(is_whole);
+        index.earlier.retain(is_whole);
+        index.tidy();
+        index.twice = false;
+        let begin = self.end;
+        let (packed, footer) = self.pack_index(&index)?;
+        self.write(&[&packed[..], &footer].concat())?;
+        self.next_checkpoint = self.end + CHECKPOINTS * (self.end - begin);
+        Ok(())
+    }
+
+    /// An index as it is written, and the footer behind it.
+    fn pack_index(&mut self, index: &Index) -> Result<(Vec<u8>, [u8; FOOTER])> {
+        // Whoever reads it would refuse it, so it is not written either.
+        if let Some(fault) = index.fault(HEADER as u64..self.end) {
+            return Err(pack::refused(
+                self.path,
+                &format!("is not written, because {fault}"),
+            ));
+        }
+        let json = serde_json::to_vec(index);
+        let json =
+            json.map_err(|error| pack::refused(self.path, &format!("cannot be written: {error}")))?;
+        let packed = self.compressor.compress(&json);
+        let packed = packed.map_err(|error| Error::io("compress", self.path, error))?;
+        let footer = pack::footer(&self.nonce, self.end, json.len() as u64, &packed);
+        Ok((packed, footer))
+    }
+
     /// Writes the index and makes all of it durable.
     pub(super) fn close(&mut self) -> Result<()> {
         let synced = |file: &File| file.sync_all().map_err(|e| Error::io("sync", self.path, e));
@@ -375,22 +430,11 @@ impl<'a> Writer<'a> {
         }
         self.index.tidy();
         self.index.twice = true;
-        // Whoever reads it would refuse it, so it is not written either.
-        if let Some(fault) = self.index.fault(HEADER as u64..self.end) {
-            return Err(pack::refused(
-                self.path,
-                &format!("is not written, because {fault}"),
-            ));
-        }
-        let json = serde_json::to_vec(&self.index);
-        let json =
-            json.map_err(|error| pack::refused(self.path, &format!("cannot be written: {error}")))?;
-        let packed = self.compressor.compress(&json);
-        let packed = packed.map_err(|error| Error::io("compress", self.path, error))?;
+        let index = self.index.clone();
         // Twice, so that damage to one leaves the other. Whoever reads the second finds the first behind
         // it, as if it were an earlier one.
         for _ in 0..2 {
-            let footer = pack::footer(&self.nonce, self.end, json.len() as u64, &packed);
+            let (packed, footer) = self.pack_index(&index)?;
             self.write(&[&packed[..], &footer].concat())?;
         }
         self.file

@@ -45,9 +45,10 @@ fn an_index_is_held_to_what_a_pack_can_hold() {
         index.fault(HEADER as u64..64 << 20).unwrap_or_default()
     };
     assert_eq!(fault(&|_| {}), "");
-    assert_eq!(fault(&|it| it.frames[0].bytes = most as u32), "");
+    let longest = |it: &mut Index, bytes: u64| it.frames.last_mut().unwrap().bytes = bytes as u32;
+    assert_eq!(fault(&|it| longest(it, most)), "");
     for wrong in [
-        &(|it: &mut Index| it.frames[0].bytes = most as u32 + 1) as &dyn Fn(&mut Index),
+        &(|it: &mut Index| longest(it, most + 1)) as &dyn Fn(&mut Index),
         &|it| it.frames[0].len = 0,
         &|it| it.frames[0].len = FRAME as u32 + 1,
     ] {
@@ -157,15 +158,10 @@ fn a_frame_that_holds_less_than_it_says_or_is_cut_off_is_damage() {
     let pack = Pack::open(&desk.pack).unwrap();
     let mut index = Index::clone(&pack.index);
     index.frames[0].len += 1;
-    let (last, part) = index
-        .members
-        .iter_mut()
-        .filter_map(|member| Some((member.parts.last().copied()?, member)))
-        .map(|(part, member)| (member, part))
-        .max_by_key(|(_, part)| part.at)
-        .unwrap();
-    last.parts.last_mut().unwrap().len = part.len + 1;
-    last.len += 1;
+    let first = &mut index.members[0];
+    assert_eq!((first.parts.len(), first.parts[0].frame), (1, 0));
+    first.parts[0].len += 1;
+    first.len += 1;
     let bytes = fs::read(&desk.pack).unwrap();
     let json = serde_json::to_vec(&index).unwrap();
     let packed = zstd::bulk::compress(&json, 3).unwrap();

@@ -114,3 +114,72 @@ fn a_pack_of_nothing_but_endings_is_given_up_on() {
     let error = Pack::open(&desk.pack).unwrap_err().to_string();
     assert!(error.contains("no whole index"), "{error}");
 }
+
+/// A pack of a log of many frames and of ten sub-agents' logs.
+fn crowded() -> (Desk, Pack) {
+    let desk = Desk::new();
+    desk.put(LOG, lines(1, 3 << 20));
+    let mut contents = desk.contents();
+    contents.files.truncate(1);
+    for agent in 0..10 {
+        let path = format!(
+            "projects/-app/8c549c46-16ca-47dd-b731-f4c264becc53/subagents/agent-a{agent}.jsonl"
+        );
+        desk.put(&path, lines(agent, 4_000));
+        contents.files.push((path.into(), true));
+    }
+    let pack = store(&desk.pack, &contents, now()).unwrap().pack;
+    (desk, pack)
+}
+
+#[test]
+fn a_flipped_bit_costs_the_frame_it_is_in_and_no_other_file() {
+    let (desk, pack) = crowded();
+    let whole = fs::read(&desk.pack).unwrap();
+    for frame in &pack.index.frames {
+        let mut bytes = whole.clone();
+        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 1;
+        fs::write(&desk.pack, &bytes).unwrap();
+        let pack = Pack::open(&desk.pack).unwrap();
+        let lost = |member: &Member| -> u64 {
+            let lost = pack.lost(member).into_iter();
+            lost.map(|it| it.end - it.start).sum()
+        };
+        let lost: Vec<u64> = pack.members().iter().map(lost).collect();
+        let hit: Vec<&u64> = lost.iter().filter(|bytes| **bytes > 0).collect();
+        assert_eq!(hit, [&u64::from(frame.len)], "{lost:?}");
+    }
+}
+
+#[test]
+fn a_pack_cut_before_its_index_keeps_the_files_that_stood_well_before_the_cut() {
+    let (desk, pack) = crowded();
+    let whole = fs::read(&desk.pack).unwrap();
+    let mut most = 0;
+    for cut in (0..pack.index_at() as usize).step_by(997) {
+        fs::write(&desk.pack, &whole[..cut]).unwrap();
+        let kept = match Pack::salvage(&desk.pack) {
+            Ok(salvaged) => {
+                for member in salvaged.pack.members() {
+                    let wanted = fs::read(desk.root.join(&member.path)).unwrap();
+                    assert!(all(&salvaged.pack, member) == wanted, "{cut}");
+                }
+                salvaged.pack.members().len()
+            }
+            Err(_) => 0,
+        };
+        let before = pack.members().iter().filter(|member| {
+            let end = |part: &Part| pack.index.frames[part.frame as usize].end();
+            // What stands right before the cut may have waited for the next index.
+            let enough = cut as u64 >= 8 << 10;
+            enough
+                && member
+                    .parts
+                    .iter()
+                    .all(|part| end(part) <= cut as u64 - (8 << 10))
+        });
+        assert!(kept >= before.count(), "{cut}: {kept}");
+        most = most.max(kept);
+    }
+    assert!(most > 6, "{most}");
+}

@@ -140,16 +140,16 @@ fn a_copy_that_lives_gets_back_what_was_archived_with_the_other_one() {
 fn nothing_is_put_back_if_the_other_pack_is_damaged() {
     let desk = Desk::new();
     desk.keep();
-    let old = desk.store.archive().unwrap().find(SESSION).unwrap().path;
+    let pack = desk.store.archive().unwrap().find(SESSION).unwrap();
     fs::rename(desk.at("projects/-app"), desk.at("projects/-new")).unwrap();
     fs::remove_file(desk.at(agent("one").replace("-app", "-new"))).unwrap();
     desk.keep();
     fs::remove_file(desk.at(agent("two").replace("-app", "-new"))).unwrap();
-    let mut bytes = fs::read(&old).unwrap();
-    for byte in &mut bytes[40..120] {
-        *byte ^= 0x55;
+    let mut bytes = fs::read(&pack.path).unwrap();
+    for frame in &pack.index.frames {
+        bytes[frame.at as usize + frame.bytes as usize / 2] ^= 0x55;
     }
-    fs::write(&old, bytes).unwrap();
+    fs::write(&pack.path, bytes).unwrap();
     let restoring = desk.store.to_restore(SESSION, None).unwrap();
     assert_eq!(restoring.restoring(None).unwrap().in_the_way().count(), 0);
     restoring.restore(None).unwrap_err();
