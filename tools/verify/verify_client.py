@@ -3,11 +3,13 @@
 
 Each case writes a session with `annals`, knows which messages that session means, and asks the
 client (through tools/resume-oracle) which messages it would send. Both must be equal, the client must
-go on from the last entry written, and it must not change a byte that was there.
+go on from the last entry written, and it must not change a byte that was there. The cases of
+`client_cases.py` that only read hold what annals predicts against what the client does.
 
     verify_client.py                                  every case, every client
     verify_client.py --case fork-inner --client 2.0.77
-    verify_client.py --write docs/CLIENT.md           also writes the outcome as a page
+    verify_client.py --random 40 --seed 7             random operations instead; a seed repeats them
+    verify_client.py --random 40 --write docs/CLIENT.md    both, and writes the outcome as a page
 
 Downloads the clients with npm on first use. Exit codes: 0 all as meant, 1 something differs, 2 could not run.
 """
@@ -43,10 +45,18 @@ def case(name):
 
 
 class Wanted:
-    """A session file and what a client must make of it."""
+    """A session file and what a client must make of it. `faults` is what is wrong with the file itself."""
 
-    def __init__(self, file, messages, leaf=None):
+    def __init__(self, file, messages, leaf=None, faults=()):
         self.file, self.messages, self.leaf = Path(file), merged(messages), leaf
+        self.faults = list(faults)
+
+
+class Predicted:
+    """A session file that annals did not write, the entry from which annals goes on, and what `check` reports."""
+
+    def __init__(self, file, leaf, reported):
+        self.file, self.leaf, self.reported = Path(file), leaf, reported
 
 
 class Stage:
@@ -406,16 +416,32 @@ def printed(messages):
             for message in messages for block in message["blocks"]]
 
 
+# What `annals check` calls messages that a client would leave out.
+ANNOUNCED = {"older-client", "unresumable", "dropped"}
+
+
+def judge_prediction(predicted, answer, newest):
+    """Compares what annals predicts with what the client did; `newest` is what the newest client did."""
+    if answer is newest:
+        if answer["leaf"] == predicted.leaf or (answer["leaf"] is None and "unresumable" in predicted.reported):
+            return []
+        return ["the client went on from %s, annals from %s" % (answer["leaf"], predicted.leaf)]
+    if answer["messages"] == newest["messages"] or ANNOUNCED & predicted.reported:
+        return []
+    return ["the client sends something else than %s, and `annals check` does not say so" % newest["client"]]
+
+
 def run_case(name, command, clients, keep):
     """Runs one case with each client; returns client -> list of differences."""
     folder = Path(tempfile.mkdtemp(prefix="verify-client-"))
     try:
         wanted = CASES[name](Stage(command, folder))
-        outcome = {}
-        for client in clients:
-            answer = resume_oracle.ask(wanted.file, client=client, session_id=wanted.file.stem)
-            outcome[client] = judge(wanted, answer)
-        return outcome
+        asked = CLIENTS if isinstance(wanted, Predicted) else clients
+        answers = {client: resume_oracle.ask(wanted.file, client=client, session_id=wanted.file.stem)
+                   for client in asked}
+        if isinstance(wanted, Predicted):
+            return {client: judge_prediction(wanted, answers[client], answers[CLIENTS[0]]) for client in clients}
+        return {client: wanted.faults + judge(wanted, answers[client]) for client in clients}
     except (AnnalsError, KeyError, ValueError, IndexError) as error:
         detail = str(error) if isinstance(error, AnnalsError) else traceback.format_exc(limit=-2)
         return {client: ["annals could not write the session: " + detail] for client in clients}
@@ -442,18 +468,29 @@ def table(outcome, clients):
 def page(outcome, clients, version):
     """The outcome as a page of documentation."""
     failed = sum(bool(lines) for verdicts in outcome.values() for lines in verdicts.values())
+    random = {name: outcome[name] for name in outcome if name.startswith("random-")}
+    cases = {name: outcome[name] for name in outcome if name not in random}
     rows = ["| case | what annals wrote | %s |" % " | ".join(clients), "|---|---|%s" % ("---|" * len(clients))]
-    for name, verdicts in outcome.items():
+    for name, verdicts in cases.items():
         marks = " | ".join("differs" if verdicts[client] else "ok" for client in clients)
         rows.append("| `%s` | %s | %s |" % (name, " ".join(CASES[name].__doc__.split()), marks))
+    if random:
+        marks = " | ".join("%d of %d ok" % (sum(not one[client] for one in random.values()), len(random))
+                           for client in clients)
+        rows.append("| `%s` to `%s` | random operations, a seed each: turns of one to three blocks with and without "
+                    "calls, models and given times (equal, falling, in the future), branches, compactions, forks, titles, "
+                    "tags and notes, `export` and `import`, `convert` to another layout and back with and without "
+                    "origin | %s |" % (*[list(random)[at] for at in (0, -1)], marks))
     return """# The real client reads what annals writes
 
-Outcome of `python3 tools/verify/verify_client.py --write docs/CLIENT.md` on %s with %s and
+Outcome of `python3 tools/verify/verify_client.py --random 40 --write docs/CLIENT.md` on %s with %s and
 the Claude Code clients %s: %s.
 
 Each row is a session that annals wrote. `ok` means: resumed by that client, exactly the messages meant were
 sent to the (mock) API, the client went on from the entry that annals wrote last, inserted nothing of its own,
-and changed no byte of the file. To repeat it: Node with npm and the npm registry are needed once per client
+and changed no byte of the file. The rows whose names begin with `reads-` are sessions of other programs; there
+`ok` means: annals goes on from the entry from which client 2.1.325 does, and where client 2.0.77 sends
+something else, `annals check` reports it. To repeat it: Node with npm and the npm registry are needed once per client
 version; nothing of your own `~/.claude` is read or written.
 
 %s
@@ -470,6 +507,8 @@ def parse_arguments():
     parser.add_argument("--annals", help="the program; default: target/release/annals, built if missing")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only this case; may be repeated")
+    parser.add_argument("--random", type=int, metavar="N", help="N random sessions instead of the cases; with --write, beside them")
+    parser.add_argument("--seed", type=int, default=1, help="where the random sessions begin; default: 1")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--write", metavar="FILE", help="write the outcome as a Markdown page")
     parser.add_argument("--keep", action="store_true", help="leave the sessions that were written")
@@ -489,6 +528,10 @@ def main():
         print("verify_client: %s" % error, file=sys.stderr)
         return 2
     outcome = {}
+    if arguments.random:
+        if not arguments.write:
+            CASES.clear()
+        client_random.register(case, arguments.seed, arguments.random)
     for name in CASES:
         if arguments.case and name not in arguments.case:
             continue
@@ -512,5 +555,9 @@ def main():
 
 
 if __name__ == "__main__":
+    # The other modules of cases import this one under its own name.
+    sys.modules["verify_client"] = sys.modules["__main__"]
+    import client_cases  # noqa: E402,F401
+    import client_random  # noqa: E402
     with contextlib.suppress(BrokenPipeError):
         sys.exit(main())

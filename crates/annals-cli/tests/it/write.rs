@@ -168,7 +168,8 @@ fn append_takes_whole_conversations_in_one_write() {
     assert_eq!(lines[0]["message"]["stop_reason"], "tool_use");
     assert_eq!(lines[4]["timestamp"], "2026-11-15T12:30:00.000Z");
     assert_eq!(lines[5]["timestamp"], "2026-11-15T12:30:00.001Z");
-    assert_eq!(lines[7]["message"]["id"], "msg_1");
+    assert_eq!(lines[7]["timestamp"], "2026-11-15T12:30:00.003Z");
+    assert_eq!(lines[8]["message"]["id"], "msg_1");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn check(scan: &LogScan, flaws: &mut Vec<Flaw>, traces: &mut Traces<'
     let outlines = &scan.outlines;
     let (tree, parents) = Tree::build_with_parents(outlines, scope(&file.artifact));
     if traces.root.layout.resumes_by_links() && !file.artifact.is_agent_log() {
-        flaws.extend(resume::dropped(scan, &tree, &parents));
+        flaws.extend(resume::left_out(scan, &tree, &parents));
     }
     flaws.extend(unanswered(outlines, &tree));
     flaws.extend(out_of_order(outlines, &parents));

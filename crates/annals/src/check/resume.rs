@@ -1,28 +1,163 @@
 //! What the agent's own program would leave out if it resumed a session.
 //!
-//! It goes from the last message to its parent and so on, and ends where a parent is not there or
-//! stands in a line that it cannot read: everything before is silently lost. Newer versions bridge a
-//! gap if the record before is at most five seconds older, older ones never do. They end at types that
-//! they do not know as well; those may be a newer client's, so that is no damage. A log in which no
-//! record has a time they do not find at all. (All found by experiment: tools/resume-oracle.)
+//! It goes on from [`Tree::resume_entry`] and leaves out what follows that. From there it goes to the parent
+//! and so on, and ends where a parent is not there or stands in a line that it cannot read: everything
+//! before is silently lost. Newer versions bridge a gap if the record before is at most five seconds older,
+//! older ones never do. They end at types that they do not know as well; those may be a newer client's, so
+//! that is no damage. A log whose last message has no time they do not find at all. (All found by
+//! experiment: tools/resume-oracle.)
+//!
+//! Client 2.0.77 differs in three ways: it goes on from the newest entry whatever `last-prompt` names, it ends
+//! at records of progress, and of parallel calls it reads those on one chain of parents only.
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::model::{Fact, Flaw, FlawKind, Link, Outline};
+use crate::model::{Fact, Flaw, FlawKind, KeyMap, Kind, Link, Outline};
 use crate::store::LogScan;
 use crate::tree::Tree;
 
 use super::count;
 use super::read::Place;
 
-/// What would be left out of a log, if anything.
-pub(super) fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+/// What clients would leave out of a log.
+pub(super) fn left_out(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Vec<Flaw> {
     let outlines = &scan.outlines;
+    if let Some(flaw) = untimed(outlines) {
+        return vec![flaw];
+    }
+    let mut flaws = Vec::new();
+    flaws.extend(dropped(scan, tree, parents));
+    flaws.extend(left_after(outlines, tree, parents));
+    if flaws.is_empty() {
+        flaws.extend(older(outlines, tree, parents));
+    }
+    flaws
+}
+
+/// A log in which clients find no conversation, because its last message has no time.
+fn untimed(outlines: &[Outline]) -> Option<Flaw> {
     let first = outlines.iter().find(|outline| outline.kind.is_message())?;
     if outlines.iter().all(|outline| outline.time.is_none()) {
         let detail = "no record has a time, so that the client finds no conversation";
         return Some(Place::of(first).flaw(FlawKind::Unresumable, detail));
     }
+    let last = outlines.iter().rfind(|one| is_said(one) && !one.sidechain);
+    let last = last.filter(|last| last.key.is_some() && last.time.is_none())?;
+    let detail = "the last message has no time, so that newer clients find no conversation";
+    Some(Place::of(last).flaw(FlawKind::Unresumable, detail))
+}
+
+/// A prompt, a reply or a result: what a client sends.
+fn is_said(outline: &Outline) -> bool {
+    matches!(outline.kind, Kind::User | Kind::Assistant)
+}
+
+/// What follows the entry from which clients go on.
+fn left_after(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+    let start = tree.resume_entry?;
+    let after = tree.after_resume(parents);
+    let lost = after.iter().filter_map(|&at| outlines.get(at));
+    let lost = lost.filter(|outline| is_said(outline)).count();
+    let detail = format!(
+        "a client that resumes goes on from here and leaves out {} after it",
+        count(lost, "message"),
+    );
+    let start = outlines.get(start).filter(|_| lost > 0)?;
+    Some(Place::of(start).flaw(FlawKind::Unresumable, detail))
+}
+
+/// What client 2.0.77 would leave out of what newer clients send.
+fn older(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+    let path = tree.resumed_path()?;
+    let is_compaction = |at: &usize| {
+        outlines
+            .get(*at)
+            .is_some_and(|one| one.kind == Kind::Compaction)
+    };
+    let from = path.iter().rposition(is_compaction).unwrap_or(0);
+    let sent = path.get(from..)?.iter();
+    let sent: Vec<usize> = sent
+        .copied()
+        .filter(|&at| outlines.get(at).is_some_and(is_said))
+        .collect();
+    let start = newest(outlines)?;
+    let (chain, ends) = chain(outlines, parents, start);
+    let lost: Vec<usize> = sent.into_iter().filter(|at| !chain.contains(at)).collect();
+    let first = lost.first()?;
+    let elsewhere = !path.contains(&start);
+    let (at, why) = match ends {
+        _ if elsewhere => (start, "it goes on from the newest entry, which is this one"),
+        Some(at) if lost.iter().any(|lost| *lost < at) => {
+            (at, "it does not read what this hangs from")
+        }
+        _ if tree.goes_on_after(start) => {
+            (start, "it goes on from the newest entry, which is this one")
+        }
+        _ => (*first, "of parallel calls it reads one chain"),
+    };
+    let detail = format!(
+        "client 2.0.77 leaves out {} that newer clients send: {why}",
+        count(lost.len(), "message"),
+    );
+    Some(Place::of(outlines.get(at)?).flaw(FlawKind::OlderClient, detail))
+}
+
+/// The entry from which client 2.0.77 goes on: the first of those with the newest time. Of entries with one
+/// id, the last counts.
+fn newest(outlines: &[Outline]) -> Option<usize> {
+    let keys = outlines.iter().enumerate();
+    let last: KeyMap<usize> = keys.filter_map(|(at, one)| Some((one.key?, at))).collect();
+    let mut newest: Option<(i64, usize)> = None;
+    for (at, outline) in outlines.iter().enumerate() {
+        let counts = outline.key.is_some_and(|key| last.get(&key) == Some(&at));
+        let counts = counts && !outline.sidechain && !is_unknown(outline);
+        let time = outline
+            .time
+            .filter(|_| counts)
+            .map(|time| time.as_millisecond());
+        if let Some(time) = time.filter(|time| newest.is_none_or(|(best, _)| *time > best)) {
+            newest = Some((time, at));
+        }
+    }
+    newest.map(|(_, at)| at)
+}
+
+/// Whether client 2.0.77 does not know the type of an entry.
+fn is_unknown(outline: &Outline) -> bool {
+    let unknown = |fact: &Fact| matches!(fact, Fact::Stranger | Fact::Untyped | Fact::NewerType);
+    outline.facts.iter().any(unknown)
+}
+
+/// The entries from one up to where client 2.0.77 stops, and the last of them if what that hangs from is
+/// of a type that it does not know.
+fn chain(
+    outlines: &[Outline],
+    parents: &[Option<usize>],
+    start: usize,
+) -> (HashSet<usize>, Option<usize>) {
+    let mut chain = HashSet::new();
+    let mut at = start;
+    loop {
+        let outline = outlines.get(at);
+        let Some(outline) = outline.filter(|_| chain.insert(at)) else {
+            return (chain, None);
+        };
+        if outline.kind == Kind::Compaction {
+            return (chain, None);
+        }
+        match parents.get(at).copied().flatten() {
+            None => return (chain, None),
+            Some(parent) if outlines.get(parent).is_some_and(is_unknown) => {
+                return (chain, Some(at));
+            }
+            Some(parent) => at = parent,
+        }
+    }
+}
+
+/// What would be left out of a log before the entry at which clients get no further.
+fn dropped(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Option<Flaw> {
+    let outlines = &scan.outlines;
     let reader = Reader::of(scan, tree)?;
     let conversation = tree.conversations.get(tree.resume?)?;
     let path = tree.path(conversation);

@@ -11,11 +11,11 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{
-    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer,
+    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer, is_model,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Members, SessionId,
-    Subject, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Members, Outline,
+    SessionId, Subject, TitleSource, Usage,
 };
 use crate::store::{FoundFile, Pairing, Root, Session, row_of_log};
 
@@ -338,6 +338,7 @@ impl<'a> Work<'a> {
             let scan = session.logs.get(at);
             let outlines = scan.map_or(&[][..], |scan| &scan.outlines);
             let links = Links::of(outlines);
+            pen.head.model = first_model(outlines);
             for (volume, one) in file.volumes().enumerate() {
                 self.log(one, number, volume, at, &mut pen, &links)?;
                 number += 1;
@@ -496,7 +497,11 @@ impl<'a> Work<'a> {
         let time = entry.time;
         let now = time.or(pen.head.time).unwrap_or(self.started);
         let parent = at.and_then(|at| links.parent(at, refused));
+        let continues = at
+            .filter(|_| !self.session.root().layout.resumes_by_links())
+            .and_then(|at| links.continued(at, refused));
         pen.head.leaf = parent.as_ref().map(fitting);
+        pen.head.continues = continues.as_ref().map(fitting);
         pen.head.last = pen.last.get(&aside).cloned();
         pen.head.at(entry.place);
         let (members, unknown): (Members, Members) = entry
@@ -538,7 +543,7 @@ impl<'a> Work<'a> {
         {
             self.title = Some(title);
         }
-        pen.head.time = pen.head.time.max(time);
+        pen.head.time = pen.head.time.max(time).max(plan.time);
         if let Change::Append(drafts) = &change {
             for draft in drafts {
                 pen.head.remember(&draft.body);
@@ -763,6 +768,13 @@ fn purpose(agent: &crate::store::Agent) -> Option<String> {
     let texts = [&agent.description, &agent.kind];
     let mut texts = texts.into_iter().flatten();
     texts.find(|text| !text.is_empty()).cloned()
+}
+
+/// The first model that a log names, for replies before it that name none.
+fn first_model(outlines: &[Outline]) -> Option<String> {
+    let replies = outlines.iter().filter_map(|outline| outline.reply.as_ref());
+    let mut models = replies.filter_map(|reply| reply.model.as_deref());
+    models.find(|model| is_model(model)).map(str::to_owned)
 }
 
 fn git_branch(session: &Session) -> Option<String> {

@@ -66,12 +66,31 @@ impl<'a> Links<'a> {
 
     /// What an entry hangs from in the target: the nearest above it that the target has words for.
     pub(super) fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+        self.above(at, refused)?.1.id()
+    }
+
+    /// The entry that the compaction above an entry continues, if it hangs from one.
+    pub(super) fn continued(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
+        let (mut at, mut above) = self.above(at, refused)?;
+        if above.kind != Kind::Compaction {
+            return None;
+        }
+        for _ in 0..self.outlines.len() {
+            if above.kind != Kind::Compaction {
+                return above.id();
+            }
+            (at, above) = self.above(at, refused)?;
+        }
+        None
+    }
+
+    fn above(&self, at: usize, refused: &HashSet<Key>) -> Option<(usize, &'a Outline)> {
         let mut at = at;
         for _ in 0..=refused.len() {
             at = self.above.get(at).copied().flatten()?;
             let outline = self.outlines.get(at)?;
             if outline.key.is_some_and(|key| !refused.contains(&key)) {
-                return outline.id();
+                return Some((at, outline));
             }
         }
         None

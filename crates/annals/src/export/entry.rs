@@ -76,6 +76,7 @@ members! {
         human: bool,
         meta: bool,
         compact_summary: bool,
+        api_error: bool,
         response: Text<'a>,
         request: Text<'a>,
         stop_reason: Text<'a>,
@@ -257,6 +258,7 @@ impl<'a> Row<'a> {
             human,
             meta,
             compact_summary,
+            api_error,
             model,
             response,
             request,
@@ -270,6 +272,7 @@ impl<'a> Row<'a> {
         self.human = set(*human);
         self.meta = set(*meta);
         self.compact_summary = set(*compact_summary);
+        self.api_error = set(*api_error);
         self.model = text(model);
         self.response = text(response);
         self.request = text(request);
@@ -383,6 +386,7 @@ impl<'a> Row<'a> {
             human: self.human.unwrap_or_default(),
             meta: self.meta.unwrap_or_default(),
             compact_summary: self.compact_summary.unwrap_or_default(),
+            api_error: self.api_error.unwrap_or_default(),
             model: owned(self.model.take()),
             response: owned(self.response.take()),
             request: owned(self.request.take()),

@@ -17,9 +17,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::jsonl::Durability;
 use crate::layout::{NewSession, Spawn};
-use crate::model::{
-    AgentId, Block, Body, Draft, Entry, EntryId, Members, Message, SessionId, TitleSource, Todo,
-};
+use crate::model::{AgentId, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource, Todo};
 use crate::store::{
     MessageFilter, Root, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
@@ -512,7 +510,7 @@ impl<'a> Pen<'a> {
             ..Given::default()
         };
         let mut seen: HashSet<&EntryId> = HashSet::new();
-        let summaries = summaries(entries);
+        let summaries = summarized(entries);
         let mut batch: Vec<&Entry> = Vec::new();
         for entry in in_order(entries) {
             // Of two entries with one id, the first is kept: a log cannot hold both.
@@ -527,14 +525,13 @@ impl<'a> Pen<'a> {
                     given.todos = Some(todos.clone());
                     self.skip(entry);
                 }
-                Body::Compaction { .. } => {
-                    self.write(&batch)?;
-                    batch.clear();
-                    self.compact(entry, &summaries)?;
+                // Without its summary it would hide what came before.
+                Body::Compaction { .. }
+                    if entry.id.as_ref().is_none_or(|id| !summaries.contains(id)) =>
+                {
+                    self.leave_entry(entry);
                 }
                 Body::Title { .. } if self.titled => self.skip(entry),
-                // Written with the compaction before it.
-                Body::Message(message) if message.compact_summary && self.is_placed(entry) => {}
                 _ if odd => {
                     self.write(&batch)?;
                     batch.clear();
@@ -650,10 +647,11 @@ impl<'a> Pen<'a> {
         }
         let parent = entry.parent.as_ref().and_then(|id| self.resolve(id));
         let said = matches!(entry.body, Body::Message(_));
-        if said && parent.is_none() && self.begun {
+        let compacts = matches!(entry.body, Body::Compaction { .. });
+        if (said || compacts) && parent.is_none() && self.begun {
             self.leave("root");
         }
-        if said || parent.is_some() {
+        if said || compacts || parent.is_some() {
             draft.parent = parent.filter(|parent| self.leaf.as_ref() != Some(parent));
             self.leaf.clone_from(&draft.id);
             self.begun = true;
@@ -687,37 +685,6 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Writes a compaction and the summary that follows it, if they stand at the end of what was
-    /// written: nowhere else can a session be compacted.
-    fn compact(&mut self, entry: &Entry, summaries: &HashMap<&EntryId, &Entry>) -> Result<()> {
-        let parent = entry.parent.as_ref().and_then(|id| self.resolve(id));
-        let at_end = parent.is_some() && parent == self.leaf;
-        let summary = entry.id.as_ref().and_then(|id| summaries.get(id)).copied();
-        let text = summary.and_then(text_of);
-        let (Some(id), Some(summary), Some(text), true) = (&entry.id, summary, text, at_end) else {
-            self.leave_entry(entry);
-            return Ok(());
-        };
-        match self.writer.compact(&text, None) {
-            Ok(written) => {
-                self.imported.entries += 2;
-                let mut ids = written.into_iter().filter_map(|entry| entry.id);
-                if let (Some(boundary), Some(said)) = (ids.next(), ids.next_back()) {
-                    self.placed.insert(id.clone(), boundary);
-                    let old = summary.id.iter().cloned();
-                    self.placed.extend(old.map(|id| (id, said.clone())));
-                    self.leaf = Some(said);
-                }
-                Ok(())
-            }
-            Err(error) if is_refusal(&error) => {
-                self.leave_entry(entry);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Where an entry is now, or the nearest of its ancestors that was not left out.
     fn resolve(&self, id: &EntryId) -> Option<EntryId> {
         let mut id = id;
@@ -729,11 +696,6 @@ impl<'a> Pen<'a> {
             id = self.skipped.get(id)?.as_ref()?;
         }
         None
-    }
-
-    fn is_placed(&self, entry: &Entry) -> bool {
-        let id = entry.id.as_ref();
-        id.is_some_and(|id| self.placed.contains_key(id))
     }
 
     fn leave_entry(&mut self, entry: &Entry) {
@@ -786,30 +748,14 @@ fn in_order(entries: &[Entry]) -> Vec<&Entry> {
     ordered
 }
 
-/// The summaries that follow compactions, by the compaction.
-fn summaries(entries: &[Entry]) -> HashMap<&EntryId, &Entry> {
-    let summary = |entry: &&Entry| {
-        matches!(&entry.body, Body::Message(message) if message.compact_summary)
-            && entry.id.is_some()
-    };
-    let found = entries.iter().filter(summary);
-    found
-        .filter_map(|entry| Some((entry.parent.as_ref()?, entry)))
+/// The entries that summaries hang from.
+fn summarized(entries: &[Entry]) -> HashSet<&EntryId> {
+    let summary =
+        |entry: &&Entry| matches!(&entry.body, Body::Message(message) if message.compact_summary);
+    let summaries = entries.iter().filter(summary);
+    summaries
+        .filter_map(|entry| entry.parent.as_ref())
         .collect()
-}
-
-fn text_of(entry: &Entry) -> Option<String> {
-    let Body::Message(Message { blocks, .. }) = &entry.body else {
-        return None;
-    };
-    let texts: Option<Vec<&str>> = blocks
-        .iter()
-        .map(|block| match block {
-            Block::Text(text) => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
-    texts.map(|texts| texts.join("\n\n"))
 }
 
 /// The layout has no place for it, as opposed to a failure.

@@ -9,7 +9,7 @@
 //! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"program":…,"cwd":…,"branch":…,"version":…,
 //!  "kind":"compaction"|"system"|"agent","subtype":…,"text":…,"description":…,"call":…,
 //!  "blocks":[…],"model":…,"usage":{…},"response":…,"request":…,"stop":…,
-//!  "human":bool,"meta":true,"compact":true,"spawned":…,"stored":…}
+//!  "human":bool,"meta":true,"compact":true,"api_error":true,"spawned":…,"stored":…}
 //! ```
 //!
 //! Without `parent` a record hangs from the one before it; with `null` it hangs from nothing.
@@ -50,6 +50,7 @@ object! {
         "human" => human: Raw<'a>,
         "meta" => meta: Flag,
         "compact" => compact: Flag,
+        "api_error" => api_error: Flag,
         "spawned" => spawned: Text<'a>,
         "stored" => stored: Text<'a>,
     }
@@ -142,6 +143,7 @@ impl Annex<'_> {
         }
         message.meta |= self.meta.0;
         message.compact_summary |= self.compact.0;
+        message.api_error |= self.api_error.0;
         message.human &= !message.meta && !message.compact_summary && !self.sidechain.0;
         if let Some(agent) = self.spawned.filled().and_then(|id| AgentId::new(id).ok()) {
             message.spawned = Some(agent);
@@ -297,6 +299,8 @@ pub(crate) struct Words<'a> {
     pub(crate) meta: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) compact: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) api_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) spawned: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

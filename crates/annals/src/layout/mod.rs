@@ -35,6 +35,7 @@ pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use salvage::{Piece, salvage};
+pub(crate) use write::is_model;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,

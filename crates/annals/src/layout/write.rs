@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SessionId, Todo,
-    Usage,
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SYNTHETIC,
+    SessionId, Todo, Usage,
 };
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
@@ -259,8 +259,11 @@ impl Head {
             agent: log.agent.clone(),
             log,
             leaf: None,
+            continues: None,
             last: None,
             time: None,
+            noted: None,
+            model: None,
             cwd: None,
             git_branch: None,
             version: None,
@@ -288,6 +291,9 @@ impl Head {
         let Body::Message(message) = body else {
             return;
         };
+        if let Some(model) = &message.model {
+            self.learn_model(model);
+        }
         for block in &message.blocks {
             match block {
                 Block::ToolUse { id, name, .. } => self.calls.push((id.clone(), name.clone())),
@@ -299,6 +305,13 @@ impl Head {
         self.calls.drain(..surplus);
         if let Some(response) = &message.response {
             self.replied(response, message.usage.unwrap_or_default());
+        }
+    }
+
+    /// Takes in the model of a reply, if it names one.
+    pub(crate) fn learn_model(&mut self, model: &str) {
+        if is_model(model) {
+            self.model = Some(model.to_owned());
         }
     }
 
@@ -383,6 +396,12 @@ impl NewSession {
     }
 }
 
+/// Whether a reply's model names one: the agent program's own replies do not, nor does the word that
+/// earlier versions of annals wrote where none was known.
+pub(crate) fn is_model(name: &str) -> bool {
+    !matches!(name, "" | SYNTHETIC | "unknown")
+}
+
 /// Refuses a name that nobody could type again.
 fn check_name(name: &str) -> Result<()> {
     const MAX: usize = 200;
@@ -411,10 +430,16 @@ pub struct Head {
     pub log: Artifact,
     /// The entry that the next one hangs from.
     pub leaf: Option<EntryId>,
+    /// The entry that the compaction at `leaf` continues, as long as no summary follows that.
+    pub continues: Option<EntryId>,
     /// The last message of the log, which a layout without links takes for the parent of the next.
     pub last: Option<EntryId>,
     /// The time of the newest entry: the next one must not seem older.
     pub time: Option<Timestamp>,
+    /// The time of the newest note: the next one must not seem older either.
+    pub noted: Option<Timestamp>,
+    /// The model that answered last, for replies that do not say which one did.
+    pub model: Option<String>,
     /// The working directory.
     pub cwd: Option<String>,
     /// The git branch.
@@ -537,6 +562,8 @@ pub struct Plan {
     pub added: Vec<EntryId>,
     /// The entry that the next one hangs from, if the change moves it.
     pub leaf: Option<EntryId>,
+    /// The time of the newest entry, where that is another than was asked for.
+    pub time: Option<Timestamp>,
     /// A title for the session, where it is the register that keeps titles.
     pub title: Option<String>,
     /// Records for the log's companion that have no line in the log.

@@ -217,6 +217,8 @@ pub struct Message {
     pub meta: bool,
     /// The summary that follows a compaction.
     pub compact_summary: bool,
+    /// An error of the API, which the agent program wrote in a reply's place and does not send again.
+    pub api_error: bool,
     /// The model that answered.
     pub model: Option<String>,
     /// The response this is part of; several entries may share one.
@@ -242,6 +244,7 @@ impl Message {
             human: false,
             meta: false,
             compact_summary: false,
+            api_error: false,
             model: None,
             response: None,
             request: None,

@@ -173,6 +173,9 @@ kinds! {
     /// The agent's own program cannot resume all of the session, for what no repair changes.
     Unresumable "unresumable" Warning kept
         "nothing is lost: `annals show` reads it all, and a newer client may too";
+    /// An older version of the agent's own program would send less of the session than a newer one.
+    OlderClient "older-client" Note kept
+        "nothing for newer clients; `annals fork` writes a session that older ones read whole";
     /// Files of a session whose log is not there.
     Stray "stray" Warning kept
         "restore the log from a backup; `annals repair` lists the files";

@@ -171,6 +171,8 @@ pub enum Fact {
     UnknownType(Box<str>),
     /// It has an id, but is of a type that the agent's own program does not follow links through.
     Stranger,
+    /// Only newer versions of the agent's own program follow links through its type.
+    NewerType,
     /// A person's remark.
     Note(Box<str>),
 }

@@ -269,7 +269,11 @@ impl<'a> Copies<'a> {
                 time: self.late.filter(|_| number == end),
             };
             put(self.writer.transplant(&record, &graft)?)?;
-            parent = Some(id);
+            // Older programs do not follow links through types that they do not know.
+            let opaque = |fact: &Fact| matches!(fact, Fact::NewerType | Fact::Stranger);
+            if !outline.facts.iter().any(opaque) {
+                parent = Some(id);
+            }
         }
         Ok(())
     }

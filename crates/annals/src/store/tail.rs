@@ -77,8 +77,8 @@ impl Tail {
         }
         self.head.calls.clear();
         self.head.remember_open(root, &self.file, handle, &window);
-        let (leaf, last) = self.head.ends(root, &self.file, handle, &window);
-        (self.head.leaf, self.head.last) = (leaf, last);
+        let ends = self.head.ends(root, &self.file, handle, &window);
+        (self.head.leaf, self.head.continues, self.head.last) = ends;
         self.head.anchored = window.scan.whole || window.named;
         let mut earlier = self.file.earlier.iter().rev();
         while self.head.leaf.is_none()
@@ -90,8 +90,8 @@ impl Tail {
                 self.head.note(outline);
             }
             self.head.remember_open(root, volume, &handle, &window);
-            let (leaf, last) = self.head.ends(root, volume, &handle, &window);
-            self.head.leaf = leaf;
+            let (leaf, continues, last) = self.head.ends(root, volume, &handle, &window);
+            (self.head.leaf, self.head.continues) = (leaf, continues);
             self.head.last = self.head.last.take().or(last);
         }
         self.sieve = window.sieve;
@@ -247,7 +247,23 @@ impl Tail {
 impl Head {
     /// Takes in what an outline tells about the writer's place.
     fn note(&mut self, outline: &Outline) {
-        self.time = self.time.max(outline.time);
+        self.time = self
+            .time
+            .max(outline.time.filter(|_| outline.key.is_some()));
+        if let Some(model) = outline
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.model.as_ref())
+        {
+            self.learn_model(model);
+        }
+        if outline
+            .facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::Note(_)))
+        {
+            self.noted = self.noted.max(outline.time);
+        }
         self.learn(outline);
         for fact in &outline.facts {
             let (slot, text) = match fact {
@@ -297,14 +313,15 @@ impl Head {
         }
     }
 
-    /// The entry that the next one hangs from, and the last one of the volume.
+    /// The entry that the next one hangs from, what that continues if it is a compaction, and the last
+    /// entry of the volume.
     fn ends(
         &self,
         root: &Root,
         file: &FoundFile,
         handle: &dyn Bytes,
         window: &Window,
-    ) -> (Option<EntryId>, Option<EntryId>) {
+    ) -> (Option<EntryId>, Option<EntryId>, Option<EntryId>) {
         let outlines = &window.scan.outlines;
         let tree = &window.tree;
         let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
@@ -323,21 +340,36 @@ impl Head {
         // The last that the agent program knows, where it would not follow a link to any other.
         if root.layout.resumes_by_links() {
             ends.retain(|&at| !window.salvaged(at));
+            // The agent program goes on from there, even if something else follows.
+            let kind = |at: &usize| outlines.get(*at).map(|outline| outline.kind);
+            let compacted = ends.last().and_then(kind) == Some(Kind::Compaction);
+            let resumed = tree.resume_entry.filter(|at| ends.contains(at));
+            ends.extend(resumed.filter(|_| !compacted));
         }
         let entry = |at| window.entry(root, file, handle, at);
         let mut ends = ends.into_iter().rev().filter_map(entry);
         let leaf = ends.find(|entry| self.takes(entry));
+        let continues = leaf
+            .as_ref()
+            .filter(|leaf| matches!(leaf.body, Body::Compaction { .. }))
+            .and_then(|_| {
+                ends.find(|one| self.takes(one) && !matches!(one.body, Body::Compaction { .. }))
+            });
         let chained = |outline: &&Outline| {
             let says = outline.kind.is_message() || outline.kind == Kind::Compaction;
             outline.key.is_some() && !outline.sidechain && (says || outline.link != Link::None)
         };
         let last = outlines.iter().rev().find(chained);
-        (leaf.and_then(|leaf| leaf.id), last.and_then(Outline::id))
+        let id = |entry: Option<Entry>| entry.and_then(|entry| entry.id);
+        (id(leaf), id(continues), last.and_then(Outline::id))
     }
 
     /// Takes in an entry that goes on where the log did before.
     fn observe(&mut self, entry: &Entry) {
-        self.time = self.time.max(entry.time);
+        self.time = self.time.max(entry.time.filter(|_| in_tree(entry)));
+        if let Body::Note { .. } = &entry.body {
+            self.noted = self.noted.max(entry.time);
+        }
         if let Body::Resume { .. } = &entry.body {
             self.anchored = true;
         }
@@ -346,6 +378,9 @@ impl Head {
         }
         self.remember(&entry.body);
         if self.takes(entry) {
+            let before = self.continues.take().or(self.leaf.take());
+            let compacts = matches!(entry.body, Body::Compaction { .. });
+            self.continues = before.filter(|_| compacts);
             self.leaf.clone_from(&entry.id);
             self.last.clone_from(&entry.id);
         }

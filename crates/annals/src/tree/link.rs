@@ -40,29 +40,26 @@ impl Links {
         matches!(self.places.get(at), Some(Place::Node { .. })).then_some(at)
     }
 
-    /// The last in file order of `entry` and those of its descendants that count.
-    pub(super) fn last_descendant(
-        &self,
-        entry: usize,
-        counts: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
+    /// For each entry whether it is `entry` or descends from it by its parents. What a compaction continues
+    /// is not its parent.
+    pub(super) fn descendants(&self, outlines: &[Outline], entry: usize) -> Vec<bool> {
         let mut below = vec![false; self.places.len()];
-        *below.get_mut(entry)? = true;
-        let mut last = entry;
+        if let Some(mark) = below.get_mut(entry) {
+            *mark = true;
+        }
         for &at in &self.order {
-            let inherits = self
-                .parent(at)
-                .and_then(|parent| below.get(parent).copied());
-            if inherits == Some(true) {
-                if let Some(mark) = below.get_mut(at) {
-                    *mark = true;
-                }
-                if counts(at) {
-                    last = last.max(at);
-                }
+            let by_parent = outlines
+                .get(at)
+                .is_some_and(|outline| !matches!(outline.link, Link::Continues(_)));
+            let parent = self.parent(at).filter(|_| by_parent);
+            let inherits = parent.and_then(|parent| below.get(parent).copied());
+            if inherits == Some(true)
+                && let Some(mark) = below.get_mut(at)
+            {
+                *mark = true;
             }
         }
-        Some(last)
+        below
     }
 
     pub(super) fn last_in_file(&self, counts: impl Fn(usize) -> bool) -> Option<usize> {

@@ -13,7 +13,7 @@ mod link;
 mod title;
 mod turn;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jiff::Timestamp;
 
@@ -42,6 +42,9 @@ pub struct Tree {
     pub strands: Vec<Strand>,
     /// Where the agent program would go on: the conversation, as an index.
     pub resume: Option<usize>,
+    /// The entry from which it would go on. It may lie within the conversation: what follows it there
+    /// is then left out.
+    pub resume_entry: Option<usize>,
     /// What is wrong with the links.
     pub flaws: Vec<Flaw>,
     turns: Turns,
@@ -93,8 +96,8 @@ impl Tree {
         let links = link::resolve(outlines, scope, &mut flaws);
         let turns = turn::group(outlines, &links);
         let conversations = conversations(&turns);
-        let tip = resume_tip(outlines, scope, &links);
-        let resume = tip.and_then(|tip| {
+        let resume_entry = resume_entry(outlines, scope, &links);
+        let resume = resume_entry.and_then(|tip| {
             let turn = turns.leaf_turn(turns.of(tip)?);
             conversations
                 .iter()
@@ -106,6 +109,7 @@ impl Tree {
             conversations,
             strands,
             resume,
+            resume_entry,
             flaws,
             turns,
         };
@@ -116,6 +120,31 @@ impl Tree {
     pub(crate) fn goes_on_after(&self, entry: usize) -> bool {
         let turn = self.turns.of(entry);
         turn.is_some_and(|turn| self.turns.goes_on(turn))
+    }
+
+    /// The entries from the root to the end of the turn from which the agent program would go on.
+    pub(crate) fn resumed_path(&self) -> Option<Vec<usize>> {
+        Some(self.turns.path(self.turns.of(self.resume_entry?)?))
+    }
+
+    /// The entries of the conversation that would be resumed which come after [`Tree::resume_entry`].
+    pub(crate) fn after_resume(&self, parents: &[Option<usize>]) -> Vec<usize> {
+        let resumed = self.resume.and_then(|at| self.conversations.get(at));
+        let (Some(conversation), Some(entry)) = (resumed, self.resume_entry) else {
+            return Vec::new();
+        };
+        let turn = self.turns.of(entry);
+        let before = turn.map_or(0, |turn| self.turns.path(turn).len());
+        let mut below: HashSet<usize> = HashSet::from([entry]);
+        let mut after = Vec::new();
+        for (place, at) in self.path(conversation).into_iter().enumerate() {
+            let parent = parents.get(at).copied().flatten();
+            let follows = parent.is_some_and(|parent| below.contains(&parent)) && below.insert(at);
+            if place >= before || follows {
+                after.push(at);
+            }
+        }
+        after
     }
 
     /// The first entries of all conversations, in file order.
@@ -213,32 +242,59 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
     found
 }
 
-/// The entry at which the agent program goes on: the newest descendant of the leaf that the log
-/// names last, else the last message of the tree in file order. Side chains count only if there is
-/// nothing else.
-fn resume_tip(outlines: &[Outline], scope: Scope, links: &link::Links) -> Option<usize> {
-    let named = outlines.iter().rev().find_map(|outline| {
+/// The entry from which the agent program goes on, by the rule of client 2.1.325 (tools/verify/README.md).
+///
+/// The search starts at the last prompt or reply in file order and takes the newest of it and its
+/// descendants. If the log names a leaf and that entry does not descend from it, the named leaf itself is
+/// the answer. Side chains count only if there is nothing else.
+fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::Links) -> Option<usize> {
+    let outline = |at: usize| outlines.get(at);
+    let main =
+        |at: usize| outline(at).is_some_and(|outline| scope == Scope::Agent || !outline.sidechain);
+    let says = |at: usize| {
+        outline(at).is_some_and(|outline| matches!(outline.kind, Kind::User | Kind::Assistant))
+    };
+    let said = |at: usize| outline(at).is_some_and(|outline| outline.kind != Kind::Other);
+    let start = links
+        .last_in_file(|at| main(at) && says(at))
+        .or_else(|| links.last_in_file(|at| main(at) && said(at)))
+        .or_else(|| links.last_in_file(said))
+        .or_else(|| links.last_in_file(|_| true))?;
+    let time = |at: usize| outline(at).and_then(|outline| outline.time);
+    let mut newest = start;
+    let below = links.descendants(outlines, start);
+    for at in (0..outlines.len()).filter(|at| below.get(*at) == Some(&true) && *at != start) {
+        let known = outline(at).is_some_and(|outline| !is_skipped(outline));
+        if known && main(at) && time(at).is_some() && time(at) >= time(newest) {
+            newest = at;
+        }
+    }
+    let named = named_leaf(outlines).and_then(|leaf| links.find(leaf));
+    let named = named.filter(|&at| {
+        outline(at).is_some_and(|one| !is_skipped(one) && one.kind != Kind::Compaction)
+    });
+    match named {
+        Some(named) if links.descendants(outlines, named).get(newest) != Some(&true) => Some(named),
+        _ => Some(newest),
+    }
+}
+
+/// The leaf that the log names last. A compaction takes back what was named before it.
+pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<Key> {
+    let after = outlines.iter().rev();
+    let mut after = after.take_while(|outline| outline.kind != Kind::Compaction);
+    after.find_map(|outline| {
         outline.facts.iter().find_map(|fact| match fact {
             Fact::Resume(leaf) => Some(*leaf),
             _ => None,
         })
-    });
-    let leaf = named.and_then(|leaf| links.find(leaf));
-    let main = |at: usize| {
-        let outline = outlines.get(at);
-        outline.is_some_and(|outline| scope == Scope::Agent || !outline.sidechain)
-    };
-    let said = |at: usize| {
-        let outline = outlines.get(at);
-        outline.is_some_and(|outline| outline.kind != Kind::Other)
-    };
-    match leaf {
-        Some(leaf) => links.last_descendant(leaf, main),
-        None => links
-            .last_in_file(|at| main(at) && said(at))
-            .or_else(|| links.last_in_file(said))
-            .or_else(|| links.last_in_file(|_| true)),
-    }
+    })
+}
+
+/// Whether the agent program never goes on from such an entry.
+fn is_skipped(outline: &Outline) -> bool {
+    let skips = |fact: &Fact| matches!(fact, Fact::Stranger | Fact::Untyped | Fact::NewerType);
+    outline.facts.iter().any(skips)
 }
 
 fn strands(outlines: &[Outline], links: &link::Links) -> Vec<Strand> {

@@ -1,6 +1,7 @@
 //! Writing beside others, on damaged logs, under refusals; deleting and bringing back.
 
 mod agents;
+mod client;
 mod end;
 pub(crate) mod held;
 mod totals;
@@ -236,7 +237,7 @@ fn what_others_append_is_caught_up_with() {
     );
     let third = fresh.writer.append(Draft::user("third")).unwrap();
     assert_eq!(third.parent, Some(foreign_id(2)));
-    // The log names a leaf: what is appended elsewhere does not move it.
+    // The log names a leaf: what follows that counts as long as the log ends there.
     write_raw(
         &fresh.writer.path(),
         format!(
@@ -251,14 +252,15 @@ fn what_others_append_is_caught_up_with() {
         &fresh.writer.path(),
         foreign(3, third.id.as_ref(), "2026-01-01T00:00:02.000Z").as_bytes(),
     );
+    // The log ends elsewhere, so that the program would go on from the named leaf itself.
     let fifth = fresh.writer.append(Draft::user("fifth")).unwrap();
-    assert_eq!(fifth.parent, fourth.id);
+    assert_eq!(fifth.parent, second.id);
     // A reader and a fresh writer see the same.
     let session = fresh.read();
     let (_, resumed) = paths(&session);
     assert_eq!(
         conversations(&session)[resumed.unwrap()],
-        ["first", "foreign 1", "second", "fourth", "fifth"]
+        ["first", "foreign 1", "second", "fifth"]
     );
     assert_eq!(fresh.second().leaf(), fifth.id);
 }

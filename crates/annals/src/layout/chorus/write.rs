@@ -540,6 +540,7 @@ impl Pen<'_, '_> {
         words.stop = message.stop_reason.as_deref();
         words.meta = message.meta;
         words.compact = message.compact_summary;
+        words.api_error = message.api_error;
         words.spawned = message.spawned.as_ref().map(AgentId::as_str);
         words.stored = message.stored.as_deref();
         let aside =

@@ -263,6 +263,7 @@ fn message(
         human: line.prompt(is_agent).is_some(),
         meta: line.meta.0,
         compact_summary: line.compact_summary.0,
+        api_error: line.api_error.0,
         model: line.model().map(str::to_owned),
         response: said.id.owned(),
         request: line.request.owned(),

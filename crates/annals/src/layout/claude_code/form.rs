@@ -54,8 +54,18 @@ pub(super) struct Written<'a> {
     pub(super) compaction: Option<Compaction<'a>>,
     #[serde(rename = "toolUseResult", skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Outcome<'a>>,
+    #[serde(rename = "isApiErrorMessage", skip_serializing_if = "Option::is_none")]
+    pub(super) api_error: Option<bool>,
     pub(super) uuid: &'a str,
     pub(super) timestamp: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) annals: Option<Given>,
+}
+
+/// What was asked for and could not be written in the client's own members.
+#[derive(Serialize)]
+pub(super) struct Given {
+    pub(super) time: String,
 }
 
 #[derive(Serialize)]

@@ -29,6 +29,7 @@ object! {
         "isSidechain" => sidechain: Flag,
         "isMeta" => meta: Flag,
         "isCompactSummary" => compact_summary: Flag,
+        "isApiErrorMessage" => api_error: Flag,
         "agentId" => agent: Text<'a>,
         "sessionId" => session: Text<'a>,
         "cwd" => cwd: Text<'a>,

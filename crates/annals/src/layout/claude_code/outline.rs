@@ -129,6 +129,8 @@ impl Lines {
                     .facts
                     .extend(kind.is_empty().then_some(Fact::Untyped));
                 outline.facts.extend(stranger.then_some(Fact::Stranger));
+                let newer = outline.key.is_some() && kind == "progress";
+                outline.facts.extend(newer.then_some(Fact::NewerType));
                 outline.facts.extend(line.aside());
                 outline.facts.extend(line.summary_session());
             }

@@ -1,10 +1,11 @@
 //! Writing lines that the real client reads back.
 //!
-//! A reply is one line per block, all with the same `message.id` and each the parent of the next; a
-//! tool result is a line of its own. Every client version reads such a chain whole and goes on from
-//! its end. Each line is later than the one before by a millisecond at least, because the older
-//! client goes on at the newest. A branch, and a compaction, are followed by a `last-prompt` line
-//! that names the new leaf, because a client that finds an older one would go on elsewhere.
+//! A message is one line per block, each the parent of the next; those of a reply have the same
+//! `message.id`. Every client version reads such a chain whole and goes on from its end. Each line is
+//! later than the one before by a millisecond at least, because the older client goes on at the newest;
+//! a given time that had to move stands in the line's member `annals`. A branch, and a compaction, are
+//! followed by a `last-prompt` line that names the new leaf, because a client that finds an older one
+//! would go on elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +18,16 @@ use crate::json::{self, Pairs, Raw};
 use crate::layout::content::{self, content};
 use crate::layout::field::Spent;
 use crate::layout::{
-    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer,
+    Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, is_model,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FileChange, Key, Members,
-    Message, Role, TitleSource, Todo,
+    Message, Role, SYNTHETIC, TitleSource, Todo,
 };
 
 use super::form::{
-    Aside, BackupLine, Compaction, Meta, Note, Opening, Outcome, QueueOperation, Said, Snapshot,
-    SnapshotLine, Stop, TypedLine, Written,
+    Aside, BackupLine, Compaction, Given, Meta, Note, Opening, Outcome, QueueOperation, Said,
+    Snapshot, SnapshotLine, Stop, TypedLine, Written,
 };
 use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
 use super::{ClaudeCode, encode_path, path};
@@ -81,6 +82,9 @@ impl Writer for ClaudeCode {
             lines: Vec::new(),
             plan: Plan::default(),
             time: head.time,
+            noted: head.noted,
+            model: head.model.clone().or_else(|| first_model(change)),
+            continues: head.continues.clone(),
         };
         match change {
             Change::Begin => pen.begin()?,
@@ -184,8 +188,14 @@ struct Pen<'a, 'b> {
     stamp: &'a mut Stamp<'b>,
     lines: Vec<Vec<u8>>,
     plan: Plan,
-    /// The time of the newest line so far.
+    /// The time of the newest line of the chain so far.
     time: Option<Timestamp>,
+    /// The time of the newest line beside the chain.
+    noted: Option<Timestamp>,
+    /// The model that answered last.
+    model: Option<String>,
+    /// The entry that the compaction at the leaf continues, as long as no summary follows that.
+    continues: Option<EntryId>,
 }
 
 impl Pen<'_, '_> {
@@ -205,7 +215,7 @@ impl Pen<'_, '_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let timestamp = spell(self.tick(None));
+        let timestamp = spell(self.time_beside(None));
         let head = self.head;
         self.line(&Opening {
             kind: OPENING,
@@ -244,7 +254,7 @@ impl Pen<'_, '_> {
                 .tag(text),
             ),
             Body::Note { author, text } => {
-                let time = self.tick(draft.time);
+                let time = self.time_beside(draft.time);
                 let id = self.id(draft);
                 self.line(&Note {
                     kind: "annals-note",
@@ -275,7 +285,7 @@ impl Pen<'_, '_> {
                 "a queue operation needs a name, such as enqueue",
             )),
             Body::Queue { operation, text } => {
-                let timestamp = spell(self.tick(draft.time));
+                let timestamp = spell(self.time_beside(draft.time));
                 self.line(&QueueOperation {
                     kind: "queue-operation",
                     operation,
@@ -311,23 +321,24 @@ impl Pen<'_, '_> {
             }
             (_, given) => given.clone(),
         };
-        let parts = parts(message);
-        let last = parts.len().saturating_sub(1);
-        let mut parent = draft.parent.clone().or_else(|| self.leaf());
-        for (at, part) in parts.into_iter().enumerate() {
+        let last = message.blocks.len().saturating_sub(1);
+        let mut parent = self.parent_of(draft, message.compact_summary);
+        let model = self.model_of(message);
+        for (at, part) in message.blocks.chunks(1).enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
             let id = match &draft.id {
                 Some(id) if at == last => id.clone(),
                 _ => EntryId::new(&(self.stamp.fresh)()),
             };
-            let timestamp = self.tick(draft.time.and_then(|time| later(time, at)));
+            let time = self.tick(draft.time.and_then(|time| later(time, at)));
             let line = part_of(
                 message,
                 part,
                 response.as_deref(),
+                model.as_deref(),
                 Written {
                     parent: parent.as_ref().map(EntryId::as_str),
-                    ..self.common(message.role.as_str(), draft, &id, timestamp)
+                    ..self.common(message.role.as_str(), draft, &id, time)
                 },
             )?;
             self.lines
@@ -396,9 +407,9 @@ impl Pen<'_, '_> {
 
     /// The line from which on the client sees a summary.
     fn boundary(&mut self, text: &str, tokens: Option<u64>, draft: &Draft) -> Result<()> {
-        let leaf = draft.parent.clone().or_else(|| self.leaf());
+        let leaf = self.parent_of(draft, false);
         let id = self.id(draft);
-        let timestamp = self.tick(draft.time);
+        let time = self.tick(draft.time);
         let line = encode(&Written {
             logical_parent: leaf.as_ref().map(EntryId::as_str),
             subtype: Some("compact_boundary"),
@@ -409,10 +420,11 @@ impl Pen<'_, '_> {
                 trigger: "manual",
                 tokens: tokens.unwrap_or(0),
             }),
-            ..self.common("system", draft, &id, timestamp)
+            ..self.common("system", draft, &id, time)
         })?;
         self.lines.push(line);
         self.added(id, draft);
+        self.continues = leaf.filter(|_| !draft.sidechain);
         Ok(())
     }
 
@@ -425,9 +437,9 @@ impl Pen<'_, '_> {
         said: Option<&RawValue>,
         draft: &Draft,
     ) -> Result<()> {
-        let parent = draft.parent.clone().or_else(|| self.leaf());
+        let parent = self.parent_of(draft, false);
         let id = self.id(draft);
-        let timestamp = self.tick(draft.time);
+        let time = self.tick(draft.time);
         let line = encode(&Written {
             parent: parent.as_ref().map(EntryId::as_str),
             subtype: Some(subtype),
@@ -442,7 +454,7 @@ impl Pen<'_, '_> {
             }),
             meta: Some(false),
             level: Some("info"),
-            ..self.common("system", draft, &id, timestamp)
+            ..self.common("system", draft, &id, time)
         })?;
         self.lines.push(line);
         self.added(id, draft);
@@ -553,18 +565,58 @@ impl Pen<'_, '_> {
     fn added(&mut self, id: EntryId, draft: &Draft) {
         if !draft.sidechain {
             self.plan.leaf = Some(id.clone());
+            self.continues = None;
         }
         self.plan.added.push(id);
+    }
+
+    /// What a line hangs from. Clients send nothing of what comes before a compaction, so only its
+    /// summary hangs from it; as long as there is none, the conversation goes on from before.
+    fn parent_of(&self, draft: &Draft, summary: bool) -> Option<EntryId> {
+        let continues = self.continues.clone().filter(|_| !summary);
+        draft.parent.clone().or(continues).or_else(|| self.leaf())
+    }
+
+    /// The model of a reply: as it says, else the session's own. Client 2.1.325 leaves out what other
+    /// models thought, and a made-up name is another model.
+    fn model_of(&mut self, message: &Message) -> Option<String> {
+        if message.role != Role::Assistant {
+            return None;
+        }
+        if message.api_error {
+            return Some(SYNTHETIC.to_owned());
+        }
+        if let Some(model) = message.model.as_ref().filter(|model| is_model(model)) {
+            self.model = Some(model.clone());
+        }
+        let named = message.model.clone();
+        match &named {
+            Some(model) if is_model(model) || model == SYNTHETIC => named,
+            _ => self.model.clone().or(named),
+        }
     }
 
     fn leaf(&self) -> Option<EntryId> {
         self.plan.leaf.clone().or_else(|| self.head.leaf.clone())
     }
 
-    /// The next line's time: as given, else now, but later than the line before, because the older
-    /// client goes on at the newest line.
-    fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
-        self.stamp.tick(&mut self.time, given)
+    /// The time of the next line of the chain: as given, else now, but later than the line before by a
+    /// millisecond at least, because client 2.0.77 goes on from the newest line.
+    fn tick(&mut self, given: Option<Timestamp>) -> Moment {
+        let after = self.time.and_then(|time| later(time, 1));
+        let time = given.map(|given| after.map_or(given, |after| after.max(given)));
+        let time = self.stamp.tick(&mut self.time, time);
+        self.plan.time = self.time;
+        Moment {
+            time,
+            given: given.filter(|given| spell(*given) != spell(time)),
+        }
+    }
+
+    /// The time of a line beside the chain, from which no client goes on.
+    fn time_beside(&mut self, given: Option<Timestamp>) -> Timestamp {
+        self.noted = self.noted.max(self.time);
+        self.stamp.tick(&mut self.noted, given)
     }
 
     fn common<'l>(
@@ -572,7 +624,7 @@ impl Pen<'_, '_> {
         kind: &'l str,
         draft: &'l Draft,
         id: &'l EntryId,
-        timestamp: Timestamp,
+        moment: Moment,
     ) -> Written<'l> {
         let head = self.head;
         let agent = head.agent.as_ref().or(draft.agent.as_ref());
@@ -598,8 +650,10 @@ impl Pen<'_, '_> {
             level: None,
             compaction: None,
             result: None,
+            api_error: None,
             uuid: id.as_str(),
-            timestamp: spell(timestamp),
+            timestamp: spell(moment.time),
+            annals: moment.given.map(|time| Given { time: spell(time) }),
         }
     }
 }
@@ -609,6 +663,7 @@ fn part_of(
     message: &Message,
     blocks: &[Block],
     response: Option<&str>,
+    model: Option<&str>,
     common: Written<'_>,
 ) -> Result<Vec<u8>> {
     let content = content(message.role, blocks)?;
@@ -618,7 +673,7 @@ fn part_of(
             id: response,
             kind: answers.then_some("message"),
             role: message.role.as_str(),
-            model: answers.then(|| message.model.as_deref().unwrap_or("unknown")),
+            model,
             content: &content,
             stop: answers.then(|| Stop {
                 stop_reason: message
@@ -630,6 +685,7 @@ fn part_of(
             }),
         }),
         request: message.request.as_deref(),
+        api_error: message.api_error.then_some(true),
         meta: message.meta.then_some(true),
         compact_summary: message.compact_summary.then_some(true),
         transcript_only: message.compact_summary.then_some(true),
@@ -671,19 +727,6 @@ fn with_members(line: Vec<u8>, role: Role, members: &Members) -> Result<Vec<u8>>
     json::set_within(&line, "message", &values).ok_or_else(|| bad("message"))
 }
 
-/// The blocks of each line: one per line of a reply, one tool result per line, the rest of a
-/// prompt together.
-fn parts(message: &Message) -> Vec<&[Block]> {
-    if message.role == Role::Assistant {
-        return message.blocks.chunks(1).collect();
-    }
-    let result = |block: &Block| matches!(block, Block::ToolResult { .. });
-    message
-        .blocks
-        .chunk_by(|a, b| !result(a) && !result(b))
-        .collect()
-}
-
 /// The number of messages that a summary covers.
 fn message_count(json: &str) -> Result<Box<RawValue>> {
     if !matches!(Raw(Some(json)).count(), Ok(Some(_))) {
@@ -692,6 +735,25 @@ fn message_count(json: &str) -> Result<Box<RawValue>> {
         )));
     }
     content::raw(json.to_owned())
+}
+
+/// When a line was written.
+#[derive(Clone, Copy)]
+struct Moment {
+    time: Timestamp,
+    /// The time that was asked for, where it is another.
+    given: Option<Timestamp>,
+}
+
+/// The first model that replies of a change name.
+fn first_model(change: &Change) -> Option<String> {
+    let Change::Append(drafts) = change else {
+        return None;
+    };
+    drafts.iter().find_map(|draft| match &draft.body {
+        Body::Message(message) => message.model.clone().filter(|model| is_model(model)),
+        _ => None,
+    })
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

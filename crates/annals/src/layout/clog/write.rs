@@ -400,6 +400,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 stop: message.stop_reason.as_deref(),
                 meta: message.meta,
                 compact: message.compact_summary,
+                api_error: message.api_error,
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
                 stored: message.stored.as_deref(),
                 ..Words::default()

@@ -386,6 +386,7 @@ impl Pen<'_, '_> {
                 stored: message.stored.as_deref(),
                 meta: message.meta,
                 compact: message.compact_summary,
+                api_error: message.api_error,
                 ..self.hung(draft, parent.as_ref())
             };
             let line = match part.blocks {

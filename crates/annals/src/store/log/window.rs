@@ -5,10 +5,10 @@ use std::io;
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes, BytesReader, Scanner, TailReader};
 use crate::layout::{Record, Sink};
-use crate::model::{Entry, EntryId, Fact, Key, Span};
+use crate::model::{Entry, EntryId, Key, Kind, Span};
 use crate::store::share::{self, Sieve};
 use crate::store::{FoundFile, Root};
-use crate::tree::Tree;
+use crate::tree::{Tree, named_leaf};
 
 use super::{LogScan, adopt, link_previous, outline_one, pick, scope, strip, uncounted};
 
@@ -55,12 +55,7 @@ impl Window {
         let mut bytes = 64 << 10;
         loop {
             let window = Window::of(root, file, handle, bytes)?;
-            let resume = window.scan.outlines.iter().rev().find_map(|outline| {
-                outline.facts.iter().find_map(|fact| match fact {
-                    Fact::Resume(leaf) => Some(*leaf),
-                    _ => None,
-                })
-            });
+            let resume = named_leaf(&window.scan.outlines);
             let known = |key: Key| {
                 let mut outlines = window.scan.outlines.iter();
                 outlines.any(|outline| outline.key == Some(key))
@@ -68,7 +63,10 @@ impl Window {
             let named = resume.is_some_and(known);
             // Only programs that follow links say where they go on.
             let says_leaf = root.layout.resumes_by_links();
-            let far = !says_leaf || window.scan.bytes >= REACH;
+            let mut outlines = window.scan.outlines.iter();
+            // What was named before a compaction counts no more.
+            let compacted = outlines.any(|outline| outline.kind == Kind::Compaction);
+            let far = !says_leaf || compacted || window.scan.bytes >= REACH;
             let certain = named || (resume.is_none() && far);
             if window.scan.whole || (certain && enough(&window.tree)) {
                 return Ok(Window { named, ..window });

@@ -164,6 +164,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "claude-code/unknown-types",
     ),
     (
+        F::OlderClient,
+        "claude-code/parallel-tools-dag",
+        1,
+        "claude-code/parallel-tools-linear",
+    ),
+    (
         F::Stray,
         "claude-code/subagents-without-session",
         1,
@@ -331,7 +337,7 @@ fn what_a_client_would_leave_out_is_counted() {
     // Beside the chain they do no harm.
     let aside = user(9, Some(1)).replacen("\"type\":\"user\"", "\"type\":\"new\"", 1);
     assert_eq!(detail(&[&whole[..3], &[aside], &whole[3..]].concat()), None);
-    // Without any time there is no conversation for the client, and with one there is.
+    // Where the last message has no time, there is no conversation for the client.
     let timeless = whole.clone().map(|line| line.replace("timestamp", "when"));
     assert!(
         detail(&timeless)
@@ -341,7 +347,100 @@ fn what_a_client_would_leave_out_is_counted() {
     );
     let mut once = timeless;
     once[2] = whole[2].clone();
+    let (kind, line, said) = detail(&once).unwrap();
+    assert_eq!((kind, line), (F::Unresumable, 4));
+    assert!(said.contains("the last message has no time"), "{said}");
+    once[3] = whole[3].clone();
     assert_eq!(detail(&once), None);
+}
+
+/// A line that names the leaf to go on from.
+fn named(leaf: u32) -> String {
+    let leaf = format!("00000000-0000-4000-8000-{leaf:012}");
+    format!(r#"{{"type":"last-prompt","leafUuid":"{leaf}","sessionId":"{SESSION}"}}"#)
+}
+
+#[test]
+fn what_follows_the_entry_to_resume_from_is_counted() {
+    let lines = |lines: &[String]| {
+        let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
+        let left_out = flaws.filter(|flaw| matches!(flaw.kind, F::Unresumable | F::OlderClient));
+        let told: Vec<(F, u64, String)> = left_out
+            .map(|flaw| (flaw.kind, flaw.span.line, flaw.detail))
+            .collect();
+        told
+    };
+    let base = [
+        user(1, None),
+        reply(2, Some(1)),
+        user(3, Some(2)),
+        reply(4, Some(3)),
+    ];
+    let branch = [user(5, Some(2)), reply(6, Some(5))];
+    // An inner entry is named, and another branch ends the file.
+    let inner = [&base[..], &[named(3)], &branch].concat();
+    let told = lines(&inner);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0].0, told[0].1), (F::Unresumable, 3));
+    assert!(told[0].2.contains("leaves out 1 message after it"));
+    // The file goes on below the named entry.
+    assert_eq!(lines(&[&base[..], &[named(3)]].concat()), []);
+    // A reply before its prompt is read, unless it is also older.
+    let swapped = [
+        base[0].clone(),
+        base[1].clone(),
+        base[3].clone(),
+        base[2].clone(),
+    ];
+    assert_eq!(lines(&swapped), []);
+    let newer = base[2].replace(":03:00.000Z", ":05:00.000Z");
+    let older = [base[0].clone(), base[1].clone(), base[3].clone(), newer];
+    let told = lines(&older);
+    assert_eq!((told[0].0, told[0].1), (F::Unresumable, 4), "{told:?}");
+}
+
+#[test]
+fn what_only_older_clients_leave_out_is_a_note() {
+    let told = |lines: &[String]| {
+        let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
+        let mut flaws = flaws.filter(|flaw| flaw.kind == F::OlderClient);
+        let told = flaws.next().map(|flaw| (flaw.span.line, flaw.detail));
+        assert!(flaws.next().is_none(), "told once");
+        told
+    };
+    let base = [
+        user(1, None),
+        reply(2, Some(1)),
+        user(3, Some(2)),
+        reply(4, Some(3)),
+    ];
+    let branch = [user(5, Some(2)), reply(6, Some(5))];
+    assert_eq!(told(&base), None);
+    assert_eq!(told(&[&base[..], &branch].concat()), None);
+    let (line, said) = told(&[&base[..], &branch, &[named(4)]].concat()).unwrap();
+    assert_eq!(line, 6);
+    assert!(said.contains("leaves out 2 messages"), "{said}");
+    assert!(said.contains("goes on from the newest entry"), "{said}");
+    let progress = user(3, Some(2)).replacen("\"type\":\"user\"", "\"type\":\"progress\"", 1);
+    let chain = [
+        base[0].clone(),
+        base[1].clone(),
+        progress,
+        reply(4, Some(3)),
+    ];
+    let (line, said) = told(&chain).unwrap();
+    assert_eq!(line, 4);
+    assert!(
+        said.contains("does not read what this hangs from"),
+        "{said}"
+    );
+    let equal = base.clone().map(|line| {
+        let at = line.find("T0").unwrap();
+        format!("{}T00:00:00.000Z{}", &line[..at], &line[at + 14..])
+    });
+    let (line, said) = told(&equal).unwrap();
+    assert_eq!(line, 1);
+    assert!(said.contains("leaves out 3 messages"), "{said}");
 }
 
 #[test]
