@@ -542,6 +542,15 @@ impl Context {
         }))
     }
 
+    /// Puts a session's id in the place of `latest`, for those who have not looked at the roots.
+    pub(crate) fn latest_archived(&mut self, id: &str) -> Result<String> {
+        if !is_latest(id) {
+            return Ok(id.to_owned());
+        }
+        let inventory = self.inventory();
+        Ok(self.latest(&inventory, id, false)?.into_owned())
+    }
+
     /// What lies in the roots, or only the session whose log `id` names by itself: enough where only
     /// the log's end is read.
     pub(crate) fn inventory_at(&mut self, id: &str) -> Inventory {

@@ -167,6 +167,10 @@ fn hint(error: &anyhow::Error) -> Option<String> {
             ..
         } => "give more of it, up to the tag behind the dot, its root with --root, or the path of the pack"
             .to_owned(),
+        Error::Ambiguous {
+            what: "workspace" | "agent",
+            ..
+        } => "give its id".to_owned(),
         Error::Ambiguous { .. } => "give more of it, or the path of the file".to_owned(),
         Error::BadId { .. } => {
             "ids look like 8c549c46-16ca-47dd-b731-f4c264becc53; a beginning is enough".to_owned()

@@ -33,7 +33,7 @@ pub(crate) struct AgentsArgs {
 enum Action {
     /// Add an agent to a workspace
     Add {
-        /// The workspace's id
+        /// The workspace's id or name
         workspace: String,
         /// The agent's name
         name: String,
@@ -46,18 +46,18 @@ enum Action {
     },
     /// Give an agent another name
     Rename {
-        /// The workspace's id
+        /// The workspace's id or name
         workspace: String,
-        /// The agent's id
+        /// The agent's id or name
         id: String,
         /// The name
         name: String,
     },
     /// Set a member of an agent
     Set {
-        /// The workspace's id
+        /// The workspace's id or name
         workspace: String,
-        /// The agent's id
+        /// The agent's id or name
         id: String,
         /// name or filePath
         key: String,
@@ -67,13 +67,25 @@ enum Action {
     },
     /// Move all sessions of an agent to the trash and take it out
     Remove {
-        /// The workspace's id
+        /// The workspace's id or name
         workspace: String,
-        /// The agent's id
+        /// The agent's id or name
         id: String,
         #[command(flatten)]
         how: Removal,
     },
+}
+
+impl Action {
+    /// The workspace that the agent is of.
+    fn workspace(&self) -> &str {
+        match self {
+            Action::Add { workspace, .. }
+            | Action::Rename { workspace, .. }
+            | Action::Set { workspace, .. }
+            | Action::Remove { workspace, .. } => workspace,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -101,61 +113,45 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     };
     let root = only_root(context)?;
     let before = context.store.config(&root)?;
-    let (edit, workspace) = match action {
-        Action::Add {
-            workspace,
-            name,
-            id,
-            file,
-        } => (
-            ConfigEdit::AddAgent {
-                workspace: workspace.clone(),
-                id: id.clone(),
-                name: name.clone(),
-                file: file.clone(),
-            },
-            workspace,
-        ),
-        Action::Rename {
-            workspace,
-            id,
-            name,
-        } => (
-            ConfigEdit::RenameAgent {
-                workspace: workspace.clone(),
-                id: id.clone(),
-                name: name.clone(),
-            },
-            workspace,
-        ),
-        Action::Set {
-            workspace,
-            id,
-            key,
-            value,
-        } => (
-            ConfigEdit::SetAgent {
-                workspace: workspace.clone(),
-                id: id.clone(),
-                key: key.clone(),
-                value: value.clone(),
-            },
-            workspace,
-        ),
-        Action::Remove { workspace, id, how } => {
+    let workspace = &before.workspace_id(action.workspace())?;
+    let agent = |wanted: &str| match before.workspace(workspace) {
+        Ok(home) => home.agent_id(wanted),
+        // An unknown workspace is refused below.
+        Err(_) => Ok(wanted.to_owned()),
+    };
+    let edit = match action {
+        Action::Add { name, id, file, .. } => ConfigEdit::AddAgent {
+            workspace: workspace.clone(),
+            id: id.clone(),
+            name: name.clone(),
+            file: file.clone(),
+        },
+        Action::Rename { id, name, .. } => ConfigEdit::RenameAgent {
+            workspace: workspace.clone(),
+            id: agent(id)?,
+            name: name.clone(),
+        },
+        Action::Set { id, key, value, .. } => ConfigEdit::SetAgent {
+            workspace: workspace.clone(),
+            id: agent(id)?,
+            key: key.clone(),
+            value: value.clone(),
+        },
+        Action::Remove { id, how, .. } => {
+            let id = agent(id)?;
             let folder = format!("{workspace}/{id}");
-            let edit = ConfigEdit::RemoveAgent {
-                workspace: workspace.clone(),
-                id: id.clone(),
-            };
             let agents = before.workspace(workspace).map(|home| home.agents.iter());
             let known = agents.and_then(|mut agents| {
-                let known = agents.any(|agent| agent.id == *id);
+                let known = agents.any(|agent| agent.id == id);
                 known.then_some(()).ok_or_else(|| annals::Error::NotFound {
                     what: "agent",
                     id: folder.clone(),
                 })
             });
+            let edit = ConfigEdit::RemoveAgent {
+                workspace: workspace.clone(),
+                id,
+            };
             return remove(context, &root, "agent", &folder, known, &edit, how);
         }
     };

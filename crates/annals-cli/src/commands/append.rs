@@ -38,7 +38,8 @@ A message may also have id, parent and timestamp, and a reply usage, stop_reason
 message_id and request_id. Counts in usage may be spelled as in the Messages API,
 without `input_`, or in camelCase. Other members belong to the layout: `channel`
 for clog, `sessionId` for Chorus. What a layout has no place for is refused, and
-so is an id that is there already, which makes a retry safe.
+so is an id that is there already, which makes a retry safe. A timestamp names its
+zone (2025-11-16T10:00:00.123456+00:00) and is stored with all its digits, in UTC.
 All lines are checked first and written in one go, or nothing is. Each block
 becomes an entry.
 
@@ -263,13 +264,18 @@ fn spawn(
     options: WriteOptions,
     context: &Context,
 ) -> Result<(SessionWriter, bool)> {
+    let spawn = spawn_of(name)?;
+    Ok(context.store.write_or_spawn(files, &spawn, options)?)
+}
+
+fn spawn_of(name: &draft::AgentName) -> Result<Spawn> {
     let mut spawn = Spawn::new(
         AgentId::new(&name.id)?,
         name.kind.clone().unwrap_or_default(),
         name.description.clone().unwrap_or_default(),
     );
     spawn.call.clone_from(&name.call);
-    Ok(context.store.write_or_spawn(files, &spawn, options)?)
+    Ok(spawn)
 }
 
 fn options(args: &AppendArgs, context: &Context) -> WriteOptions {

@@ -104,14 +104,15 @@ struct Checked<'a> {
 }
 
 pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
-    if args.list {
-        return list::run(&args.sessions, context);
-    }
-    if args.forget {
-        return forget::run(args, context);
-    }
-    if args.verify {
-        return verify(&args.sessions, context);
+    if args.list || args.forget || args.verify {
+        let named = args.sessions.iter();
+        let named = named.map(|id| context.latest_archived(id));
+        let named = named.collect::<Result<Vec<String>>>()?;
+        return match (args.list, args.forget) {
+            (true, _) => list::run(&named, context),
+            (_, true) => forget::run(args, &named, context),
+            _ => verify(&named, context),
+        };
     }
     let mut wanted = wanted(args, context)?;
     let pinned = without_pinned(args, &mut wanted, context)?;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use annals::model::{Block, Body, Entry, Flaw, Money, SessionId, Usage};
+use annals::model::{
+    Block, Body, Entry, FileBackup, Flaw, Money, SessionId, TitleSource, Todo, Usage,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -27,8 +29,8 @@ pub(crate) struct EntryRow {
     human: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    operation: Option<String>,
+    #[serde(flatten)]
+    other: OtherRow,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +41,53 @@ pub(crate) struct EntryRow {
     cost_usd: Option<Money>,
     line: Option<u64>,
     offset: u64,
+}
+
+/// Members of entries that are not messages, named as exports name them.
+#[derive(Default, Serialize)]
+struct OtherRow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    /// The type of the record or of what it holds, as the layout spells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subtype: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leaf: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<TitleSource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    todos: Option<Vec<Todo>>,
+    /// The message before which the files were saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backups: Option<Vec<FileBackup>>,
+}
+
+impl OtherRow {
+    fn of(body: &Body) -> Self {
+        let mut row = OtherRow::default();
+        let filled = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        match body {
+            Body::Queue { operation, .. } => row.operation = Some(operation.clone()),
+            Body::System { subtype, .. } => row.subtype = filled(subtype),
+            Body::Attachment { kind, .. } => row.subtype = filled(kind),
+            Body::Opaque { kind, .. } => row.subtype.clone_from(kind),
+            Body::Summary { leaf, .. } => row.leaf = leaf.as_ref().map(ToString::to_string),
+            Body::Resume { leaf } => row.leaf = Some(leaf.to_string()),
+            Body::Title { source, .. } => row.source = Some(*source),
+            Body::Note { author, .. } => row.author.clone_from(author),
+            Body::Todos(todos) => row.todos = Some(todos.clone()),
+            Body::Files(change) => {
+                row.message = change.message.as_ref().map(ToString::to_string);
+                row.backups = Some(change.backups.clone());
+            }
+            _ => {}
+        }
+        row
+    }
 }
 
 #[derive(Serialize)]
@@ -121,7 +170,7 @@ impl EntryRow {
             blocks: Vec::new(),
             human: None,
             response: None,
-            operation: None,
+            other: OtherRow::of(&entry.body),
             request: None,
             stop_reason: None,
             usage: None,
@@ -146,9 +195,6 @@ impl EntryRow {
                 row.blocks = message.blocks.into_iter().map(block).collect();
             }
             body => {
-                if let Body::Queue { operation, .. } = &body {
-                    row.operation = Some(operation.clone());
-                }
                 row.blocks = text(body)
                     .map(|text| BlockRow::Text { text })
                     .into_iter()

@@ -101,6 +101,7 @@ struct VersionRow<'a> {
     message: Option<&'a str>,
     state: &'static str,
     operation: Option<&'a str>,
+    snippet: Option<&'a str>,
     stored: Option<&'a Path>,
     bytes: Option<u64>,
 }
@@ -191,6 +192,7 @@ impl<'a> VersionRow<'a> {
             message: version.message.as_deref(),
             state: state(version),
             operation: version.operation.as_deref(),
+            snippet: version.snippet.as_deref(),
             stored: version.stored.as_ref().map(|file| file.path.as_path()),
             bytes: version.bytes,
         }

@@ -134,7 +134,8 @@ pub(super) fn folder(
         .iter()
         .map(|known| known.id.as_str())
         .collect();
-    if known.contains(&agent) {
+    let agent = workspace.agent_id(agent)?;
+    if known.contains(&agent.as_str()) {
         return Ok(format!("{}/{agent}", workspace.id));
     }
     let there = match known.as_slice() {

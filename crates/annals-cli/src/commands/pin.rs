@@ -64,9 +64,10 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
         }
         true => {
             let pins = context.store.pins()?;
-            let meant = args.sessions.iter();
-            let meant = meant.map(|id| pin_of(id, &pins, &inventory, context));
-            let meant = meant.collect::<Result<Vec<Pin>>>()?;
+            let mut meant: Vec<Pin> = Vec::new();
+            for id in &args.sessions {
+                meant.push(pin_of(id, &pins, &inventory, context)?);
+            }
             (context.store.unpin(&meant)?, "unpinned")
         }
     };
@@ -89,10 +90,14 @@ pub(crate) fn run(args: &PinArgs, context: &mut Context) -> Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn named(ids: &[String], inventory: &Inventory, context: &Context) -> Result<Vec<SessionFiles>> {
+fn named(
+    ids: &[String],
+    inventory: &Inventory,
+    context: &mut Context,
+) -> Result<Vec<SessionFiles>> {
     let mut found = Vec::new();
     for id in ids {
-        let target = context.store.find(inventory, id)?;
+        let target = context.find_to_write_in(inventory, id)?;
         target.refuse_agent()?;
         if target.message.is_some() {
             bail!("`{id}` names a message; only whole sessions can be pinned");
@@ -103,7 +108,7 @@ fn named(ids: &[String], inventory: &Inventory, context: &Context) -> Result<Vec
 }
 
 /// The pin that is meant: of a session that is there, or of one that is gone.
-fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &Context) -> Result<Pin> {
+fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &mut Context) -> Result<Pin> {
     let fits = pins.iter();
     let fits: Vec<&Pin> = fits
         .filter(|pin| !id.is_empty() && pin.session.starts_with(id))
@@ -126,8 +131,8 @@ fn pin_of(id: &str, pins: &Pins, inventory: &Inventory, context: &Context) -> Re
             .into());
         }
     }
-    // The path of a log, or the name behind a time.
-    let files = context.store.find(inventory, id)?.files;
+    // The path of a log, the name behind a time, or `latest`.
+    let files = context.find_to_write_in(inventory, id)?.files;
     let found = pins.iter().find(|pin| pin.is_of(&files)).cloned();
     found.ok_or_else(|| {
         Error::NotFound {

@@ -181,6 +181,7 @@ fn named(args: &RepairArgs, inventory: &Inventory, context: &mut Context) -> Res
     }
     let mut found: Vec<Patient> = Vec::new();
     for id in &args.ids {
+        let id = &context.latest(inventory, id, false)?.into_owned();
         let target = match context.store.find(inventory, id) {
             Err(error @ annals::Error::NotFound { .. }) => {
                 // It may be in the archive, and then it is known what to do.

@@ -64,11 +64,12 @@ struct Document<'a> {
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
+    let session = context.latest_archived(&args.session)?;
     let roots = context.only_roots();
     let (mut found, damage) = match args.salvage {
-        false => (context.store.to_restore(&args.session, roots)?, None),
+        false => (context.store.to_restore(&session, roots)?, None),
         true => {
-            let found = context.store.archive()?.salvage_in(&args.session, roots)?;
+            let found = context.store.archive()?.salvage_in(&session, roots)?;
             (Restoring::from(found.pack), found.wrong)
         }
     };

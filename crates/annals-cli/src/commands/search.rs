@@ -57,7 +57,7 @@ struct Conditions {
     /// Only in sessions of this project: its path, its name, or its id
     #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Vec<String>,
-    /// Only in this session, or in the sessions of this thread
+    /// Only in this session (`latest` is the last one of this directory), or in the sessions of this thread
     #[arg(long, value_name = "SESSION")]
     session: Vec<String>,
     /// Only what was said by: user, human, assistant, system, tool
@@ -256,10 +256,15 @@ impl Conditions {
     }
 }
 
-/// The sessions that were named: by the beginning of their ids, by their thread, by a path.
-fn named(inventory: &Inventory, wanted: &[String], context: &Context) -> Result<Vec<SessionFiles>> {
+/// The sessions that were named: by the beginning of their ids, by their thread, by a path, or as `latest`.
+fn named(
+    inventory: &Inventory,
+    wanted: &[String],
+    context: &mut Context,
+) -> Result<Vec<SessionFiles>> {
     let mut named = Vec::new();
     for wanted in wanted {
+        let wanted = &context.latest(inventory, wanted, true)?.into_owned();
         let by = |fits: &dyn Fn(&SessionFiles) -> bool| -> Vec<SessionFiles> {
             let sessions = inventory.sessions.iter();
             sessions.filter(|files| fits(files)).cloned().collect()

@@ -70,7 +70,8 @@ pub(crate) struct ShowArgs {
     grep: Option<String>,
     #[command(flatten)]
     period: Period,
-    /// Everything in the conversation, also what the agent program noted and attached
+    /// Every record of the log in file order: all branches, and what the agent program noted; with a
+    /// message, every record that leads to it
     #[arg(long, short)]
     all: bool,
     /// Tool results in full
@@ -176,8 +177,10 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         }
         None => (select(&session, agent), agent),
     };
-    if args.all && asked.record.is_none() && agent.is_none() {
-        add_without_id(&session, &mut selection);
+    // A sub-agent may share the log of the main agent.
+    let owns_log = agent.map_or(session.main().is_some(), |agent| agent.strand.is_none());
+    if args.all && asked.record.is_none() && owns_log {
+        select_all(&session, &mut selection);
     }
     let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
@@ -239,23 +242,16 @@ fn select(session: &Session, agent: Option<&Agent>) -> Selection {
     Selection::of(0, entries, at)
 }
 
-/// Adds messages of the main log that have no id, and so no place in a conversation, in file order.
-fn add_without_id(session: &Session, selection: &mut Selection) {
-    let Some((_, scan, _)) = session.log(selection.log) else {
+/// Selects every record of a log, in file order.
+fn select_all(session: &Session, selection: &mut Selection) {
+    let Some((_, scan, tree)) = session.log(selection.log) else {
         return;
     };
-    let outlines = scan.outlines.iter().enumerate();
-    let without_id = outlines.filter(|(_, one)| one.key.is_none() && one.kind.is_message());
-    let mut without_id = without_id.map(|(at, _)| at).peekable();
-    let mut entries = Vec::new();
-    for entry in std::mem::take(&mut selection.entries) {
-        while let Some(before) = without_id.next_if(|at| *at < entry) {
-            entries.push(before);
-        }
-        entries.push(entry);
+    selection.entries = (0..scan.outlines.len()).collect();
+    // The records of several conversations are none of them.
+    if tree.conversations.len() > 1 {
+        selection.conversation = None;
     }
-    entries.extend(without_id);
-    selection.entries = entries;
 }
 
 /// Leaves only the entries that are asked for.
@@ -371,7 +367,7 @@ fn print(
     let Shown {
         session, selection, ..
     } = shown;
-    header(shown, context)?;
+    header(shown, args, context)?;
     if let Some(agent) = agent {
         agent_header(shown, agent, context)?;
         context.out.blank()?;
@@ -500,7 +496,7 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     Ok(())
 }
 
-fn header(shown: &Shown<'_>, context: &mut Context) -> Result<()> {
+fn header(shown: &Shown<'_>, args: &ShowArgs, context: &mut Context) -> Result<()> {
     let Shown {
         session, selection, ..
     } = shown;
@@ -543,7 +539,11 @@ fn header(shown: &Shown<'_>, context: &mut Context) -> Result<()> {
         context.out.line(paint(DIM, &facts))?;
     }
     let conversations = session.conversations();
-    if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
+    if args.all && selection.conversation.is_none() && conversations.len() > 1 {
+        let count = size::plural(conversations.len() as u64, "conversation");
+        let text = format!("{count}: annals conversations {}", brief(id));
+        context.out.line(paint(DIM, &text))?;
+    } else if let Some(conversation) = selection.conversation.and_then(|at| conversations.get(at))
         && conversations.len() > 1
     {
         let text = format!(

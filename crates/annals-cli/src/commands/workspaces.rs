@@ -27,7 +27,7 @@ Examples:
   annals workspaces set w-app gitBranch main
   annals workspaces set w-app isExpanded false
   annals workspaces remove w-app               what would be removed
-  annals workspaces remove w-app --apply
+  annals workspaces remove 'My app' --apply
   annals --root chorus:~/src/my-app/.chorus workspaces")]
 pub(crate) struct WorkspacesArgs {
     #[command(subcommand)]
@@ -49,15 +49,15 @@ enum Action {
     },
     /// Give a workspace another name
     Rename {
-        /// The workspace's id
-        id: String,
+        /// The workspace's id or name
+        workspace: String,
         /// The name
         name: String,
     },
     /// Set a member of a workspace
     Set {
-        /// The workspace's id
-        id: String,
+        /// The workspace's id or name
+        workspace: String,
         /// name, path, isExpanded, gitBranch, isDirty or hasSystemPrompt
         key: String,
         /// Its value; an empty gitBranch is none
@@ -66,8 +66,8 @@ enum Action {
     },
     /// Move all sessions of a workspace to the trash and take it out
     Remove {
-        /// The workspace's id
-        id: String,
+        /// The workspace's id or name
+        workspace: String,
         #[command(flatten)]
         how: Removal,
     },
@@ -110,6 +110,7 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
         return list(context);
     };
     let root = only_root(context)?;
+    let before = context.store.config(&root)?;
     let (edit, id) = match action {
         Action::Add { path, name, id } => {
             let path = input::directory(Some(path))?.to_string_lossy().into_owned();
@@ -120,25 +121,32 @@ pub(crate) fn run(args: &WorkspacesArgs, context: &mut Context) -> Result<Outcom
             };
             (edit, Err(path))
         }
-        Action::Rename { id, name } => (
-            ConfigEdit::RenameWorkspace {
+        Action::Rename { workspace, name } => {
+            let id = before.workspace_id(workspace)?;
+            let edit = ConfigEdit::RenameWorkspace {
                 id: id.clone(),
                 name: name.clone(),
-            },
-            Ok(id.clone()),
-        ),
-        Action::Set { id, key, value } => (
-            ConfigEdit::SetWorkspace {
+            };
+            (edit, Ok(id))
+        }
+        Action::Set {
+            workspace,
+            key,
+            value,
+        } => {
+            let id = before.workspace_id(workspace)?;
+            let edit = ConfigEdit::SetWorkspace {
                 id: id.clone(),
                 key: key.clone(),
                 value: value.clone(),
-            },
-            Ok(id.clone()),
-        ),
-        Action::Remove { id, how } => {
+            };
+            (edit, Ok(id))
+        }
+        Action::Remove { workspace, how } => {
+            let id = before.workspace_id(workspace)?;
             let edit = ConfigEdit::RemoveWorkspace { id: id.clone() };
-            let known = context.store.config(&root)?.workspace(id).map(drop);
-            return remove(context, &root, "workspace", id, known, &edit, how);
+            let known = before.workspace(&id).map(drop);
+            return remove(context, &root, "workspace", &id, known, &edit, how);
         }
     };
     context.store.edit_config(&root, &edit)?;

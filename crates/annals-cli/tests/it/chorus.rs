@@ -341,3 +341,47 @@ fn a_table_marks_what_is_not_simply_in_use() {
     assert!(row("2a489c69").ends_with("kB"), "{table}");
     assert!(!table.out.contains("active"), "{table}");
 }
+
+#[test]
+fn workspaces_and_agents_go_by_their_names() {
+    let stage = Stage::empty().with_layout("chorus");
+    let (one, two) = (stage.work(), stage.work().join("two"));
+    fs::create_dir(&two).unwrap();
+    let add = |path: &std::path::Path, id: &str, name: &str| {
+        let path = path.to_str().unwrap();
+        let args = ["workspaces", "add", path, "--id", id, "--name", name];
+        stage.annals(&args).fine();
+    };
+    add(&one, "w-1", "My Space");
+    let change = |args: &[&str]| stage.annals(args).fine();
+    change(&["workspaces", "set", "My Space", "gitBranch", "dev"]);
+    change(&["agents", "add", "My Space", "Code Reviewer"]);
+    change(&["agents", "rename", "My Space", "Code Reviewer", "Critic"]);
+    let written = config(&stage);
+    assert!(
+        written.contains("\"dev\"") && written.contains("\"Critic\""),
+        "{written}"
+    );
+    change(&["agents", "remove", "My Space", "Critic", "--apply"]);
+    assert!(!config(&stage).contains("Critic"));
+
+    add(&two, "w-2", "My Space");
+    let run = stage.refused(&["workspaces", "remove", "My Space", "--apply"], "");
+    assert!(run.err.contains("w-1") && run.err.contains("w-2"), "{run}");
+    let run = stage.refused(&["workspaces", "remove", "Your Space", "--apply"], "");
+    assert!(
+        run.err.contains("no workspace matches `Your Space`"),
+        "{run}"
+    );
+    // An id counts before a name.
+    change(&["workspaces", "rename", "w-2", "w-1"]);
+    change(&["workspaces", "remove", "w-1", "--apply"]);
+    let left = config(&stage);
+    assert!(
+        left.contains("\"w-2\"") && !left.contains("My Space"),
+        "{left}"
+    );
+    change(&["workspaces", "rename", "w-2", "My Space"]);
+    change(&["workspaces", "remove", "My Space", "--apply"]);
+    assert!(!config(&stage).contains("w-2"));
+}

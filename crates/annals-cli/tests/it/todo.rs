@@ -122,3 +122,25 @@ fn recorded_lists_are_shown() {
         Stage::of("todos").annals(&["todos", "--all", "--json"])
     );
 }
+
+#[test]
+fn an_id_that_is_too_long_for_the_name_of_a_list_is_refused_with_a_way_out() {
+    let stage = Stage::empty();
+    let (fits, long) = ("x".repeat(121), "y".repeat(122));
+    for id in [&fits, &long] {
+        stage.annals(&["new", "--id", id]).fine();
+        stage.annals(&["append", id, "-m", "Hello"]).fine();
+    }
+    stage.annals(&["todo", &fits, "add", "one"]).fine();
+    let run = stage.refused(&["todo", &long, "add", "one"], "");
+    assert!(run.err.contains("too long for todos"), "{run}");
+    assert!(run.err.contains("256 bytes"), "{run}");
+    // The way out that the message names.
+    stage.annals(&["fork", &long]).fine();
+    let copy = stage.tree().into_keys().find_map(|path| {
+        let name = path.file_stem()?.to_str()?.to_owned();
+        let is_log = path.extension()? == "jsonl" && ![&fits, &long].contains(&&name);
+        is_log.then_some(name)
+    });
+    stage.annals(&["todo", &copy.unwrap(), "add", "one"]).fine();
+}

@@ -9,11 +9,12 @@
 //! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"program":…,"cwd":…,"branch":…,"version":…,
 //!  "kind":"compaction"|"system"|"agent","subtype":…,"text":…,"description":…,"call":…,
 //!  "blocks":[…],"model":…,"usage":{…},"response":…,"request":…,"stop":…,
-//!  "human":bool,"meta":true,"compact":true,"api_error":true,"spawned":…,"stored":…}
+//!  "human":bool,"meta":true,"compact":true,"api_error":true,"spawned":…,"stored":…,"time":…}
 //! ```
 //!
 //! Without `parent` a record hangs from the one before it; with `null` it hangs from nothing.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -53,10 +54,18 @@ object! {
         "api_error" => api_error: Flag,
         "spawned" => spawned: Text<'a>,
         "stored" => stored: Text<'a>,
+        "time" => time: Raw<'a>,
     }
 }
 
 impl Annex<'_> {
+    /// The exact time of a record that has only milliseconds. It does not count if those were changed.
+    pub(crate) fn exact_time(&self, time: Option<Timestamp>) -> Option<Timestamp> {
+        let exact = field::timestamp(self.time);
+        let exact = exact.filter(|exact| Some(field::milliseconds(*exact)) == time);
+        exact.or(time)
+    }
+
     /// What the record hangs from.
     pub(crate) fn link(&self) -> Link {
         match (self.parent.0, self.parent.text()) {
@@ -305,6 +314,14 @@ pub(crate) struct Words<'a> {
     pub(crate) spawned: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stored: Option<&'a str>,
+    /// Only where the record's own time has no place for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<String>,
+}
+
+/// A time that milliseconds do not tell exactly.
+pub(crate) fn finer_time(time: Timestamp) -> Option<String> {
+    (time != field::milliseconds(time)).then(|| field::spell_time(time))
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -252,6 +252,20 @@ pub(crate) fn timestamp(raw: Raw<'_>) -> Option<Timestamp> {
     }
 }
 
+/// Spells a time as RFC 3339 text: with milliseconds, as most programs do, and with more digits only
+/// if the time has them.
+pub(crate) fn spell_time(time: Timestamp) -> String {
+    match time == milliseconds(time) {
+        true => format!("{time:.3}"),
+        false => time.to_string(),
+    }
+}
+
+/// A time without what is finer than a millisecond.
+pub(crate) fn milliseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+}
+
 /// Reads times: most are told in the minute of the one before, and spelled as that one was.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::field::milliseconds;
 use crate::error::{Error, Result};
 use crate::model::{
     About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SYNTHETIC,
@@ -583,8 +584,8 @@ pub struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    /// The time of the next record: as given, else now, but later than the newest so far, which it
-    /// then is.
+    /// The time of the next record: as given, else now to the millisecond, but later than the newest
+    /// so far, which it then is.
     pub(crate) fn tick(
         &self,
         newest: &mut Option<Timestamp>,
@@ -592,7 +593,8 @@ impl Stamp<'_> {
     ) -> Timestamp {
         let millisecond = jiff::SignedDuration::from_millis(1);
         let after = newest.and_then(|time| time.checked_add(millisecond).ok());
-        let time = given.unwrap_or_else(|| after.map_or(self.now, |after| after.max(self.now)));
+        let now = || milliseconds(after.map_or(self.now, |after| after.max(self.now)));
+        let time = given.unwrap_or_else(now);
         *newest = Some(newest.map_or(time, |newest| newest.max(time)));
         time
     }

@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::model::{AgentId, ArtifactKind, Body, Delegation, Fact, Key, Outline};
+use crate::error::Result;
+use crate::layout::Spawn;
+use crate::model::{AgentId, ArtifactKind, Block, Body, Delegation, Fact, Key, Outline};
 use crate::tree::Tree;
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::log::{self, LogScan};
+use super::session::Session;
 
 /// A sub-agent of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -259,6 +262,53 @@ pub(super) fn begun(files: &SessionFiles, agent: &AgentId) -> Option<Begun> {
             call,
         } => Some((kind, description, call)),
         _ => None,
+    }
+}
+
+impl Session {
+    /// What a sub-agent was begun for: as its document or its log says, else as its call does. `None`
+    /// if the session has no such sub-agent.
+    pub fn agent_purpose(&self, id: &AgentId) -> Result<Option<Spawn>> {
+        let Some(agent) = self.agents.iter().find(|it| it.id.as_ref() == Some(id)) else {
+            return Ok(None);
+        };
+        let mut told = begun(&self.files, id);
+        if let (None, None, Some((_, scan, _))) = (&told, agent.strand, self.log(agent.log)) {
+            let marked = scan.indexes(|outline| purpose(outline).is_some());
+            self.each_of(agent.log, &marked, |entry| {
+                if let Body::Agent {
+                    kind,
+                    description,
+                    call,
+                } = entry.body
+                {
+                    told = Some((kind, description, call));
+                }
+                Ok(told.is_none())
+            })?;
+        }
+        let (kind, description, mut call) = told.unwrap_or_default();
+        if let (None, Some(made)) = (&call, agent.call) {
+            self.each_of(made.log, &[made.entry], |entry| {
+                if let Body::Message(message) = entry.body {
+                    call = message.blocks.into_iter().find_map(|block| match block {
+                        Block::ToolUse { id, .. } if Key::of(&id) == made.key => Some(id),
+                        _ => None,
+                    });
+                }
+                Ok(true)
+            })?;
+        }
+        let or = |told: Option<String>, known: &Option<String>| {
+            told.or_else(|| known.clone()).unwrap_or_default()
+        };
+        let mut spawn = Spawn::new(
+            id.clone(),
+            or(kind, &agent.kind),
+            or(description, &agent.description),
+        );
+        spawn.call = call;
+        Ok(Some(spawn))
     }
 }
 

@@ -34,6 +34,7 @@ impl SessionWriter {
             }
         };
         let (path, _) = encoded(&[])?;
+        refuse_long_name(&path)?;
         make_parent(&self.root, &path)?;
         let artifact = path
             .strip_prefix(&self.root.path)
@@ -58,6 +59,20 @@ impl SessionWriter {
     fn kept_at(&self, path: &Path) -> Result<Vec<u8>> {
         let kept = self.kept.iter().find(|file| file.path == path);
         kept.map_or(Ok(Vec::new()), FoundFile::read)
+    }
+}
+
+/// Refuses a document whose layout gives it a name that no file system takes.
+fn refuse_long_name(path: &Path) -> Result<()> {
+    const MAX_NAME: usize = 255;
+    let name = path.file_name().unwrap_or_default();
+    match name.len() > MAX_NAME {
+        false => Ok(()),
+        true => Err(Error::refused(format!(
+            "the session's id is too long for todos: their file would be called `{}`, which has {} bytes, and file systems take {MAX_NAME}; `annals fork` makes a copy of the session with a shorter id",
+            name.display(),
+            name.len()
+        ))),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct SavedVersion {
     pub message: Option<String>,
     /// What was done to the file, where that is all that was kept.
     pub operation: Option<String>,
+    /// The beginning of what was changed, where the layout keeps that.
+    pub snippet: Option<String>,
     /// The file did not exist at that time.
     pub absent: bool,
     /// The stored copy; `None` if there was none or it is gone.
@@ -94,6 +96,7 @@ impl Session {
                         message,
                         absent: backup.stored.is_none() && backup.operation.is_none(),
                         operation: backup.operation,
+                        snippet: backup.snippet,
                         stored: copy.map(|(_, file)| FoundFile::clone(file)),
                         bytes: copy.map(|(_, file)| file.id.len),
                     });
@@ -111,6 +114,7 @@ impl Session {
                     time: None,
                     message: None,
                     operation: None,
+                    snippet: None,
                     absent: false,
                     stored: Some(FoundFile::clone(file)),
                     bytes: Some(file.id.len),

@@ -10,13 +10,14 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use annals::jsonl::MAX_LINE;
+use annals::layout::Spawn;
 use annals::model::{AgentId, Entry};
-use annals::store::{Inventory, SessionFiles, SessionInfo, SessionWriter};
+use annals::store::{Inventory, Root, Session, SessionFiles, SessionInfo, SessionWriter};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use super::{AppendArgs, Content, EntryRow, options, spawn, unknown_member};
+use super::{AppendArgs, Content, EntryRow, options, spawn, spawn_of, unknown_member};
 use crate::commands::draft::{AgentName, BadDraft, Envelope, NewMembers};
 use crate::commands::{Outcome, input, new};
 use crate::context::{Context, is_latest};
@@ -253,6 +254,8 @@ struct Writers {
     begun: HashMap<NewMembers, Key>,
     /// The files of sessions, by keys without a sub-agent.
     known: HashMap<Key, Known>,
+    /// What sub-agents were begun for.
+    purposes: HashMap<Key, Spawn>,
     /// How many lines were written.
     lines: u64,
 }
@@ -274,6 +277,12 @@ impl Writers {
         key.agent = place.agent.as_ref().map(|agent| agent.id.clone());
         let session = key.session.clone();
         let opened = self.open(args, &key, place.agent.as_ref(), context);
+        let opened = opened.and_then(|spawned| {
+            if let Some(agent) = &place.agent {
+                self.check_purpose(&key, agent, spawned, context)?;
+            }
+            Ok(spawned)
+        });
         let written = opened.and_then(|spawned| {
             began |= spawned;
             let (writer, used) = self.open.get_mut(&key).context("the log is not open")?;
@@ -357,6 +366,56 @@ impl Writers {
         };
         self.keep(key.clone(), writer, context);
         Ok(spawned)
+    }
+
+    /// Refuses a line that says otherwise of a sub-agent than what it was begun for.
+    fn check_purpose(
+        &mut self,
+        key: &Key,
+        agent: &AgentName,
+        spawned: bool,
+        context: &mut Context,
+    ) -> Result<()> {
+        if spawned {
+            self.purposes.insert(key.clone(), spawn_of(agent)?);
+            return Ok(());
+        }
+        let said = spawn_of(agent)?;
+        if said == Spawn::new(said.agent.clone(), "", "") {
+            return Ok(());
+        }
+        if !self.purposes.contains_key(key) {
+            let main = Key {
+                agent: None,
+                ..key.clone()
+            };
+            let session = Session::read(self.look_again(&main, context)?)?;
+            // One that has said nothing yet is begun by this line.
+            let known = session.agent_purpose(&said.agent)?;
+            self.purposes
+                .insert(key.clone(), known.unwrap_or_else(|| said.clone()));
+        }
+        let Some(known) = self.purposes.get(key) else {
+            return Ok(());
+        };
+        let call = |spawn: &Spawn| spawn.call.clone().unwrap_or_default();
+        let members = [
+            ("kind", &said.kind, &known.kind),
+            ("description", &said.description, &known.description),
+            ("call", &call(&said), &call(known)),
+        ];
+        let differs = |(_, said, known): &&(_, &String, &String)| !said.is_empty() && said != known;
+        let Some((name, said, known)) = members.iter().find(differs) else {
+            return Ok(());
+        };
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => format!("`{known}`"),
+        };
+        bail!(
+            "there is a sub-agent {} already, and its {name} is {known}, not `{said}`; leave out \"{name}\" to go on with it",
+            agent.id
+        )
     }
 
     fn keep(&mut self, key: Key, writer: SessionWriter, context: &Context) {
@@ -565,6 +624,7 @@ impl Writers {
     fn close(&mut self, context: &Context) {
         let known = self.known.values_mut();
         known.for_each(|known| known.checked = false);
+        self.purposes.clear();
         let open = self.open.drain();
         open.for_each(|(_, (writer, _))| close(writer, context));
     }
@@ -634,7 +694,9 @@ fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<Sess
         }
     };
     if let Some(info) = rows.get(only)
-        && let Some((name, said, is)) = difference(new, info)
+        && let Some(files) = inventory.sessions.get(only)
+        && let agent = agent_id(new, info, &files.root, context)
+        && let Some((name, said, is)) = difference(new, agent, info)
     {
         let is = is.map_or_else(|| "none".to_owned(), |is| format!("`{is}`"));
         bail!(
@@ -679,14 +741,39 @@ fn is_in(info: &SessionInfo, cwd: &str) -> bool {
         || (project.guessed && plain(&project.path) == plain(cwd))
 }
 
+/// The id of the agent that `new` names, by its id or its name in the workspace of the session.
+fn agent_id(
+    new: &NewMembers,
+    info: &SessionInfo,
+    root: &Root,
+    context: &Context,
+) -> Option<String> {
+    let wanted = new.agent.as_ref()?;
+    let config = context.store.config(root).ok();
+    let home = config.as_ref().zip(info.attributes.get("workspace"));
+    let home = home.and_then(|(config, home)| config.workspace(home).ok());
+    let id = home.and_then(|home| home.agent_id(wanted).ok());
+    Some(id.unwrap_or_else(|| wanted.clone()))
+}
+
 /// What `new` says otherwise than a session: the member's name, what it says, and what the session says.
-fn difference(new: &NewMembers, info: &SessionInfo) -> Option<(String, String, Option<String>)> {
+/// `agent` is the id of the agent that `new` names.
+fn difference(
+    new: &NewMembers,
+    agent: Option<String>,
+    info: &SessionInfo,
+) -> Option<(String, String, Option<String>)> {
     let title = info.title.as_ref().map(|title| title.text.clone());
-    let agent = info.attributes.get("agent").cloned();
+    let attribute = |name: &str| info.attributes.get(name).cloned();
     let mut said = vec![
         ("title".to_owned(), new.title.clone(), title),
-        ("agent".to_owned(), new.agent.clone(), agent),
+        ("agent".to_owned(), agent, attribute("agent")),
     ];
+    let branch = attribute("git_branch");
+    // Layouts record the branch with messages, so a session without any may not say it yet.
+    if branch.is_some() || info.messages > 0 {
+        said.push(("git_branch".to_owned(), new.git_branch.clone(), branch));
+    }
     for (name, json) in &new.members {
         let value = serde_json::from_str(json).unwrap_or_else(|_| json.clone());
         // Layouts spell the names in their own way.

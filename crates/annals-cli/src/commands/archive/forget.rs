@@ -25,9 +25,9 @@ struct Document<'a> {
     failed: Vec<Failed>,
 }
 
-pub(super) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> {
+pub(super) fn run(args: &ArchiveArgs, named: &[String], context: &mut Context) -> Result<Outcome> {
     let archive = context.store.archive()?;
-    let mut plans = archive.forgetting_all(&args.sessions, context.only_roots())?;
+    let mut plans = archive.forgetting_all(named, context.only_roots())?;
     refuse_pinned(args, &plans, context)?;
     let mut failed = Vec::new();
     if args.apply {

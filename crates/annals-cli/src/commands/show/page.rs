@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use annals::model::{ArtifactKind, Block, Body, Entry, Role};
+use annals::model::{ArtifactKind, Block, Body, Entry, FileBackup, Members, Role, TodoStatus};
 use annals::store::Session;
 
 use super::{ShowArgs, is_kind};
@@ -55,7 +55,11 @@ pub(super) fn page(
         body => {
             *speaker = None;
             return Page {
-                text: format!("{}{}", mark(marked), aside(body, &time, &id, marked, width)),
+                text: format!(
+                    "{}{}",
+                    mark(marked),
+                    aside(body, &entry.members, &time, &id, marked, width)
+                ),
                 begins: true,
             };
         }
@@ -182,23 +186,70 @@ fn render(block: &Block, full: bool, width: Option<usize>) -> String {
     }
 }
 
-fn aside(body: Body, time: &str, id: &str, marked: bool, width: Option<usize>) -> String {
+/// An entry that is not a message.
+fn aside(
+    body: Body,
+    members: &Members,
+    time: &str,
+    id: &str,
+    marked: bool,
+    width: Option<usize>,
+) -> String {
     let kind = body.kind();
     let label = match &body {
         Body::System { subtype, .. } if !subtype.is_empty() => subtype.clone(),
         Body::Attachment { kind, .. } if !kind.is_empty() => kind.clone(),
         Body::Queue { operation, .. } if !operation.is_empty() => operation.clone(),
+        Body::Opaque {
+            kind: Some(kind), ..
+        } if !kind.is_empty() => kind.clone(),
         Body::Compaction { .. } => {
             "compacted: from here on the agent sees the summary below".to_owned()
         }
         _ => kind.to_owned(),
     };
-    let text = entry::text(body);
+    let listed = listed(&body);
+    let text = listed.or_else(|| entry::text(body));
     // The label says it better than the program does, unless that is what was looked for.
     let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
+    let members = members.iter().map(|(name, json)| format!("{name}: {json}"));
+    let lines: Vec<String> = text.into_iter().chain(members).collect();
     let mut page = message::heading("system", time, &[label.as_str(), id]);
-    if let Some(text) = text {
-        page.push_str(&message::thinking(&text, width));
+    if !lines.is_empty() {
+        page.push_str(&message::thinking(&lines.join("\n"), width));
     }
     page
+}
+
+/// What an entry holds that has no text of its own, one item on each line.
+fn listed(body: &Body) -> Option<String> {
+    let lines: Vec<String> = match body {
+        Body::Resume { leaf } => vec![leaf.to_string()],
+        Body::Files(change) => change.backups.iter().map(saved_file).collect(),
+        Body::Todos(todos) => todos
+            .iter()
+            .map(|todo| {
+                let mark = match todo.status {
+                    TodoStatus::Pending => "☐",
+                    TodoStatus::InProgress => "◐",
+                    TodoStatus::Completed => "☑",
+                    _ => "?",
+                };
+                format!("{mark} {}", todo.content)
+            })
+            .collect(),
+        _ => return None,
+    };
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn saved_file(file: &FileBackup) -> String {
+    let what = match (&file.operation, &file.stored) {
+        (Some(operation), _) => operation.clone(),
+        (None, Some(_)) => format!("version {}", file.version),
+        (None, None) => "did not exist yet".to_owned(),
+    };
+    let snippet = file.snippet.iter();
+    let snippet: String = snippet.map(|text| format!("\n{text}")).collect();
+    format!("{} ({what}){snippet}", file.path)
 }

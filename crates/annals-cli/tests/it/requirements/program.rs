@@ -34,7 +34,10 @@ const LAYOUTS: [&str; 4] = ["claude-code", "chorus", "clog", "orchestrator"];
 
 fn entries(stage: &Stage, session: &str) -> Vec<Value> {
     let shown = stage.annals(&["show", session, "--all", "--json"]).json();
-    shown["entries"].as_array().unwrap().clone()
+    let mut entries = shown["entries"].as_array().unwrap().clone();
+    // What the client notes beside the conversation has no id.
+    entries.retain(|entry| !entry["id"].is_null() || entry["kind"] == "message");
+    entries
 }
 
 /// `append --follow` in the background.

@@ -218,6 +218,13 @@ impl Config {
         }
     }
 
+    /// The id of the workspace of that id or name. A text that is neither is returned as it is.
+    pub fn workspace_id(&self, wanted: &str) -> Result<String> {
+        let known = self.workspaces.iter();
+        let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.path.as_deref()));
+        id_of("workspace", wanted, known)
+    }
+
     /// What it tells of the folders that sessions lie in, and what is wrong with it.
     pub(super) fn tell(bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
         let config = match Config::read(bytes) {
@@ -271,6 +278,39 @@ fn named(what: &str, id: &str, name: Option<&str>) -> BTreeMap<String, String> {
     let id = (what.to_owned(), id.to_owned());
     let name = name.map(|name| (format!("{what}_name"), name.to_owned()));
     std::iter::once(id).chain(name).collect()
+}
+
+impl Workspace {
+    /// The id of the agent of that id or name. A text that is neither is returned as it is.
+    pub fn agent_id(&self, wanted: &str) -> Result<String> {
+        let known = self.agents.iter();
+        let known = known.map(|one| (one.id.as_str(), one.name.as_str(), one.file.as_deref()));
+        id_of("agent", wanted, known)
+    }
+}
+
+/// Finds an id by itself, or by a name that only one has. Each item is an id, a name and a path.
+fn id_of<'a>(
+    what: &'static str,
+    wanted: &str,
+    known: impl Iterator<Item = (&'a str, &'a str, Option<&'a str>)> + Clone,
+) -> Result<String> {
+    if known.clone().any(|(id, _, _)| id == wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let named: Vec<_> = known.filter(|(_, name, _)| *name == wanted).collect();
+    match named.as_slice() {
+        [] => Ok(wanted.to_owned()),
+        [(id, _, _)] => Ok((*id).to_owned()),
+        many => Err(Error::Ambiguous {
+            what,
+            id: wanted.to_owned(),
+            candidates: many
+                .iter()
+                .map(|(id, _, path)| format!("{id}  {}", path.unwrap_or_default()))
+                .collect(),
+        }),
+    }
 }
 
 fn workspace(row: Raw<'_>) -> Workspace {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::json::{self, Pairs, Raw, Text, object};
 use crate::layout::annex::Words;
-use crate::layout::field::timestamp;
+use crate::layout::field::{milliseconds, spell_time, timestamp};
 use crate::layout::{Enrolled, Row};
 use crate::model::{Artifact, ArtifactKind};
 
@@ -18,7 +18,6 @@ use super::line::SESSION_ID;
 use super::list::{self, Fate, List, is_tall, unmarked};
 use super::path;
 use super::register::{CONVERSATIONS, UNTITLED, salvage};
-use super::write::spell;
 
 /// How far the rows of an index are indented.
 const DEPTH: usize = 4;
@@ -286,8 +285,8 @@ fn brought_up(old: &str, row: &Row) -> Option<String> {
 }
 
 /// What the index spells of a time.
-fn milliseconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
+fn spell(time: Timestamp) -> String {
+    spell_time(milliseconds(time))
 }
 
 /// The title of a conversation: what was given, what a sub-agent is for, or the first prompt once

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{CALL_OF, blocks_json, is_client_text, one_line, output_json, raw};
-use crate::layout::field::Spent;
+use crate::layout::field::{Spent, milliseconds, spell_time};
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,
@@ -111,7 +111,7 @@ impl Writer for Chorus {
             // Its id was that of its place, which is another now.
             members.push(("uuid", json::quote(graft.id.as_str())));
         }
-        let time = graft.time.map(|time| json::quote(&spell(time)));
+        let time = graft.time.map(|time| json::quote(&spell_time(time)));
         members.extend(time.map(|time| ("timestamp", time)));
         let mut annex = Vec::new();
         // A fork is one chain, in which each record hangs from the one before it. Only a record that
@@ -600,7 +600,7 @@ impl Pen<'_, '_> {
         let id = (self.stamp.fresh)();
         let mut line = Written::of("system", raw(json::quote(&spawn.description))?);
         line.uuid = &id;
-        line.timestamp = spell(self.stamp.now);
+        line.timestamp = spell_time(milliseconds(self.stamp.now));
         line.annals.kind = Some("agent");
         line.annals.subtype = Some(&spawn.kind);
         line.annals.description = Some(&spawn.description);
@@ -649,7 +649,7 @@ impl Pen<'_, '_> {
             words.version = head.version.as_deref();
         }
         line.set(&draft.members)?;
-        line.timestamp = spell(self.tick(draft.time));
+        line.timestamp = spell_time(self.tick(draft.time));
         line.uuid = id.as_str();
         self.lines.push(encode(&line)?);
         if said {
@@ -739,9 +739,4 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
 fn later(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
-}
-
-/// Milliseconds and `Z`, as the program spells it.
-pub(super) fn spell(time: Timestamp) -> String {
-    format!("{time:.3}")
 }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::json::{self, Pairs, Raw};
 use crate::layout::content::{self, content};
-use crate::layout::field::Spent;
+use crate::layout::field::{Spent, milliseconds, spell_time};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, is_model,
 };
@@ -174,7 +174,7 @@ impl Writer for ClaudeCode {
         if graft.parent == Parent::None && line.logical_parent.filled().is_some() {
             members.push(("logicalParentUuid", "null"));
         }
-        let time = graft.time.map(|time| json::quote(&spell(time)));
+        let time = graft.time.map(|time| json::quote(&spell_time(time)));
         members.extend(time.as_deref().map(|time| ("timestamp", time)));
         // The client skips side chains, and here it is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
@@ -215,7 +215,7 @@ impl Pen<'_, '_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let timestamp = spell(self.time_beside(None));
+        let timestamp = spell_time(self.time_beside(None));
         let head = self.head;
         self.line(&Opening {
             kind: OPENING,
@@ -285,7 +285,7 @@ impl Pen<'_, '_> {
                 "a queue operation needs a name, such as enqueue",
             )),
             Body::Queue { operation, text } => {
-                let timestamp = spell(self.time_beside(draft.time));
+                let timestamp = spell_time(self.time_beside(draft.time));
                 self.line(&QueueOperation {
                     kind: "queue-operation",
                     operation,
@@ -363,13 +363,12 @@ impl Pen<'_, '_> {
                 "what was done to a file is not kept without a copy of it",
             ));
         }
-        let now = self.stamp.now;
-        let time = draft.time.unwrap_or(now);
+        let time = draft.time.unwrap_or(milliseconds(self.stamp.now));
         let backups = change.backups.iter().map(|backup| {
             let kept = BackupLine {
                 stored: backup.stored.as_deref(),
                 version: backup.version,
-                time: spell(backup.time.unwrap_or(time)),
+                time: spell_time(backup.time.unwrap_or(time)),
                 base: backup.base.as_deref(),
             };
             (backup.path.as_str(), kept)
@@ -380,7 +379,7 @@ impl Pen<'_, '_> {
             snapshot: Snapshot {
                 message: message.as_str(),
                 backups: backups.collect(),
-                timestamp: spell(time),
+                timestamp: spell_time(time),
             },
             update: true,
         })
@@ -609,7 +608,7 @@ impl Pen<'_, '_> {
         self.plan.time = self.time;
         Moment {
             time,
-            given: given.filter(|given| spell(*given) != spell(time)),
+            given: given.filter(|given| *given != time),
         }
     }
 
@@ -652,8 +651,8 @@ impl Pen<'_, '_> {
             result: None,
             api_error: None,
             uuid: id.as_str(),
-            timestamp: spell(moment.time),
-            annals: moment.given.map(|time| Given { time: spell(time) }),
+            timestamp: spell_time(moment.time),
+            annals: moment.given.map(|time| Given { time: spell_time(time) }),
         }
     }
 }
@@ -772,11 +771,6 @@ fn stop_reason(message: &Message) -> Option<&'static str> {
 fn later(time: Timestamp, lines: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(lines.try_into().ok()?);
     time.checked_add(after).ok()
-}
-
-/// Milliseconds and `Z`, as the client spells it.
-fn spell(time: Timestamp) -> String {
-    format!("{time:.3}")
 }
 
 fn last_prompt(drafts: &[Draft]) -> Option<String> {

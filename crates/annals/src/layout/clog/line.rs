@@ -175,7 +175,7 @@ impl Lines {
 
 impl Line<'_> {
     pub(super) fn time(&self) -> Option<Timestamp> {
-        timestamp(self.created)
+        self.annex.exact_time(timestamp(self.created))
     }
 
     /// The message's id, or what stands for it: an appended log never moves a record.

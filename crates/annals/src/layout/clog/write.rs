@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::annex::Words;
+use crate::layout::annex::{Words, finer_time};
 use crate::layout::field::Spent;
 use crate::layout::{
     Change, Decoder, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp,
@@ -367,7 +367,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.ensure_header()?;
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        let created = self.tick(draft.time).as_millisecond();
+        let time = self.tick(draft.time);
         let said = thought::said(&message.blocks)?;
         let results = |block: &Block| matches!(block, Block::ToolResult { .. });
         let only_results = !message.blocks.is_empty() && message.blocks.iter().all(results);
@@ -385,7 +385,7 @@ impl<'a, 'b> Pen<'a, 'b> {
             },
             channel: self.line_channel(),
             content: &said.content,
-            created,
+            created: time.as_millisecond(),
             reasoning: said.reasoning.as_deref(),
             thoughts: &said.thoughts,
             annals: Words {
@@ -403,6 +403,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 api_error: message.api_error,
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
                 stored: message.stored.as_deref(),
+                time: finer_time(time),
                 ..Words::default()
             },
         };
@@ -436,7 +437,7 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.ensure_header()?;
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
-        let created = self.tick(draft.time).as_millisecond();
+        let time = self.tick(draft.time);
         let line = encode(&Written {
             annals: Words {
                 parent: self.parent(parent.as_ref(), draft.sidechain),
@@ -446,9 +447,10 @@ impl<'a, 'b> Pen<'a, 'b> {
                 kind: Some(kind),
                 subtype: Some(subtype).filter(|text| !text.is_empty()),
                 text: Some(text),
+                time: finer_time(time),
                 ..Words::default()
             },
-            ..self.system(&id, text, created)
+            ..self.system(&id, text, time.as_millisecond())
         })?;
         self.lines.push(line);
         self.said(id, !draft.sidechain);
@@ -529,13 +531,14 @@ impl<'a, 'b> Pen<'a, 'b> {
         id: &EntryId,
         given: Option<Timestamp>,
     ) -> Result<Vec<u8>> {
-        let created = self.tick(given).as_millisecond();
+        let time = self.tick(given);
         encode(&Written {
             annals: Words {
                 program: Some(PROGRAM),
+                time: finer_time(time),
                 ..words
             },
-            ..self.system(id, text, created)
+            ..self.system(id, text, time.as_millisecond())
         })
     }
 

@@ -94,8 +94,3 @@ pub(super) fn later(time: Timestamp, records: usize) -> Option<Timestamp> {
     let after = jiff::SignedDuration::from_millis(records.try_into().ok()?);
     time.checked_add(after).ok()
 }
-
-/// Milliseconds and `Z`.
-pub(super) fn spell(time: Timestamp) -> String {
-    format!("{time:.3}")
-}

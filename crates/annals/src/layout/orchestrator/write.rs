@@ -15,10 +15,11 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
+use crate::layout::copied;
+use crate::layout::field::{self, spell_time};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
-use crate::layout::{copied, field};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Key, Message, Role, SessionId,
     Todo, Usage,
@@ -27,7 +28,7 @@ use crate::model::{
 use super::decode::{DURATION, SOURCE};
 use super::form::{self, Metadata, Spent, Written};
 use super::line::{CALL_OF, Line};
-use super::part::{called, encode, later, parts, parts_json, spell, texts};
+use super::part::{called, encode, later, parts, parts_json, texts};
 use super::{Orchestrator, path};
 
 impl Writer for Orchestrator {
@@ -171,7 +172,7 @@ impl Writer for Orchestrator {
         let copy = json::set_within(record, "metadata", &metadata);
         let copy = copy.and_then(|copy| json::set_within(&copy, "annals", &words));
         let copy = copy.ok_or_else(unreadable)?;
-        let Some(time) = graft.time.map(|time| json::quote(&spell(time))) else {
+        let Some(time) = graft.time.map(|time| json::quote(&spell_time(time))) else {
             return Ok(copy);
         };
         json::set_members(&copy, &[("timestamp", &time)]).ok_or_else(unreadable)
@@ -675,7 +676,7 @@ impl Pen<'_, '_> {
             result: None,
             error: None,
             content: None,
-            timestamp: spell(time),
+            timestamp: spell_time(time),
             usage: None,
             model: None,
             stop: None,

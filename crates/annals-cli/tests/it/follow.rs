@@ -1,0 +1,182 @@
+//! `append --follow`: what contradicts a session or a sub-agent that is there; times of any precision.
+
+use serde_json::{Value, json};
+
+use crate::harness::Stage;
+
+const LAYOUTS: [&str; 4] = ["claude-code", "chorus", "clog", "orchestrator"];
+
+fn staged(layout: &'static str) -> Stage {
+    let stage = Stage::empty().with_layout(layout);
+    if layout == "chorus" {
+        let work = stage.work();
+        let add = ["workspaces", "add", work.to_str().unwrap(), "--id", "ws-1"];
+        stage.annals(&add).fine();
+    }
+    stage
+}
+
+/// Sends lines to a writer of their own, and gives its answers.
+fn follow(stage: &Stage, lines: &[Value]) -> Vec<Value> {
+    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let run = stage.with_stdin(&["append", "--follow"], input);
+    let answers: Vec<Value> = run
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), lines.len(), "{run}");
+    answers
+}
+
+fn refused(answer: &Value, expected: &str) {
+    let error = answer["error"].as_str().unwrap_or_default();
+    assert_eq!(
+        (&answer["ok"], error.contains(expected)),
+        (&Value::Bool(false), true),
+        "{answer}"
+    );
+}
+
+#[test]
+fn another_git_branch_is_refused() {
+    for layout in LAYOUTS {
+        let stage = staged(layout);
+        let on = |branch: &str, text: &str| {
+            json!({
+                "new": {"id": "s-one", "git_branch": branch}, "role": "user", "content": text,
+            })
+        };
+        let alone = json!({"new": {"id": "s-one", "git_branch": "main"}});
+        // Before the first message no record says a branch, and the same line is sent again.
+        for answer in follow(&stage, &[alone.clone()])
+            .iter()
+            .chain(&follow(&stage, &[alone]))
+        {
+            assert_eq!(answer["ok"], true, "{layout}: {answer}");
+        }
+        let first = follow(&stage, &[on("main", "one"), on("dev", "two")]);
+        assert_eq!(first[0]["ok"], true, "{layout}: {}", first[0]);
+        refused(&first[1], "its git_branch is `main`, not `dev`");
+        // A writer that did not begin the session says the same.
+        let second = follow(&stage, &[on("dev", "three"), on("main", "four")]);
+        refused(&second[0], "its git_branch is `main`, not `dev`");
+        assert_eq!(second[1]["ok"], true, "{layout}: {}", second[1]);
+        let session = second[1]["session"].as_str().unwrap();
+        let shown = stage.annals(&["show", session]).fine();
+        assert!(!shown.out.contains("two") && !shown.out.contains("three"));
+        assert!(shown.out.contains("four"), "{layout}: {shown}");
+    }
+}
+
+#[test]
+fn another_purpose_of_a_sub_agent_is_refused() {
+    for layout in LAYOUTS {
+        let stage = staged(layout);
+        let long = "x".repeat(300);
+        let line = |agent: Value| {
+            json!({
+                "new": {"id": "s-one"}, "agent": agent, "role": "user", "content": "Look",
+            })
+        };
+        let whole = json!({"id": "a1", "kind": "Explore", "description": long, "call": "toolu_1"});
+        let other = format!("{long} and more");
+        let lines = [
+            line(whole),
+            line(json!({"id": "a1", "kind": "Plan"})),
+            line(json!({"id": "a1", "description": other})),
+            line(json!({"id": "a1", "call": "toolu_2"})),
+            line(json!({"id": "a1", "kind": "Explore"})),
+            line(json!("a1")),
+        ];
+        let began = follow(&stage, &lines);
+        // The second writer reads what the first one wrote.
+        let again = follow(&stage, &lines);
+        assert_eq!(
+            (&began[0]["began"], &again[0]["began"]),
+            (&Value::Bool(true), &Value::Null)
+        );
+        for answers in [began, again] {
+            assert_eq!(answers[0]["ok"], true, "{layout}: {}", answers[0]);
+            refused(&answers[1], "its kind is `Explore`, not `Plan`");
+            refused(&answers[2], "and its description is `xxx");
+            refused(&answers[3], "its call is `toolu_1`, not `toolu_2`");
+            assert_eq!(answers[4]["ok"], true, "{layout}: {}", answers[4]);
+            assert_eq!(answers[5]["ok"], true, "{layout}: {}", answers[5]);
+        }
+    }
+}
+
+#[test]
+fn times_are_kept_as_precisely_as_they_are_given() {
+    for layout in LAYOUTS {
+        let stage = staged(layout);
+        let given = [
+            (
+                "2025-11-16T10:00:00.123456+00:00",
+                "2025-11-16T10:00:00.123456Z",
+            ),
+            (
+                "2025-11-16T10:00:01.123456789Z",
+                "2025-11-16T10:00:01.123456789Z",
+            ),
+            ("2025-11-16T10:00:02.5Z", "2025-11-16T10:00:02.5Z"),
+        ];
+        let line = |time: &str| {
+            json!({
+                "new": {"id": "s-one"}, "role": "user", "content": "Hello", "timestamp": time,
+            })
+        };
+        let lines: Vec<Value> = given.iter().map(|(time, _)| line(time)).collect();
+        let mut answers = follow(&stage, &lines);
+        // One without a time comes later, to the millisecond.
+        answers.extend(follow(
+            &stage,
+            &[json!({"new": {"id": "s-one"}, "role": "user", "content": "Now"})],
+        ));
+        assert!(
+            answers.iter().all(|answer| answer["ok"] == true),
+            "{layout}: {answers:?}"
+        );
+        let session = answers[0]["session"].as_str().unwrap();
+        let shown = stage.annals(&["show", session, "--json"]).json();
+        let entries = shown["entries"].as_array().unwrap();
+        let times: Vec<&str> = entries
+            .iter()
+            .map(|entry| entry["time"].as_str().unwrap())
+            .collect();
+        let (now, times) = times.split_last().unwrap();
+        let expected: Vec<&str> = given.iter().map(|(_, time)| *time).collect();
+        assert_eq!(times, expected, "{layout}");
+        assert!(now.starts_with("2026-11-15T12:00:00"), "{layout}: {now}");
+        assert!(
+            now.len() <= "2026-11-15T12:00:00.000Z".len(),
+            "{layout}: {now}"
+        );
+        // A time without a zone could be any moment.
+        refused(
+            &follow(&stage, &[line("2025-11-16T10:00:00.123456")])[0],
+            "is no time",
+        );
+    }
+}
+
+#[test]
+fn an_agent_of_chorus_is_named_by_its_name() {
+    let stage = staged("chorus");
+    stage
+        .annals(&["agents", "add", "ws-1", "Code Reviewer"])
+        .fine();
+    let line = |agent: &str| {
+        json!({
+            "new": {"id": "s-one", "agent": agent}, "role": "user", "content": "Hello",
+        })
+    };
+    let lines = [line("Code Reviewer"), line("code-reviewer"), line("nobody")];
+    for _ in 0..2 {
+        let answers = follow(&stage, &lines);
+        assert_eq!(answers[0]["ok"], true, "{}", answers[0]);
+        assert_eq!(answers[1]["ok"], true, "{}", answers[1]);
+        refused(&answers[2], "nobody");
+    }
+}

@@ -1,0 +1,151 @@
+//! `show --all`, and `latest` wherever a session is named.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::harness::Stage;
+
+fn rows(stage: &Stage, args: &[&str]) -> Vec<Value> {
+    let shown = stage.annals(&[args, &["--json"]].concat()).json();
+    shown["entries"].as_array().unwrap().clone()
+}
+
+#[test]
+fn all_shows_every_record_of_the_log_in_file_order() {
+    let stage = Stage::of("agentpool-session");
+    let entries = rows(&stage, &["show", "e8d9", "--all"]);
+    let lines: Vec<u64> = entries
+        .iter()
+        .map(|entry| entry["line"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lines, (1..=11).collect::<Vec<u64>>());
+    let of_kind = |kind: &str| {
+        let mut found = entries.iter().filter(|entry| entry["kind"] == kind);
+        found.next().unwrap()
+    };
+    assert_eq!(of_kind("queue")["operation"], "enqueue");
+    let file = &of_kind("files")["backups"][0];
+    assert_eq!(file["path"], "/absolute/path/to/file");
+    assert_eq!(file["operation"], "edit");
+    assert_eq!(file["snippet"], "Preview of changes...");
+    let summary = of_kind("summary");
+    assert_eq!(
+        summary["blocks"][0]["text"],
+        "Condensed conversation summary"
+    );
+    assert_eq!(summary["leaf"], "d");
+    assert_eq!(summary["members"]["messageCount"], 4);
+
+    let text = stage.annals(&["show", "e8d9", "--all"]).fine().out;
+    for expected in [
+        "2 conversations: annals conversations",
+        "enqueue",
+        "dequeue",
+        "/absolute/path/to/file (edit)",
+        "Preview of changes...",
+        "messageCount: 4",
+        "User Message 1, edited",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let raw = stage.annals(&["show", "e8d9", "--all", "--raw"]).fine().out;
+    assert_eq!(raw.lines().count(), 11);
+    // The end of the log alone is the end of all of it.
+    let last = rows(&stage, &["show", "e8d9", "--all", "--last", "2"]);
+    assert_eq!(
+        (&last[0]["id"], &last[1]["kind"]),
+        (&"f".into(), &"summary".into())
+    );
+}
+
+#[test]
+fn without_all_only_the_current_branch_is_shown() {
+    let stage = Stage::of("agentpool-session");
+    let shown = stage.annals(&["show", "e8d9"]).fine().out;
+    for absent in ["enqueue", "Preview of changes", "messageCount"] {
+        assert!(!shown.contains(absent), "{absent}: {shown}");
+    }
+    let entries = rows(&stage, &["show", "e8d9"]);
+    assert!(entries.iter().all(|entry| entry["kind"] == "message"));
+    // A message still means what led to it, with what the program noted on the way.
+    let to_message = rows(&stage, &["show", "e8d9@f", "--all"]);
+    assert!(to_message.iter().all(|entry| entry["id"] != "d"));
+}
+
+#[test]
+fn all_shows_sessions_that_hold_no_message() {
+    let stage = Stage::of("only-summary");
+    let plain = stage.annals(&["show", "35204b54"]);
+    assert_eq!((plain.code, plain.out.contains("Nothing fits.")), (1, true));
+    let all = stage.annals(&["show", "35204b54", "--all"]).fine();
+    assert!(all.out.contains("Asking the first question"), "{all}");
+}
+
+#[test]
+fn all_shows_unknown_types_with_and_without_an_id() {
+    let stage = Stage::of("unknown-types");
+    let entries = rows(&stage, &["show", "cd79", "--all"]);
+    let subtypes: Vec<&str> = entries
+        .iter()
+        .filter_map(|entry| entry["subtype"].as_str())
+        .collect();
+    assert!(subtypes.contains(&"holo-deck"), "{subtypes:?}");
+    assert!(subtypes.contains(&"telemetry-v9"), "{subtypes:?}");
+
+    let stage = Stage::of_layout("chorus", "chorus-every-type");
+    let unknown = r#"{"uuid":"u-odd","type":"hologram","content":"x","timestamp":"2026-03-02T10:00:00.000Z"}"#;
+    let is_log = |path: &PathBuf| path.to_string_lossy().ends_with("-messages.jsonl");
+    let path = stage.tree().into_keys().find(is_log).unwrap();
+    let log = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{log}{unknown}\n")).unwrap();
+    let entries = rows(&stage, &["show", "64578ea0", "--all"]);
+    assert_eq!(entries.last().unwrap()["subtype"], "hologram");
+}
+
+#[test]
+fn files_as_json_have_the_snippet() {
+    let stage = Stage::of("agentpool-session");
+    let files = stage.annals(&["files", "e8d9", "--json"]).json();
+    assert_eq!(
+        files["files"][0]["versions"][0]["snippet"],
+        "Preview of changes..."
+    );
+}
+
+#[test]
+fn every_verb_that_names_a_session_takes_latest() {
+    let stage = Stage::empty();
+    for id in ["older", "newer"] {
+        stage.annals(&["new", "--id", id]).fine();
+        stage.annals(&["append", id, "-m", "a word"]).fine();
+    }
+    let newest = stage.annals(&["show", "latest", "--json"]).json();
+    let newest = newest["session"]["id"].as_str().unwrap().to_owned();
+    let found = stage.annals(&["search", "word", "--session", "latest", "--json"]);
+    let found = found.json();
+    assert_eq!(found["total"], 1);
+    assert_eq!(found["hits"][0]["session"], newest.as_str());
+    let pinned = stage.annals(&["pin", "latest", "--json"]).json();
+    assert_eq!(pinned["pins"][0]["session"], newest.as_str());
+    let unpinned = stage.annals(&["pin", "--remove", "latest"]).fine();
+    assert!(unpinned.out.contains(&newest), "{unpinned}");
+    stage.annals(&["repair", "latest"]).fine();
+    for args in [["restore", "latest", ""], ["archive", "--verify", "latest"]] {
+        let args: Vec<&str> = args.into_iter().filter(|arg| !arg.is_empty()).collect();
+        let run = stage.annals(&args);
+        let expected = format!("no archived session matches `{newest}`");
+        assert!(run.err.contains(&expected), "{run}");
+    }
+    // Outside of the session's directory, what changes something does not guess.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let root = format!("claude-code:{}", stage.root.display());
+    let pinned = stage
+        .command()
+        .current_dir(elsewhere.path())
+        .args(["--root", &root, "pin", "latest"])
+        .output()
+        .unwrap();
+    assert_eq!(stage.run_of(&pinned).code, 2);
+}
