@@ -31,8 +31,8 @@ impl Session {
             what: "message",
             id: wanted.to_owned(),
         };
-        if let Some(line) = wanted.strip_prefix(':') {
-            let line: u64 = line.parse().map_err(|_| missing())?;
+        let line = wanted.strip_prefix(':');
+        if let Some(Ok(line)) = line.map(str::parse).filter(|_| !self.has(Key::of(wanted))) {
             let file = self.files.log.as_ref().ok_or_else(missing)?;
             return self.spots_at(&file.path, line);
         }
@@ -82,6 +82,11 @@ impl Session {
         logs.chain(self.files.notes().zip(&self.remarks))
     }
 
+    fn has(&self, key: Key) -> bool {
+        let mut outlines = self.scrolls().flat_map(|(_, scan)| &scan.outlines);
+        outlines.any(|outline| outline.key == Some(key))
+    }
+
     /// The whole id of which a beginning is given.
     fn key_of(&self, wanted: &str) -> Result<Key> {
         let outlines = |log: usize| {
@@ -90,7 +95,7 @@ impl Session {
         };
         let exact = Key::of(wanted);
         let count = self.scrolls().count();
-        if (0..count).any(|log| outlines(log).any(|outline| outline.key == Some(exact))) {
+        if self.has(exact) {
             return Ok(exact);
         }
         let begins = |outline: &&Outline| {

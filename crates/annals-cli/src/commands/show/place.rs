@@ -54,9 +54,6 @@ impl Asked {
     /// What a message's id alone names. `None` if there is no such message, so that the session is told
     /// as missing.
     fn message(text: &str, inventory: &Inventory, context: &Context) -> Option<Result<Self>> {
-        if text.contains('@') {
-            return None;
-        }
         match context.store.find_message(inventory, text) {
             Ok((files, id)) => Some(Ok(Asked {
                 files,
@@ -84,13 +81,13 @@ impl Asked {
     }
 }
 
-/// No session is called so.
+/// No session is called so, and no file.
 fn is_unknown(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref();
-    matches!(
-        error,
-        Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. })
-    )
+    match error.downcast_ref() {
+        Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => true,
+        Some(annals::Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 /// `FILE:LINE`, where there is such a file.
