@@ -346,7 +346,10 @@ impl NewSession {
         let thread = writer.thread(name);
         match (id, thread) {
             // One that says when it began is the whole id.
-            (Ok(id), _) if id.name() != name => Ok(NewSession::new(id, cwd)),
+            (Ok(id), thread) if id.name() != name => Ok(NewSession {
+                wanted: thread.map(|_| name.to_owned()),
+                ..NewSession::new(id, cwd)
+            }),
             (id, None) => Ok(NewSession::new(id?, cwd)),
             (_, Some(thread)) => {
                 check_name(name)?;
