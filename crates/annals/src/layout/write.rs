@@ -41,9 +41,10 @@ pub trait Writer: Sync {
         &[]
     }
 
-    /// Refuses a record of the caller's own making that the layout's program would not take.
-    fn fits(&self, record: &str) -> std::result::Result<(), String> {
-        let _ = record;
+    /// Refuses a record of the caller's own making that the layout's program would not take, or not
+    /// for one of the log that goes on at `head`.
+    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
+        let _ = (head, record);
         Ok(())
     }
 

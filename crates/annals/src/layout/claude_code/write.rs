@@ -29,7 +29,7 @@ use super::form::{
     SnapshotLine, Stop, TypedLine, Written,
 };
 use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
-use super::{ClaudeCode, encode_path, path};
+use super::{ClaudeCode, encode_path, form, path};
 
 /// The client version whose lines we write like.
 const VERSION: &str = "2.1.325";
@@ -72,6 +72,10 @@ impl Writer for ClaudeCode {
             agent: Some(agent.clone()),
             name: None,
         })
+    }
+
+    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
+        form::fits(record)
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
