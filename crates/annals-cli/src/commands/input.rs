@@ -108,14 +108,20 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
 
 /// An entry of a log's tree, by its id or a unique beginning of it.
 pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, EntryId)> {
-    const SHOWN: usize = 200;
-    let missing = || annals::Error::NotFound {
-        what: "message",
-        id: id
+    const SHOWN: usize = 100;
+    let missing = || {
+        let mut shown: String = id
             .chars()
             .take(SHOWN)
             .flat_map(char::escape_debug)
-            .collect(),
+            .collect();
+        if id.chars().nth(SHOWN).is_some() {
+            shown.push('…');
+        }
+        annals::Error::NotFound {
+            what: "message",
+            id: shown,
+        }
     };
     let (_, scan, tree) = session.log(log).ok_or_else(missing)?;
     let at = if log == 0 && session.files.log.is_some() {

@@ -32,7 +32,8 @@ impl Session {
             id: wanted.to_owned(),
         };
         let line = wanted.strip_prefix(':');
-        if let Some(Ok(line)) = line.map(str::parse).filter(|_| !self.has(Key::of(wanted))) {
+        // An id of this form is found by its own line.
+        if let Some(Ok(line)) = line.map(str::parse) {
             let file = self.files.log.as_ref().ok_or_else(missing)?;
             return self.spots_at(&file.path, line);
         }
@@ -82,11 +83,6 @@ impl Session {
         logs.chain(self.files.notes().zip(&self.remarks))
     }
 
-    fn has(&self, key: Key) -> bool {
-        let mut outlines = self.scrolls().flat_map(|(_, scan)| &scan.outlines);
-        outlines.any(|outline| outline.key == Some(key))
-    }
-
     /// The whole id of which a beginning is given.
     fn key_of(&self, wanted: &str) -> Result<Key> {
         let outlines = |log: usize| {
@@ -95,7 +91,7 @@ impl Session {
         };
         let exact = Key::of(wanted);
         let count = self.scrolls().count();
-        if self.has(exact) {
+        if (0..count).any(|log| outlines(log).any(|outline| outline.key == Some(exact))) {
             return Ok(exact);
         }
         let begins = |outline: &&Outline| {

@@ -54,6 +54,11 @@ impl Asked {
     /// What a message's id alone names. `None` if there is no such message, so that the session is told
     /// as missing.
     fn message(text: &str, inventory: &Inventory, context: &Context) -> Option<Result<Self>> {
+        // After an `@` this is a line.
+        let line = text.strip_prefix(':');
+        if line.is_some_and(|line| line.parse::<u64>().is_ok()) {
+            return None;
+        }
         match context.store.find_message(inventory, text) {
             Ok((files, id)) => Some(Ok(Asked {
                 files,

@@ -177,7 +177,7 @@ fn a_thread_has_one_conversation() {
     stage.with_stdin(&["append", "--follow"], line).fine();
     assert_eq!(folders(&stage).len(), 4);
     // A thread that was deleted may begin anew.
-    stage.annals(&["delete", "thread_abc123"]).fine();
+    stage.annals(&["delete", "thread_abc123", "--apply"]).fine();
     begin(&stage, &["--id", "thread_abc123"]);
 }
 
