@@ -36,9 +36,6 @@ const REPLY: [&str; 6] = [
     "request_id",
 ];
 
-/// Longest id of an entry that we write.
-const MAX_ID: usize = 128;
-
 /// Where a line is wrong, and why.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BadDraft {
@@ -126,7 +123,7 @@ impl<'a> Envelope<'a> {
                     members: line.members(raw.get(), "a sub-agent")?,
                 };
                 let found = AgentName {
-                    id: agent.id("id")?.unwrap_or_default(),
+                    id: agent.string("id")?.unwrap_or_default(),
                     kind: agent.string("kind")?,
                     description: agent.string("description")?,
                     call: agent.string("call")?,
@@ -530,16 +527,8 @@ impl<'a> Line<'a> {
     }
 
     fn check_id(self, id: &str, at: Option<&'a RawValue>) -> Result<(), BadDraft> {
-        let why = if id.is_empty() {
-            "the id is empty"
-        } else if id.len() > MAX_ID {
-            "the id is longer than 128 characters"
-        } else if id.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            "the id holds white space or control characters"
-        } else {
-            return Ok(());
-        };
-        Err(self.bad(at, why))
+        let checked = EntryId::new(id).check();
+        checked.map_err(|error| self.bad(at, error.to_string()))
     }
 
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {

@@ -108,20 +108,20 @@ pub(crate) fn new_session(root: &Root, given: Option<&str>, cwd: &Path) -> Resul
 
 /// An entry of a log's tree, by its id or a unique beginning of it.
 pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, EntryId)> {
-    const MAX: usize = 200;
-    if id.len() > MAX {
-        let head: String = id.chars().take(40).flat_map(char::escape_debug).collect();
-        let why = "it is longer than 200 characters";
-        return Err(annals::Error::BadId {
-            what: "a message id",
-            id: format!("{head}…"),
-            why,
+    const SHOWN: usize = 100;
+    let missing = || {
+        let mut shown: String = id
+            .chars()
+            .take(SHOWN)
+            .flat_map(char::escape_debug)
+            .collect();
+        if id.chars().nth(SHOWN).is_some() {
+            shown.push('…');
         }
-        .into());
-    }
-    let missing = || annals::Error::NotFound {
-        what: "message",
-        id: id.escape_debug().to_string(),
+        annals::Error::NotFound {
+            what: "message",
+            id: shown,
+        }
     };
     let (_, scan, tree) = session.log(log).ok_or_else(missing)?;
     let at = if log == 0 && session.files.log.is_some() {
@@ -134,7 +134,13 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
             let other = scan.outlines.get(*at).and_then(|outline| outline.id());
             other.is_some_and(|other| !id.is_empty() && other.as_str().starts_with(id))
         };
-        let found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
+        let mut found: Vec<usize> = (0..scan.outlines.len()).filter(fits).collect();
+        // A whole id is meant by itself, even if others begin with it.
+        let key = Some(EntryId::new(id).key());
+        let is_exact = |at: &usize| scan.outlines.get(*at).is_some_and(|it| it.key == key);
+        if let Some(exact) = found.iter().copied().rfind(is_exact) {
+            found = vec![exact];
+        }
         match found.as_slice() {
             [] => return Err(missing().into()),
             [only] => *only,

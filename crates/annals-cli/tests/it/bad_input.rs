@@ -167,15 +167,16 @@ fn drafts_that_are_none() {
         all += &format!("{name}: {line}\n{}\n", run.err);
     }
     assert_snapshot!("drafts", all);
-    for key in ["parent", "id"] {
+    let longer = long.repeat(7);
+    for (key, why) in [
+        ("parent", "no message matches"),
+        ("id", "is longer than 64 KiB"),
+    ] {
         let run = stage.refused(
             &["append", ID],
-            &format!(r#"{{"role":"user","content":"a","{key}":"{long}"}}"#),
+            &format!(r#"{{"role":"user","content":"a","{key}":"{longer}"}}"#),
         );
-        assert!(
-            run.err.contains("is longer than") && run.err.len() < 500,
-            "{run}"
-        );
+        assert!(run.err.contains(why) && run.err.len() < 500, "{run}");
     }
     assert_snapshot!("drafts_none", stage.refused(&["append", ID], " \n\n"));
     let before = stage.tree();

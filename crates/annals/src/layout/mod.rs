@@ -16,6 +16,7 @@ mod orchestrator;
 mod record;
 mod remark;
 mod salvage;
+mod shape;
 mod todos;
 mod untold;
 mod write;

@@ -42,9 +42,10 @@ pub trait Writer: Sync {
         &[]
     }
 
-    /// Refuses a record of the caller's own making that the layout's program would not take.
-    fn fits(&self, record: &str) -> std::result::Result<(), String> {
-        let _ = record;
+    /// Refuses a record of the caller's own making that the layout's program would not take, or not
+    /// for one of the log that goes on at `head`.
+    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
+        let _ = (head, record);
         Ok(())
     }
 
@@ -360,7 +361,10 @@ impl NewSession {
         let thread = writer.thread(name);
         match (id, thread) {
             // One that says when it began is the whole id.
-            (Ok(id), _) if id.name() != name => Ok(NewSession::new(id, cwd)),
+            (Ok(id), thread) if id.name() != name => Ok(NewSession {
+                wanted: thread.map(|_| name.to_owned()),
+                ..NewSession::new(id, cwd)
+            }),
             (id, None) => Ok(NewSession::new(id?, cwd)),
             (_, Some(thread)) => {
                 check_name(name)?;

@@ -16,8 +16,9 @@ use crate::text::{Breaks, visible};
 /// that are derived from an id (of packs, of deleted sessions) must fit too.
 const MAX_PATH_ID: usize = 200;
 
-/// Longest id that we write into a record.
-const MAX_WRITTEN_ID: usize = 128;
+/// Longest message id in bytes that we write. `SESSION@MESSAGE` must fit into one argument of a command,
+/// which has at most 128 KiB on Linux.
+const MAX_WRITTEN_ID: usize = 64 << 10;
 
 macro_rules! path_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
@@ -128,8 +129,8 @@ impl EntryId {
         &self.0
     }
 
-    /// Checks an id that is about to be written. Readers take any; we write none that a careless
-    /// program could take for a path or that a terminal would act on.
+    /// Checks an id that is about to be written. Readers take any; we write any that can be seen and
+    /// typed again.
     pub fn check(&self) -> Result<()> {
         match written_fault(&self.0) {
             None => Ok(()),
@@ -320,7 +321,9 @@ fn parse_uuid(text: &str) -> Option<u128> {
 /// What is wrong with an id that is to become part of a path.
 fn path_fault(text: &str) -> Option<&'static str> {
     // Nearly all ids are UUIDs.
-    written_fault(text)?;
+    if is_plain(text) {
+        return None;
+    }
     if text.trim().is_empty() {
         return Some("it is empty");
     }
@@ -343,21 +346,27 @@ fn path_fault(text: &str) -> Option<&'static str> {
     None
 }
 
-/// What is wrong with an id that is to be written into a record.
+/// What is wrong with a message id that is to be written into a record.
 fn written_fault(text: &str) -> Option<&'static str> {
-    if text.is_empty() {
+    if text.trim().is_empty() {
         return Some("it is empty");
     }
     if text.len() > MAX_WRITTEN_ID {
-        return Some("it is longer than 128 characters");
+        return Some("it is longer than 64 KiB");
     }
-    if text.starts_with(['.', '-']) || text.ends_with('.') {
-        return Some("it begins or ends like a special file name");
+    if visible(text, Breaks::Spaces) != text {
+        return Some("it contains a control character or an invisible one");
     }
+    None
+}
+
+/// Whether an id has only letters, digits and marks that are safe anywhere.
+fn is_plain(text: &str) -> bool {
+    const MAX: usize = 128;
     // Every byte is looked at, so that several are at once: each log has an id.
     let allowed = |b: u8| b.is_ascii_alphanumeric() | (b == b'-') | (b == b'_') | (b == b'.');
     let all = text.bytes().fold(true, |all, byte| all & allowed(byte));
-    (!all).then_some("only letters, digits, `-`, `_` and `.` are allowed")
+    all && (1..=MAX).contains(&text.len()) && !text.starts_with(['.', '-'])
 }
 
 fn head(text: &str) -> String {
@@ -419,11 +428,39 @@ mod tests {
     }
 
     #[test]
-    fn message_ids_that_we_write_are_of_letters_and_digits() {
-        for text in ["", "a b", "-rf", "a.", "é", "a/b", &"a".repeat(129)] {
+    fn message_ids_that_can_be_seen_and_typed_are_written() {
+        let (long, longer) = ("a".repeat(64 << 10), "a".repeat((64 << 10) + 1));
+        let odd = [
+            "",
+            " ",
+            "a\nb",
+            "a\tb",
+            "a\0b",
+            "a\u{1b}[2J",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            &longer,
+        ];
+        for text in odd {
             assert!(EntryId::new(text).check().is_err(), "{text:?}");
         }
-        assert!(EntryId::new("msg_1.2-3").check().is_ok());
+        let fine = [
+            "msg_1.2-3",
+            "a b",
+            "-rf",
+            "..",
+            "a.",
+            "é",
+            "../a/b",
+            "a@b",
+            "\"it's\"",
+            ":5",
+            "👩‍💻",
+            &long,
+        ];
+        for text in fine {
+            assert!(EntryId::new(text).check().is_ok(), "{text:?}");
+        }
     }
 
     #[test]

@@ -79,38 +79,35 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn on_conversation(&self, number: usize, wanted: &str, entry: Key) -> bool {
-        let Some((_, leaf)) = named(wanted) else {
-            return false;
-        };
-        if leaf.len() < SHORTEST_LEAF {
-            return false;
-        }
         let paths = self.of(number).map(|fact| &fact.paths);
         let path = paths.and_then(|paths| paths.get(wanted));
         path.is_some_and(|path| path.contains(&entry))
     }
 }
 
-/// A conversation as people name it: `SESSION@LEAF`, or the beginning of its leaf's id.
-fn named(wanted: &str) -> Option<(&str, &str)> {
-    let (session, leaf) = wanted.split_once('@').unwrap_or(("", wanted));
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    leaf.chars().all(plain).then_some((session, leaf))
+/// What a text may mean as a conversation: `SESSION@LEAF`, or the beginning of its leaf's id. Both ids may
+/// have an `@` in them.
+fn names(wanted: &str) -> Vec<(&str, &str)> {
+    let splits = wanted.match_indices('@');
+    let splits = splits.filter_map(|(at, _)| Some((wanted.get(..at)?, wanted.get(at + 1..)?)));
+    let all = std::iter::once(("", wanted)).chain(splits);
+    all.filter(|(_, leaf)| leaf.len() >= SHORTEST_LEAF)
+        .collect()
 }
 
 fn on_path(session: &Session, wanted: &str) -> HashSet<Key> {
     let mut keys = HashSet::new();
-    let Some((id, leaf)) = named(wanted).filter(|(_, leaf)| leaf.len() >= SHORTEST_LEAF) else {
-        return keys;
-    };
-    if !session.files.id.as_str().starts_with(id) {
+    let mut names = names(wanted);
+    names.retain(|(id, _)| session.files.id.as_str().starts_with(id));
+    if names.is_empty() {
         return keys;
     }
     for (scan, tree) in session.logs.iter().zip(&session.trees) {
         for conversation in &tree.conversations {
             let end = scan.outlines.get(conversation.leaf);
             let end = end.and_then(|outline| outline.id());
-            if end.is_some_and(|end| end.as_str().starts_with(leaf)) {
+            let is_it = |end: &str| names.iter().any(|(_, leaf)| end.starts_with(leaf));
+            if end.is_some_and(|end| is_it(end.as_str())) {
                 let path = tree.path(conversation).into_iter();
                 keys.extend(path.filter_map(|at| scan.outlines.get(at)?.key));
             }

@@ -2,6 +2,7 @@
 
 mod thread;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use super::inventory::{FoundFile, Inventory, NAMED_WITHIN, SessionFiles};
 use super::log;
 use super::share::Share;
 use super::{Root, Store};
+
+/// So many `@` of a text are tried as the one between a session and its message.
+const MAX_SPLITS: usize = 16;
 
 /// What a person named: a session, maybe one of its logs, and maybe one of its messages.
 #[derive(Clone, Debug)]
@@ -51,15 +55,23 @@ impl Store {
     /// Finds `SESSION[@MESSAGE]`: a unique beginning of a session's id, of its thread's or of its
     /// conversation's, the name that its id ends in, or the path of a log.
     ///
+    /// If the text has several `@`, the message begins after the last one with a session before it.
+    ///
     /// A file in the current directory is looked for only where no session fits, unless the text
     /// can only be a path.
     pub fn find(&self, inventory: &Inventory, text: &str) -> Result<Target> {
         let is_path = |text: &str| text.contains('/') || text.ends_with(".jsonl");
         let is_file = |text: &str| Path::new(text).is_file();
-        let (session, message) = match text.rsplit_once('@') {
-            Some((session, message)) => (session, Some(message)),
-            None => (text, None),
-        };
+        // Sessions and messages may both have an `@` in their ids, so each may be the one between them.
+        let mut splits: Vec<(&str, Option<&str>)> = text
+            .rmatch_indices('@')
+            .filter_map(|(at, _)| Some((text.get(..at)?, Some(text.get(at + 1..)?))))
+            .take(MAX_SPLITS)
+            .collect();
+        if splits.is_empty() {
+            splits.push((text, None));
+        }
+        let has_message = text.contains('@');
         let by_id = |session: &str, message: Option<&str>| {
             by_prefix(inventory, session).map(|files| Target {
                 files,
@@ -78,7 +90,8 @@ impl Store {
         if is_path(text) && is_file(text) {
             return at_path(text, None);
         }
-        for (name, message) in [(text, None), (session, message)] {
+        let names = || std::iter::once((text, None)).chain(splits.iter().copied());
+        for (name, message) in names() {
             if let Some(id) = self.log_named(name).filter(|_| is_path(name)) {
                 return by_id(id.as_str(), message);
             }
@@ -86,29 +99,41 @@ impl Store {
         // An id may look like a path, or like a session and its message.
         let ids = || inventory.sessions.iter().map(|files| files.id.as_str());
         let is_id = ids().any(|id| id == text);
-        if is_id || message.is_some() && ids().any(|id| id.starts_with(text)) {
+        if is_id || has_message && ids().any(|id| id.starts_with(text)) {
             return by_id(text, None);
         }
         // Where a log says its session's name, that may be any text.
-        for (name, message) in [(text, None), (session, message)] {
+        for (name, message) in names() {
             let odd = SessionId::new(name).is_err() || name.contains('@');
             let odd = odd && !is_file(name);
             if odd && !thread::named(inventory, name).is_empty() {
                 return by_id(name, message);
             }
         }
-        if is_path(session) {
-            return at_path(session, message);
-        }
-        match by_id(session, message) {
-            Err(Error::NotFound { .. } | Error::BadId { .. }) if is_file(text) => {
-                at_path(text, None)
+        let mut missing = None;
+        for (session, message) in splits {
+            let found = match is_path(session) {
+                true => at_path(session, message),
+                false => by_id(session, message),
+            };
+            let error = match found {
+                Err(error) if is_missing(&error) => error,
+                found => return found,
+            };
+            if !is_path(session) {
+                if is_file(text) {
+                    return at_path(text, None);
+                }
+                if is_file(session) {
+                    return at_path(session, message);
+                }
             }
-            Err(Error::NotFound { .. } | Error::BadId { .. }) if is_file(session) => {
-                at_path(session, message)
-            }
-            found => found,
+            missing.get_or_insert(error);
         }
+        Err(missing.unwrap_or_else(|| Error::NotFound {
+            what: "session",
+            id: text.to_owned(),
+        }))
     }
 
     /// The session whose log a text names by itself, if that log is there.
@@ -232,6 +257,18 @@ fn beside(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<FoundFile>> {
         }
     }
     Some(files)
+}
+
+/// Whether an error says that there is no such session, or no such file.
+fn is_missing(error: &Error) -> bool {
+    match error {
+        Error::NotFound { .. } | Error::BadId { .. } => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+        ),
+        _ => false,
+    }
 }
 
 /// The session that a file belongs to. One that is no log is refused: it stands for no session.

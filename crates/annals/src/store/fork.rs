@@ -15,7 +15,7 @@ use crate::model::{
 
 use super::session::Session;
 use super::writer::{self, WriteOptions};
-use super::{FoundFile, Root, Store, log, register};
+use super::{FoundFile, Root, Store, log, register, reserve};
 
 /// A session that was copied from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +53,20 @@ impl Store {
             beside: Some(file.artifact.clone()),
             folder: file.artifact.folder.clone(),
             title: words.get(Head::TITLE).cloned(),
+            wanted: Some(to.to_string()),
             ..NewSession::new(to.clone(), cwd.clone().unwrap_or_default())
         };
         let title = title.filter(|_| !writer.begins_with_title());
         let lone = session.files.is_lone();
         let mut now = Timestamp::now();
+        let _reserved = match lone {
+            true => None,
+            false => {
+                let log =
+                    writer::stamped(Some(now), &self.zone(), |stamp| writer.session(&new, stamp))?;
+                Some(reserve::thread(root, writer, &new, &log)?)
+            }
+        };
         loop {
             let place = if lone {
                 // A log outside of any tree is forked beside itself.

@@ -18,18 +18,20 @@ const CANDIDATES: usize = 50;
 impl Store {
     /// Finds the session that holds a message, by the message's id or a unique beginning of it.
     ///
-    /// Logs are searched for the bytes of the id, and only those that hold them are read. Of several
+    /// Logs are searched for the longest plain part of the id, and only those that hold it are read. Of several
     /// records with one id the original counts, not its copies in forks.
     pub fn find_message(&self, inventory: &Inventory, id: &str) -> Result<(SessionFiles, EntryId)> {
         let missing = || Error::NotFound {
             what: "message",
             id: id.chars().take(200).flat_map(char::escape_debug).collect(),
         };
-        let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-        if id.is_empty() || id.len() > 200 || !id.chars().all(fit) {
+        if EntryId::new(id).check().is_err() {
             return Err(missing());
         }
-        let finder = Finder::new(id.as_bytes());
+        // A program may escape other characters in JSON.
+        let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | ' ');
+        let runs = id.split(|c| !fit(c)).max_by_key(|run| run.len());
+        let finder = Finder::new(runs.unwrap_or_default());
         let sessions = inventory.sessions.par_iter();
         // A log that cannot be read is told by those who list logs.
         let found = sessions.filter(|files| files.logs().any(|file| may_hold(file, &finder)));

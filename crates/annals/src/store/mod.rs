@@ -26,6 +26,7 @@ pub(crate) mod owners;
 mod pairing;
 mod query;
 mod register;
+mod reserve;
 mod root;
 mod save;
 mod session;

@@ -31,8 +31,9 @@ impl Session {
             what: "message",
             id: wanted.to_owned(),
         };
-        if let Some(line) = wanted.strip_prefix(':') {
-            let line: u64 = line.parse().map_err(|_| missing())?;
+        let line = wanted.strip_prefix(':');
+        // An id of this form is found by its own line.
+        if let Some(Ok(line)) = line.map(str::parse) {
             let file = self.files.log.as_ref().ok_or_else(missing)?;
             return self.spots_at(&file.path, line);
         }

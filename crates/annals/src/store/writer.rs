@@ -33,7 +33,7 @@ use super::register::{self, Listing};
 use super::share::{self, Share};
 use super::tail::{self, Tail, decode};
 use super::totals::Tally;
-use super::{Root, Store};
+use super::{Root, Store, reserve};
 
 /// How a session is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,6 +86,11 @@ impl Store {
             cwd: cwd.clone(),
             ..new.clone()
         };
+        let at = stamped(options.now, &self.zone(), |stamp| {
+            writer.session(new, stamp)
+        })?;
+        // Held until the log says whose it is.
+        let _reserved = reserve::thread(root, writer, new, &at)?;
         let (file, log) = self.make(root, new, options)?;
         let session = match &file.share {
             Some(share) => share.name.clone(),
@@ -808,7 +813,7 @@ pub(super) fn open_or_make(root: &Root, path: &Path, options: WriteOptions) -> R
 }
 
 /// A file that is there.
-fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
+pub(super) fn found(path: PathBuf, artifact: Artifact) -> Result<FoundFile> {
     let metadata =
         std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
     Ok(FoundFile::new(path, artifact, FileId::from(&metadata)))

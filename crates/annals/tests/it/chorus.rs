@@ -185,7 +185,7 @@ fn every_type_is_read() {
             "noted research_progress: Searching…",
             "noted research_result: # Report",
             "system: \"Agent stopped by user\"",
-            "opaque Some(\"brainstorm\")",
+            "noted brainstorm: {\"new\":true}",
             "opaque None",
             "assistant: \"done\"",
         ]

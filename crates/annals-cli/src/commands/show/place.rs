@@ -54,7 +54,9 @@ impl Asked {
     /// What a message's id alone names. `None` if there is no such message, so that the session is told
     /// as missing.
     fn message(text: &str, inventory: &Inventory, context: &Context) -> Option<Result<Self>> {
-        if text.contains('@') {
+        // After an `@` this is a line.
+        let line = text.strip_prefix(':');
+        if line.is_some_and(|line| line.parse::<u64>().is_ok()) {
             return None;
         }
         match context.store.find_message(inventory, text) {
@@ -84,13 +86,13 @@ impl Asked {
     }
 }
 
-/// No session is called so.
+/// No session is called so, and no file.
 fn is_unknown(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref();
-    matches!(
-        error,
-        Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. })
-    )
+    match error.downcast_ref() {
+        Some(annals::Error::NotFound { .. } | annals::Error::BadId { .. }) => true,
+        Some(annals::Error::Io { source, .. }) => source.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 /// `FILE:LINE`, where there is such a file.

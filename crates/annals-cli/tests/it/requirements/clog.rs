@@ -145,16 +145,40 @@ fn a_conversation_without_title_and_channel_has_an_empty_title_and_the_usual_cha
 
 /// Requirements: 002.4
 #[test]
-fn the_thread_in_the_name_keeps_conversations_apart() {
+fn a_thread_has_one_conversation() {
     let stage = example();
-    for thread in ["Thread_X", "thread_x", "thread_x"] {
+    for thread in ["Thread_X", "thread_x", "thread x"] {
         begin(&stage, &["--id", thread]);
     }
+    // What is left of an id in a folder's name may be the same; the times tell these apart.
     let time = "conversation-2026-11-15T12-00-00";
-    let expected = ["000", "001", "002"].map(|ms| format!("{time}-{ms}Z-thread_x"));
+    let expected = ["000Z-thread-x", "000Z-thread_x", "001Z-thread_x"];
+    let expected = expected.map(|end| format!("{time}-{end}"));
     assert_eq!(folders(&stage)[1..], expected);
     let threads = expected.map(|name| chat(&stage, &name)[0]["threadId"].clone());
-    assert_eq!(threads, ["Thread_X", "thread_x", "thread_x"]);
+    assert_eq!(threads, ["thread x", "Thread_X", "thread_x"]);
+    for thread in [
+        "Thread_X",
+        "thread_x",
+        "thread x",
+        "thread_abc123",
+        // The same thread, begun at another time.
+        "2026-11-16T12-00-00-000Z-thread_x",
+    ] {
+        let run = stage.refused(&["new", "--id", thread, "-m", "again"], "");
+        assert!(run.err.contains("has a conversation already"), "{run}");
+        if !thread.contains(' ') {
+            let run = stage.refused(&["fork", "thread_abc123", "--id", thread], "");
+            assert!(run.err.contains("has a conversation already"), "{run}");
+        }
+    }
+    // It goes on where it is.
+    let line = r#"{"new":{"id":"thread_x"},"role":"user","content":"on"}"#;
+    stage.with_stdin(&["append", "--follow"], line).fine();
+    assert_eq!(folders(&stage).len(), 4);
+    // A thread that was deleted may begin anew.
+    stage.annals(&["delete", "thread_abc123", "--apply"]).fine();
+    begin(&stage, &["--id", "thread_abc123"]);
 }
 
 /// Requirements: 002.10, 002.19, 002.20

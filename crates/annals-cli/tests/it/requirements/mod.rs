@@ -11,6 +11,7 @@ mod claude_code;
 mod clog;
 mod orchestrator;
 mod program;
+mod records;
 mod watch_claude_think;
 
 use std::collections::BTreeMap;
@@ -18,13 +19,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("chorus", include_str!("chorus.rs")),
     ("claude_code", include_str!("claude_code.rs")),
     ("clog", include_str!("clog.rs")),
     ("watch_claude_think", include_str!("watch_claude_think.rs")),
     ("orchestrator", include_str!("orchestrator.rs")),
     ("program", include_str!("program.rs")),
+    ("records", include_str!("records.rs")),
 ];
 
 const DOCUMENTS: [(&str, &str); 5] = [

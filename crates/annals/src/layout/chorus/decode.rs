@@ -5,7 +5,7 @@ use crate::layout::content::{blocks, flat_outputs, unnamed_call};
 use crate::layout::{Record, Sink};
 use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
 
-use super::line::{Line, Lines, MEMBERS, Sort, is_number, is_object, is_record};
+use super::line::{Line, Lines, MEMBERS, Sort, USING, is_number, is_object, is_record};
 
 object! {
     struct Whole<'a> {
@@ -97,17 +97,13 @@ impl Lines {
         span: Span,
     ) -> (Message, Option<String>) {
         let said = match sort {
-            Sort::Call => vec![Block::ToolUse {
-                id: line.made(span).into_owned(),
-                name: line.tool.or_empty().to_owned(),
-                input: line.input.0.unwrap_or("null").to_owned(),
-            }],
+            Sort::Call => called(line, content, span).0,
             Sort::Result => vec![Block::ToolResult {
                 call: line.answered().into_owned(),
                 output: flat_outputs(content),
                 is_error: line.failed.0,
             }],
-            _ => named_blocks(line, content, span),
+            _ => named_blocks(line, role, content, span),
         };
         let mut message = Message::new(role, said);
         message.human = line.prompt(self.owner.as_ref()).is_some();
@@ -142,27 +138,40 @@ fn members(line: &Line<'_>, whole: &Whole<'_>) -> Members {
         .collect()
 }
 
-/// A message's blocks, of which calls and results without an id get a name.
-fn named_blocks(line: &Line<'_>, content: Raw<'_>, span: Span) -> Vec<Block> {
+/// A message's blocks, of which calls and results without an id get a name. A result in the model's own
+/// message answers a call of that message.
+fn named_blocks(line: &Line<'_>, role: Role, content: Raw<'_>, span: Span) -> Vec<Block> {
     let mut found = blocks(content);
     let unnamed = &line.content;
     if unnamed.unnamed_calls.is_empty() && unnamed.unnamed_answers.is_empty() {
         return found;
     }
     let mut calls = 0;
+    let mut made: Vec<(String, String)> = Vec::new();
     for (block, raw) in found.iter_mut().zip(content.list()) {
         match block {
-            Block::ToolUse { id, .. } => {
+            Block::ToolUse { id, name, .. } => {
                 let named: Named<'_> = raw.read();
                 if id.is_empty() && named.id.get().is_none() {
                     *id = unnamed_call(&line.id(span), calls);
                 }
                 calls += usize::from(!id.is_empty());
+                made.push((name.clone(), id.clone()));
             }
             Block::ToolResult { call, .. } if call.is_empty() => {
                 let named: Named<'_> = raw.read();
-                if named.answers.get().is_none() {
-                    *call = line.answered_by(named.name.or_empty());
+                let tool = named.name.or_empty();
+                if named.answers.get().is_some() {
+                    continue;
+                }
+                if role == Role::User {
+                    *call = line.answered_by(tool);
+                    continue;
+                }
+                let mut made = made.iter().rev();
+                let own = made.find(|(name, _)| tool.is_empty() || name == tool);
+                if let Some((_, id)) = own {
+                    call.clone_from(id);
                 }
             }
             _ => {}
@@ -171,11 +180,87 @@ fn named_blocks(line: &Line<'_>, content: Raw<'_>, span: Span) -> Vec<Block> {
     found
 }
 
-/// The text of a note, whatever it is made of.
+/// The blocks of a line that makes a call, and the names of those calls among them that have no id.
+///
+/// The line's own call is the block of the list with its id, or else the first of its tool. If the list
+/// has no such block, the call comes last: a model says first what it does. A call without an id is
+/// named after the line and its place among the calls.
+pub(super) fn called(line: &Line<'_>, content: Raw<'_>, span: Span) -> (Vec<Block>, Vec<String>) {
+    let (tool, given) = (line.tool.or_empty(), line.call.get());
+    let mut found = blocks(content);
+    // The program's own text only says that the tool is used.
+    let usual = format!("{USING}{tool}");
+    if let ([Block::Text(text)], false) = (found.as_slice(), content.is_list())
+        && (text.trim().is_empty() || *text == usual)
+    {
+        found.clear();
+    }
+    let with_id = |block: &Block| match block {
+        Block::ToolUse { id, .. } => !id.is_empty() && given == Some(id),
+        _ => false,
+    };
+    let of_tool = |block: &Block| match block {
+        Block::ToolUse { id, name, .. } => {
+            (tool.is_empty() || name == tool) && (id.is_empty() || given.is_none())
+        }
+        _ => false,
+    };
+    let own = found.iter().position(with_id);
+    let own = own.or_else(|| found.iter().position(of_tool));
+    let own = own.unwrap_or_else(|| {
+        found.push(Block::ToolUse {
+            id: String::new(),
+            name: String::new(),
+            input: "null".to_owned(),
+        });
+        found.len() - 1
+    });
+    let (mut calls, mut unnamed) = (0, Vec::new());
+    for (at, block) in found.iter_mut().enumerate() {
+        let Block::ToolUse { id, name, input } = block else {
+            continue;
+        };
+        let given = given.filter(|_| at == own);
+        if at == own {
+            if !tool.is_empty() {
+                tool.clone_into(name);
+            }
+            if let Some(json) = line.input.0.filter(|_| line.input.is_some()) {
+                json.clone_into(input);
+            }
+        }
+        match given {
+            Some(given) => given.clone_into(id),
+            None if id.is_empty() => {
+                *id = unnamed_call(&line.id(span), calls);
+                unnamed.push(id.clone());
+            }
+            None => {}
+        }
+        calls += usize::from(!id.is_empty());
+    }
+    (found, unnamed)
+}
+
+/// The text of a note, whatever it is made of. What has no text is shown as it is.
 fn plain(content: Raw<'_>) -> String {
-    let texts = blocks(content).into_iter().filter_map(|block| match block {
-        Block::Text(text) => Some(text),
-        _ => None,
+    if !content.is_list() {
+        let text = content.text().map(std::borrow::Cow::into_owned);
+        let json = content.0.filter(|_| content.is_some());
+        return text.or(json.map(str::to_owned)).unwrap_or_default();
+    }
+    let raws = content.list();
+    let texts = blocks(content).into_iter().zip(&raws);
+    let texts = texts.map(|(block, raw)| match block {
+        Block::Text(text) => text,
+        Block::ToolResult { output, .. } => {
+            let parts = output.into_iter().filter_map(|part| match part {
+                Block::Text(text) => Some(text),
+                _ => None,
+            });
+            parts.collect::<Vec<_>>().join("\n")
+        }
+        _ => raw.0.unwrap_or_default().to_owned(),
     });
     texts.collect::<Vec<_>>().join("\n")
 }

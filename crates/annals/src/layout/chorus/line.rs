@@ -95,6 +95,9 @@ pub(super) fn is_number(json: &str) -> bool {
     serde_json::from_str::<f64>(json).is_ok_and(|number| number.is_finite() && number >= 0.0)
 }
 
+/// What the program says of a call, before the tool's name.
+pub(super) const USING: &str = "Using tool: ";
+
 /// The session of Claude Code behind a conversation.
 pub(super) const SESSION_ID: &str = "sessionId";
 
@@ -109,7 +112,7 @@ pub(super) enum Sort {
     Result,
     /// Something the program noted.
     Noted,
-    /// A type that we do not know.
+    /// No message: without a type, or of an unknown type and without an id.
     Unknown,
 }
 
@@ -122,6 +125,12 @@ impl Sort {
             Sort::Noted | Sort::Unknown => None,
         }
     }
+}
+
+/// The types of lines that the program writes.
+pub(super) fn is_known(kind: &str) -> bool {
+    const MESSAGES: [&str; 5] = ["user", "assistant", "system", "tool_use", "tool_result"];
+    MESSAGES.contains(&kind) || is_noted(kind)
 }
 
 /// The types of lines that are no messages, and yet say something.
@@ -143,8 +152,15 @@ impl Line<'_> {
             "tool_result" if self.is_bare() && self.content.results => Sort::Said(Role::User),
             "tool_result" => Sort::Result,
             kind if is_noted(kind) => Sort::Noted,
+            // A newer program may have more types of messages.
+            kind if !kind.is_empty() && self.uuid.filled().is_some() => Sort::Noted,
             _ => Sort::Unknown,
         }
+    }
+
+    /// Whether the content is a list. A text is kept unless it is very long.
+    pub(super) fn may_list(&self) -> bool {
+        self.content.given && self.content.asked.is_none()
     }
 
     fn is_bare(&self) -> bool {

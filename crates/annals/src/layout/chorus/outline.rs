@@ -1,11 +1,11 @@
 //! The shallow depth: counts and short texts.
 
-use crate::json::fast;
+use crate::json::{Raw, fast};
 use crate::layout::content::{CALL_OF, Unnamed, delegation, unnamed_call};
 use crate::layout::{Decoder, Record, Sink};
 use crate::layout::{annex, copied};
 use crate::model::{
-    Delegation, Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span,
+    Block, Delegation, Entry, Fact, FlawKind, Key, Kind, Outline, Reply, ResponseKey, Role, Span,
 };
 
 use super::decode;
@@ -18,7 +18,7 @@ impl Decoder for Lines {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok(self.sketch(&line, record.span))
+            Ok(self.sketch(&line, text, record.span))
         });
         match read {
             Ok((outline, bad_usage)) => {
@@ -41,7 +41,7 @@ impl Decoder for Lines {
 }
 
 impl Lines {
-    fn sketch(&self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
+    fn sketch(&self, line: &Line<'_>, text: &str, span: Span) -> (Outline, Option<String>) {
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.time = line.time();
@@ -77,6 +77,7 @@ impl Lines {
             Some(Role::Assistant) => {
                 outline.kind = Kind::Assistant;
                 let (calls, delegations) = match sort {
+                    Sort::Call if line.may_list() => listed_calls(line, text, span, &mut outline),
                     Sort::Call => {
                         let made = line.made(span);
                         let call = (!made.is_empty()).then(|| Key::of(&made));
@@ -132,6 +133,34 @@ fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<Key>, Vec<D
         unnamed.push((call.at, key));
     }
     let calls = Unnamed::merge(&content.calls, unnamed.into_iter());
+    (calls, delegations)
+}
+
+/// The calls of a line that makes one and has a list of blocks besides, as the full depth reads them.
+fn listed_calls(
+    line: &Line<'_>,
+    text: &str,
+    span: Span,
+    outline: &mut Outline,
+) -> (Vec<Key>, Vec<Delegation>) {
+    let whole: decode::Whole<'_> = serde_json::from_str(text).unwrap_or_default();
+    let (blocks, unnamed) = decode::called(line, whole.content, span);
+    let (mut calls, mut delegations) = (Vec::new(), Vec::new());
+    for block in &blocks {
+        let Block::ToolUse { id, name, input } = block else {
+            continue;
+        };
+        if id.is_empty() {
+            continue;
+        }
+        let call = Key::of(id);
+        if unnamed.contains(id) {
+            let tool = Key::of(&format!("{CALL_OF}{name}"));
+            outline.facts.push(Fact::UnnamedCall(tool, call));
+        }
+        delegations.extend(delegation(call, name, Raw(Some(input))));
+        calls.push(call);
+    }
     (calls, delegations)
 }
 

@@ -16,6 +16,7 @@ use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{CALL_OF, blocks_json, is_client_text, one_line, output_json, raw};
 use crate::layout::field::{Spent, milliseconds, spell_time};
+use crate::layout::shape::{Shape, check_given, check_needed};
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,
@@ -26,8 +27,23 @@ use crate::model::{
     Subject, TitleSource, Todo, Usage,
 };
 
-use super::line::{Line, MEMBERS, SESSION_ID, is_noted, is_number, is_object};
+use super::line::{Line, MEMBERS, SESSION_ID, USING, is_known, is_noted, is_number, is_object};
 use super::{AGENT, Chorus, Config, enrol, path};
+
+/// The members that every message has in the document.
+const NEEDED: &[(&str, Shape)] = &[
+    ("uuid", Shape::Name),
+    ("content", Shape::Content),
+    ("timestamp", Shape::Time),
+];
+
+/// The members that a message may have.
+const GIVEN: &[(&str, Shape)] = &[
+    (SESSION_ID, Shape::Text),
+    ("toolName", Shape::Text),
+    ("toolInput", Shape::Object),
+    ("toolUseId", Shape::Text),
+];
 
 impl Writer for Chorus {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
@@ -58,6 +74,19 @@ impl Writer for Chorus {
             agent: Some(agent.clone()),
             ..of_head(head)
         })
+    }
+
+    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
+        let kind = json::member(record, "type").and_then(json::string);
+        let kind = kind.unwrap_or_default();
+        if !is_known(&kind) {
+            return Err(format!(
+                "the layout chorus knows no record of the type `{}`",
+                kind.escape_debug()
+            ));
+        }
+        check_needed(record, NEEDED)?;
+        check_given(record, GIVEN)
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
@@ -704,7 +733,7 @@ fn parts(message: &Message) -> Vec<&[Block]> {
 fn line_of(role: Role, blocks: &[Block]) -> Result<Written<'_>> {
     Ok(match (role, blocks) {
         (Role::Assistant, [Block::ToolUse { id, name, input }]) => {
-            let shown = json::quote(&format!("Using tool: {name}"));
+            let shown = json::quote(&format!("{USING}{name}"));
             let mut line = Written::of("tool_use", raw(shown)?);
             line.tool_name = Some(name);
             line.tool_input = Some(raw(one_line(input)?)?);

@@ -1,4 +1,5 @@
-//! The shapes of what is written: members in the client's order, blocks in the API's form.
+//! The shapes of what is written: members in the client's order, blocks in the API's form; and what
+//! records of the caller's own making must have.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::json;
 use crate::layout::field::Spent;
+use crate::layout::shape::{Shape, check_given, check_needed};
 
 /// The members of a line, in the client's order.
 #[derive(Serialize)]
@@ -235,5 +238,71 @@ impl<'a> Aside<'a> {
     pub(super) fn tag(mut self, text: &'a str) -> Self {
         self.tag = Some(text);
         self
+    }
+}
+
+/// The members that records of a type must have.
+const NEEDED: &[(&str, &[(&str, Shape)])] = &[
+    ("user", &[("uuid", Shape::Name)]),
+    ("assistant", &[("uuid", Shape::Name)]),
+    ("queue-operation", &[("operation", Shape::Name)]),
+    (
+        "file-history",
+        &[("path", Shape::Name), ("operation", Shape::Name)],
+    ),
+    (
+        "file-history-snapshot",
+        &[("messageId", Shape::Name), ("snapshot", Shape::Object)],
+    ),
+    ("custom-title", &[("customTitle", Shape::Name)]),
+    ("ai-title", &[("aiTitle", Shape::Name)]),
+    ("tag", &[("tag", Shape::Text)]),
+];
+
+/// The members that any record may have.
+const GIVEN: &[(&str, Shape)] = &[
+    ("uuid", Shape::Name),
+    ("parentUuid", Shape::Name),
+    ("sessionId", Shape::Name),
+    ("timestamp", Shape::Time),
+];
+
+/// Refuses a record that the client, or a reader of the documents' lines, would drop or misread.
+pub(super) fn fits(record: &str) -> std::result::Result<(), String> {
+    let text = |object: &str, name: &str| {
+        let text = json::member(object, name).and_then(json::string);
+        text.map(std::borrow::Cow::into_owned)
+    };
+    let kind = text(record, "type").unwrap_or_default();
+    let needed = NEEDED.iter().find(|(name, _)| *name == kind);
+    check_needed(record, needed.map_or(&[], |(_, members)| members))?;
+    check_given(record, GIVEN)?;
+    let filled = |text: Option<String>| text.is_some_and(|text| !text.trim().is_empty());
+    match kind.as_str() {
+        "user" | "assistant" => {
+            let message = json::member(record, "message").filter(|raw| *raw != "null");
+            // Some programs write the content beside the id.
+            let Some(message) = message else {
+                return check_needed(record, &[("content", Shape::Content)])
+                    .map_err(|_| "it has no `message` with a `content`".to_owned());
+            };
+            check_needed(message, &[("content", Shape::Content)])
+                .map_err(|why| format!("its `message` is wrong: {why}"))?;
+            match text(message, "role") {
+                Some(role) if role != kind => Err(format!(
+                    "its type is {kind}, and the `role` of its message is `{}`",
+                    role.escape_debug()
+                )),
+                _ => Ok(()),
+            }
+        }
+        "summary" => {
+            let content = json::member(record, "content").unwrap_or("{}");
+            match filled(text(record, "summary")) || filled(text(content, "summary")) {
+                true => Ok(()),
+                false => Err("it has no `summary`".to_owned()),
+            }
+        }
+        _ => Ok(()),
     }
 }

@@ -30,7 +30,7 @@ use super::form::{
     Snapshot, SnapshotLine, Stop, TypedLine, Written,
 };
 use super::line::{Line, MESSAGE_COUNT, OPENING, is_error_summary};
-use super::{ClaudeCode, encode_path, path};
+use super::{ClaudeCode, encode_path, form, path};
 
 /// The client version whose lines we write like.
 const VERSION: &str = "2.1.325";
@@ -73,6 +73,10 @@ impl Writer for ClaudeCode {
             agent: Some(agent.clone()),
             name: None,
         })
+    }
+
+    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
+        form::fits(record)
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {

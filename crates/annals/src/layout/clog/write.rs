@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::{Words, finer_time};
 use crate::layout::field::Spent;
+use crate::layout::shape::{Shape, check_needed};
 use crate::layout::{
     Change, Decoder, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp,
     Writer, content, remark,
@@ -27,6 +28,27 @@ use super::{Clog, graft, path, thought};
 
 /// What stands in the place of a compacted conversation.
 const COMPACTED: &str = "Conversation compacted";
+
+/// The members of a header in the document.
+const HEADER_MEMBERS: &[(&str, Shape)] = &[
+    ("conversationId", Shape::Name),
+    ("threadId", Shape::Name),
+    ("channel", Shape::Name),
+    ("title", Shape::Text),
+    ("createdAt", Shape::Milliseconds),
+    ("updatedAt", Shape::Milliseconds),
+];
+
+/// The members of a message in the document.
+const MESSAGE_MEMBERS: &[(&str, Shape)] = &[
+    ("conversationId", Shape::Name),
+    ("threadId", Shape::Name),
+    ("messageId", Shape::Name),
+    ("role", Shape::Name),
+    ("channel", Shape::Name),
+    ("content", Shape::Text),
+    ("createdAt", Shape::Milliseconds),
+];
 
 /// The channel of a thread that was given none.
 pub(super) const CHANNEL: &str = "tui";
@@ -73,6 +95,10 @@ impl Writer for Clog {
 
     fn fork_members(&self) -> &'static [&'static str] {
         &["channel"]
+    }
+
+    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
+        fits(head, record)
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
@@ -177,15 +203,10 @@ impl<'a, 'b> Pen<'a, 'b> {
             Err(_) => wanted.to_owned(),
         });
         let thread = word("threadId").map(str::to_owned).or(wanted);
-        // A log goes on under the name that its header has; one without any, under its folder's.
-        let conversation = match word("conversationId") {
-            Some(conversation) => path::of_agent(conversation, head.agent.as_ref()),
-            None => path::conversation_id(session, head.agent.as_ref()),
-        };
         Pen {
             head,
             stamp,
-            conversation,
+            conversation: conversation_of(head),
             thread: thread.unwrap_or_else(|| session.name().to_owned()),
             lines: Vec::new(),
             remarks: Vec::new(),
@@ -584,6 +605,53 @@ impl<'a, 'b> Pen<'a, 'b> {
     /// The next line's time: as given, else now, but later than the line before.
     fn tick(&mut self, given: Option<Timestamp>) -> Timestamp {
         self.stamp.tick(&mut self.time, given)
+    }
+}
+
+/// The `conversationId` of a log's records: as its header says, or else by its folder's name.
+fn conversation_of(head: &Head) -> String {
+    let session = head.log.session.as_ref().unwrap_or(&head.session);
+    match head.words.get("conversationId") {
+        Some(conversation) => path::of_agent(conversation, head.agent.as_ref()),
+        None => path::conversation_id(session, head.agent.as_ref()),
+    }
+}
+
+/// Refuses a record that clog would not take for one of the conversation.
+fn fits(head: &Head, record: &str) -> std::result::Result<(), String> {
+    let text = |name: &str| json::member(record, name).and_then(json::string);
+    let text = |name: &str| text(name).unwrap_or_default();
+    match &*text("type") {
+        HEADER if head.words.contains_key("threadId") => {
+            return Err("the chat has a header already".to_owned());
+        }
+        HEADER => check_needed(record, HEADER_MEMBERS)?,
+        "message" => check_needed(record, MESSAGE_MEMBERS)?,
+        // Unknown types are refused for every layout.
+        _ => return Ok(()),
+    }
+    let conversation = conversation_of(head);
+    if text("conversationId") != conversation {
+        return Err(format!(
+            "its `conversationId` is {}, and this is {conversation}",
+            text("conversationId").escape_debug()
+        ));
+    }
+    let thread = head.words.get("threadId");
+    if let Some(thread) = thread.filter(|thread| text("threadId") != thread.as_str()) {
+        return Err(format!(
+            "its `threadId` is {}, and this is {}",
+            text("threadId").escape_debug(),
+            thread.escape_debug()
+        ));
+    }
+    match &*text("role") {
+        "user" | "agent" | "assistant" | "system" => Ok(()),
+        _ if text("type") == HEADER => Ok(()),
+        role => Err(format!(
+            "its `role` is {}, and none of user, agent, assistant and system",
+            role.escape_debug()
+        )),
     }
 }
 

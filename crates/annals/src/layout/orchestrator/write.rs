@@ -73,7 +73,7 @@ impl Writer for Orchestrator {
         &[SOURCE, DURATION]
     }
 
-    fn fits(&self, record: &str) -> std::result::Result<(), String> {
+    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
         form::fault(record).map_or(Ok(()), Err)
     }
 

@@ -17,7 +17,7 @@ impl SessionWriter {
     /// Writes records of the session's layout as they are, in one write, and reads them back.
     ///
     /// Each is one JSON object without line breaks, of a type that the layout knows. A record is
-    /// refused if it is damaged, names another session, has an id that is there already, or hangs from
+    /// refused if it is damaged, lacks a member that the layout's program needs, names another session, has an id that is there already, or hangs from
     /// a message that is not there. A record that makes a branch is refused unless the last record
     /// tells the agent program to go on there. If one is refused, none is written.
     pub fn append_raw(&self, records: Vec<Vec<u8>>) -> Result<Vec<Entry>> {
@@ -26,13 +26,6 @@ impl SessionWriter {
         }
         for (at, record) in records.iter().enumerate() {
             check_line(record).map_err(|why| refused(&records, at, why))?;
-        }
-        let writer = writer_of(&self.root)?;
-        for (at, record) in records.iter().enumerate() {
-            let text = String::from_utf8_lossy(record);
-            writer
-                .fits(&text)
-                .map_err(|why| refused(&records, at, why))?;
         }
         let log = self.log()?;
         let mut before = None;
@@ -78,6 +71,7 @@ impl SessionWriter {
 
     fn check_raw(&self, tail: &mut Tail, records: &[Vec<u8>]) -> Result<()> {
         let layout = self.root.layout;
+        let writer = writer_of(&self.root)?;
         let mut decoder = layout.decoder(&tail.head.log);
         let mut outliner = layout.decoder(&tail.head.log);
         let share = tail.file.share.as_deref();
@@ -106,6 +100,8 @@ impl SessionWriter {
                 oversize: false,
             };
             offset += bytes.len() as u64 + 1;
+            let text = String::from_utf8_lossy(bytes);
+            writer.fits(&tail.head, &text).map_err(fail)?;
             let (mut entries, mut outlines) = (Sink::default(), Sink::default());
             decoder.decode(&record, &mut entries);
             outliner.outline(&record, &mut outlines);

@@ -188,11 +188,21 @@ fn of_outline(outline: &Outline) -> Seen {
     }
 }
 
+/// The types of lines that Chorus counts among the messages although they have no role; the last two are
+/// of a newer program.
+const CHORUS_TYPES: [&str; 5] = [
+    "error",
+    "research_progress",
+    "research_result",
+    "brainstorm",
+    "plan",
+];
+
 /// What a line is, where Chorus counts lines that have no role among the messages.
 fn counted(layout: &dyn Layout, entry: &Entry) -> Seen {
     let mut seen = of_entry(entry);
     if let Body::System { subtype, .. } = &entry.body
-        && ["error", "research_progress", "research_result"].contains(&subtype.as_str())
+        && CHORUS_TYPES.contains(&subtype.as_str())
         && layout.name() == "chorus"
     {
         seen.kind = Kind::System;

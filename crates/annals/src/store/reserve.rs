@@ -1,0 +1,95 @@
+//! Threads of layouts that name a log by time and thread: each has one conversation.
+//!
+//! The file system cannot refuse a second one, because its path has another time in it. So the logs of
+//! that thread are looked for first, under a lock that keeps other annals processes from beginning one.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::jsonl;
+use crate::layout::{NewSession, Writer};
+use crate::model::{Artifact, Fact, SessionId};
+
+use super::writer::{found, make_parent};
+use super::{Root, log};
+
+/// Keeps other annals processes from beginning a conversation of any thread while it lives.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    _lock: Option<File>,
+}
+
+/// Refuses a thread that has a conversation, and reserves it until the result is dropped. `log` is where
+/// the new conversation would lie.
+///
+/// A whole id, with the time in it, is only refused if a person gave it: an archive may hold several
+/// conversations of a thread.
+pub(super) fn thread(
+    root: &Root,
+    writer: &dyn Writer,
+    new: &NewSession,
+    log: &Artifact,
+) -> Result<Reserved> {
+    let none = Reserved { _lock: None };
+    let wanted = new.wanted.as_deref().unwrap_or(new.id.as_str());
+    let thread = match SessionId::new(wanted) {
+        Ok(id) => id.name().to_owned(),
+        Err(_) => wanted.to_owned(),
+    };
+    let is_whole = new.wanted.is_none() && thread != wanted;
+    let Some(short) = writer.thread(&thread).filter(|_| !is_whole && !new.unnamed) else {
+        return Ok(none);
+    };
+    let path = root.locate(log)?;
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+        return Ok(none);
+    };
+    make_parent(root, folder)?;
+    let Some(folders) = folder.parent() else {
+        return Ok(none);
+    };
+    let reserved = Reserved {
+        _lock: jsonl::lock_directory(folders)?,
+    };
+    let failed = |error| Error::io("read", folders, error);
+    for entry in std::fs::read_dir(folders).map_err(failed)? {
+        let path = entry.map_err(failed)?.path().join(name);
+        if said_thread(root, &path, &short)?.is_some_and(|said| said == thread) {
+            return Err(Error::refused(format!(
+                "the thread `{}` has a conversation already: {}; nothing was written; {} goes on with it",
+                thread.escape_debug(),
+                path.display(),
+                crate::text::hint("annals append", &thread, "")
+            )));
+        }
+    }
+    Ok(reserved)
+}
+
+/// The thread that a log says it is of, if its path has what would be left of the thread's id.
+fn said_thread(root: &Root, path: &Path, short: &str) -> Result<Option<String>> {
+    let within = path.strip_prefix(&root.path).ok();
+    let artifact = within.and_then(|path| root.layout.classify(path));
+    let Some(artifact) = artifact.filter(|it| it.agent.is_none()) else {
+        return Ok(None);
+    };
+    let name = artifact.session.as_ref().map(|id| id.name().to_owned());
+    let Some(name) = name.filter(|name| name == short) else {
+        return Ok(None);
+    };
+    let file = match found(path.to_owned(), artifact) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        file => file?,
+    };
+    let outlines = log::first_outlines(root, &file)?;
+    let mut facts = outlines.into_iter().flat_map(|outline| outline.facts);
+    let said = facts.find_map(|fact| match fact {
+        Fact::Word(word, value) if &*word == "threadId" => Some(value.to_string()),
+        _ => None,
+    });
+    Ok(Some(said.unwrap_or(name)))
+}
