@@ -90,7 +90,16 @@ impl Store {
             let (first, mut others) = part(begin.edits, &own, lone);
             let (last, more) = part(titled.edits, &own, lone);
             others.extend(more);
-            let made = copies.write(&path, shared, &id, &first, &last);
+            let write = || copies.write(&path, shared, &id, &first, &last);
+            let made = match lone {
+                true => write(),
+                false => writer::begin_alone(root, &head.log, || {
+                    if id == to {
+                        writer::refuse_known(root, &id)?;
+                    }
+                    write()
+                }),
+            };
             match made {
                 // Where a log is named after the time, a moment later there is another name.
                 Err(Error::Io { source, .. })
