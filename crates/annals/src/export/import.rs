@@ -271,6 +271,7 @@ impl<'a> Importer<'a> {
     fn new_session(&self, kept: &Kept, id: SessionId) -> (NewSession, WriteOptions) {
         let cwd = directory(kept).unwrap_or_else(|| "/".to_owned());
         let mut new = NewSession::new(id, cwd);
+        new.unused = true;
         let mut entries = kept.logs.iter().flat_map(|log| &log.entries);
         new.git_branch = entries.find_map(|entry| entry.place.git_branch.clone());
         if let Some(writer) = self.root.layout.writer() {

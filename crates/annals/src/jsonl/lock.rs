@@ -17,7 +17,6 @@ use crate::{Error, Result};
 
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
-const DIRECTORY_WAIT: Duration = Duration::from_secs(10);
 
 /// Opens a lock file, creates it if it does not exist, and locks it; `None` if another process holds
 /// the lock.
@@ -38,21 +37,6 @@ pub(crate) fn claim(path: &Path) -> Result<Option<File>> {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
-    }
-}
-
-/// Locks a directory against other annals processes until the result is dropped. `None` where the file
-/// system locks no directories.
-pub(crate) fn lock_directory(path: &Path) -> Result<Option<File>> {
-    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-    let (patience, mut pauses) = (Patience::new(DIRECTORY_WAIT), Pauses::default());
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::WouldBlock) if pauses.pause(patience) => {}
-            Err(TryLockError::WouldBlock) => return Err(patience.exhausted(path)),
-            Err(TryLockError::Error(_)) => return Ok(None),
-        }
     }
 }
 

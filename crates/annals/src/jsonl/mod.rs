@@ -31,7 +31,7 @@ pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
 pub use holder::{Holder, refuse_held};
 pub use identity::{Cursor, FileId};
-pub(crate) use lock::{claim, lock_directory};
+pub(crate) use lock::claim;
 pub use open::Create;
 pub(crate) use open::is_remote;
 pub use relocate::relocate;

@@ -239,6 +239,8 @@ pub struct NewSession {
     pub folder: Option<String>,
     /// The id was made up, so that the layout may give the session another one.
     pub unnamed: bool,
+    /// No other session has the id, as the caller found out: it is not looked for again.
+    pub(crate) unused: bool,
     /// Its title, where the layout has a place for it in what begins a session. Elsewhere the
     /// store writes it after the session has begun.
     pub title: Option<String>,
@@ -341,6 +343,7 @@ impl NewSession {
             beside: None,
             folder: None,
             unnamed: false,
+            unused: false,
             title: None,
             members: Members::new(),
         }

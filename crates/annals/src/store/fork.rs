@@ -15,7 +15,7 @@ use crate::model::{
 
 use super::session::Session;
 use super::writer::{self, WriteOptions};
-use super::{FoundFile, Root, Store, log, register, reserve};
+use super::{FoundFile, Root, Store, log, register, thread};
 
 /// A session that was copied from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,14 +59,6 @@ impl Store {
         let title = title.filter(|_| !writer.begins_with_title());
         let lone = session.files.is_lone();
         let mut now = Timestamp::now();
-        let _reserved = match lone {
-            true => None,
-            false => {
-                let log =
-                    writer::stamped(Some(now), &self.zone(), |stamp| writer.session(&new, stamp))?;
-                Some(reserve::thread(root, writer, &new, &log)?)
-            }
-        };
         loop {
             let place = if lone {
                 // A log outside of any tree is forked beside itself.
@@ -99,7 +91,17 @@ impl Store {
             let (first, mut others) = part(begin.edits, &own, lone);
             let (last, more) = part(titled.edits, &own, lone);
             others.extend(more);
-            let made = copies.write(&path, shared, &id, &first, &last);
+            let write = || copies.write(&path, shared, &id, &first, &last);
+            let made = match lone {
+                true => write(),
+                false => writer::begin_alone(root, &head.log, || {
+                    if id == to {
+                        writer::refuse_known(root, &id)?;
+                    }
+                    thread::refuse_known(root, writer, &new, &head.log)?;
+                    write()
+                }),
+            };
             match made {
                 // Where a log is named after the time, a moment later there is another name.
                 Err(Error::Io { source, .. })

@@ -5,6 +5,7 @@
 //! lock of every append it reads what others added since. So an append costs what the record costs,
 //! whatever the log's size.
 
+mod new_id;
 mod raw;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,9 @@ use crate::model::{
     Todo,
 };
 
+use self::new_id::looks_for_id;
+pub(super) use self::new_id::{begin_alone, refuse_known};
+
 use super::companion::{Parted, next_offset};
 use super::document::swap;
 use super::inventory::{FoundFile, Inventory, SessionFiles};
@@ -33,7 +37,7 @@ use super::register::{self, Listing};
 use super::share::{self, Share};
 use super::tail::{self, Tail, decode};
 use super::totals::Tally;
-use super::{Root, Store, reserve};
+use super::{Root, Store, thread};
 
 /// How a session is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,11 +90,26 @@ impl Store {
             cwd: cwd.clone(),
             ..new.clone()
         };
-        let at = stamped(options.now, &self.zone(), |stamp| {
+        let log = stamped(options.now, &self.zone(), |stamp| {
             writer.session(new, stamp)
         })?;
-        // Held until the log says whose it is.
-        let _reserved = reserve::thread(root, writer, new, &at)?;
+        let begin = || self.begin_session(root, writer, new, options);
+        match looks_for_id(&log, new) {
+            true => begin_alone(root, &log, || {
+                thread::refuse_known(root, writer, new, &log)?;
+                begin()
+            }),
+            false => begin(),
+        }
+    }
+
+    fn begin_session(
+        &self,
+        root: &Root,
+        writer: &dyn Writer,
+        new: &NewSession,
+        options: WriteOptions,
+    ) -> Result<SessionWriter> {
         let (file, log) = self.make(root, new, options)?;
         let session = match &file.share {
             Some(share) => share.name.clone(),
@@ -165,8 +184,8 @@ impl Store {
                     }
                 }
             }
-            if shared {
-                self.refuse_known(root, &new.id)?;
+            if looks_for_id(&artifact, new) {
+                refuse_known(root, &new.id)?;
             }
             let opened = match shared {
                 true => open_or_make(root, &path, options),
@@ -185,18 +204,6 @@ impl Store {
             let mut file = found(path, artifact)?;
             file.share = shared.then(|| Share::none(new.id.clone()).into());
             return Ok((file, log));
-        }
-    }
-
-    /// Refuses the id of a session that is there, where the file system would not.
-    fn refuse_known(&self, root: &Root, id: &SessionId) -> Result<()> {
-        let sessions = Inventory::of(std::slice::from_ref(root)).sessions;
-        match sessions.iter().find(|files| files.id == *id) {
-            None => Ok(()),
-            Some(files) => Err(Error::refused(format!(
-                "session {id} is in {} already",
-                files.main_path().display()
-            ))),
         }
     }
 

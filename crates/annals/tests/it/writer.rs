@@ -4,6 +4,7 @@ mod agents;
 mod client;
 mod end;
 pub(crate) mod held;
+mod new_id;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -656,7 +656,9 @@ impl Pen<'_, '_> {
             api_error: None,
             uuid: id.as_str(),
             timestamp: spell_time(moment.time),
-            annals: moment.given.map(|time| Given { time: spell_time(time) }),
+            annals: moment.given.map(|time| Given {
+                time: spell_time(time),
+            }),
         }
     }
 }

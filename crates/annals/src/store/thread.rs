@@ -1,38 +1,29 @@
 //! Threads of layouts that name a log by time and thread: each has one conversation.
 //!
 //! The file system cannot refuse a second one, because its path has another time in it. So the logs of
-//! that thread are looked for first, under a lock that keeps other annals processes from beginning one.
+//! that thread are looked for first.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::jsonl;
 use crate::layout::{NewSession, Writer};
 use crate::model::{Artifact, Fact, SessionId};
 
-use super::writer::{found, make_parent};
+use super::writer::found;
 use super::{Root, log};
 
-/// Keeps other annals processes from beginning a conversation of any thread while it lives.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    _lock: Option<File>,
-}
-
-/// Refuses a thread that has a conversation, and reserves it until the result is dropped. `log` is where
-/// the new conversation would lie.
+/// Refuses a thread that has a conversation. `log` is where the new conversation would lie. No other
+/// annals process begins one meanwhile: see `begin_alone`.
 ///
 /// A whole id, with the time in it, is only refused if a person gave it: an archive may hold several
 /// conversations of a thread.
-pub(super) fn thread(
+pub(super) fn refuse_known(
     root: &Root,
     writer: &dyn Writer,
     new: &NewSession,
     log: &Artifact,
-) -> Result<Reserved> {
-    let none = Reserved { _lock: None };
+) -> Result<()> {
     let wanted = new.wanted.as_deref().unwrap_or(new.id.as_str());
     let thread = match SessionId::new(wanted) {
         Ok(id) => id.name().to_owned(),
@@ -40,18 +31,14 @@ pub(super) fn thread(
     };
     let is_whole = new.wanted.is_none() && thread != wanted;
     let Some(short) = writer.thread(&thread).filter(|_| !is_whole && !new.unnamed) else {
-        return Ok(none);
+        return Ok(());
     };
     let path = root.locate(log)?;
     let Some((folder, name)) = path.parent().zip(path.file_name()) else {
-        return Ok(none);
+        return Ok(());
     };
-    make_parent(root, folder)?;
     let Some(folders) = folder.parent() else {
-        return Ok(none);
-    };
-    let reserved = Reserved {
-        _lock: jsonl::lock_directory(folders)?,
+        return Ok(());
     };
     let failed = |error| Error::io("read", folders, error);
     for entry in std::fs::read_dir(folders).map_err(failed)? {
@@ -65,7 +52,7 @@ pub(super) fn thread(
             )));
         }
     }
-    Ok(reserved)
+    Ok(())
 }
 
 /// The thread that a log says it is of, if its path has what would be left of the thread's id.
