@@ -24,6 +24,7 @@ use crate::store::{Agent, Call, Session};
 
 use super::entry::{Row, put};
 use super::redact::Redactor;
+use super::title::mask_title;
 use super::unwritten;
 use super::walk::{Part, agents_of};
 
@@ -174,7 +175,10 @@ impl<'a> Pen<'a> {
                 .collect(),
         };
         if let Some(redactor) = redactor {
-            let texts = [&mut head.project, &mut head.title, &mut head.tag];
+            if let Some(title) = &mut head.title {
+                *title = mask_title(session, 0, title, redactor)?;
+            }
+            let texts = [&mut head.project, &mut head.tag];
             for text in texts.into_iter().flatten() {
                 *text = redactor.text(text).into_owned();
             }

@@ -16,6 +16,7 @@ mod json;
 mod markdown;
 mod redact;
 mod shown;
+mod title;
 mod walk;
 
 use std::fmt;

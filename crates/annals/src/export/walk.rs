@@ -15,6 +15,7 @@ use crate::store::{Agent, Session};
 use crate::tree::{Limb, Tree, shorten};
 
 use super::redact::Redactor;
+use super::title::mask_title;
 use super::unwritten;
 
 /// What of a session is exported.
@@ -169,7 +170,7 @@ pub(super) fn read(
     }
     if let Some(redactor) = redactor.as_deref_mut() {
         for section in &mut sections {
-            section.title = redactor.text(&section.title).into_owned();
+            section.title = mask_title(session, section.log, &section.title, redactor)?;
         }
     }
     let callers = callers(&sections);
@@ -347,7 +348,8 @@ fn about(session: &Session, number: usize, redactor: Option<&mut Redactor>) -> R
         todos: session.todos()?,
     };
     if let Some(redactor) = redactor {
-        let texts = [&mut about.title, &mut about.project].into_iter();
+        about.title = mask_title(session, 0, &about.title, redactor)?;
+        let texts = [&mut about.project].into_iter();
         for text in texts.chain(&mut about.tag).chain(&mut about.notes) {
             *text = redactor.text(text).into_owned();
         }

@@ -367,6 +367,45 @@ fn secrets_are_masked_wherever_they_stand() {
 }
 
 #[test]
+fn titles_are_masked_before_they_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::claude_code(dir.path());
+    let store = annals::store::Store::new(vec![root]);
+    let writer = store.begin("/home/dev/app").unwrap();
+    // A title ends in the middle of it, where it is too short for its rule.
+    let prompt = "hooks.slack.com/services/T0/B0/q7Xb2LmZ9kTf4RwY6hNc is gone";
+    writer.append(Draft::user(prompt)).unwrap();
+    let session = store.session(writer.session().as_str()).unwrap();
+    let title = session.title().unwrap().text;
+    assert!(title.ends_with("q7Xb2LmZ9…"), "{title}");
+    for format in [Format::Markdown, Format::Html, Format::Json, Format::Jsonl] {
+        let masked = export(&session, &Part::Whole, Options::new(format).redact(true));
+        assert!(!masked.contains("q7X"), "{format}: {masked}");
+    }
+
+    let writer = store.begin("/home/dev/app").unwrap();
+    let prompt = format!(
+        "Deploy it, the token is ghp_{}.",
+        "q7Xb2LmZ9kTf4RwY6hNc8VdJ3sGp5AeUq7Xb"
+    );
+    writer.append(Draft::user(prompt)).unwrap();
+    let session = store.session(writer.session().as_str()).unwrap();
+    let shown = export(
+        &session,
+        &Part::Whole,
+        Options::new(Format::Markdown).redact(false),
+    );
+    assert!(
+        shown.starts_with("# Deploy it, the token is ghp_q7Xb"),
+        "{shown}"
+    );
+    for format in [Format::Markdown, Format::Html, Format::Json, Format::Jsonl] {
+        let masked = export(&session, &Part::Whole, Options::new(format).redact(true));
+        assert!(!masked.contains("q7Xb"), "{format}: {masked}");
+    }
+}
+
+#[test]
 fn a_conversation_is_exported_alone() {
     let case = crate::support::case("branch-nested");
     let session = case.only();

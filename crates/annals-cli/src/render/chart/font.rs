@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use ttf_parser::{Face, GlyphId, OutlineBuilder};
+use skrifa::{DrawMemory, Font, GlyphId, PathSink, ScalerFont};
 
 use super::super::width;
 
@@ -13,37 +13,31 @@ pub(super) enum Weight {
     Strong,
 }
 
-static PLAIN: LazyLock<Option<Face<'static>>> =
+static PLAIN: LazyLock<Option<ScalerFont>> =
     LazyLock::new(|| parse(include_bytes!("../../../assets/font/Inter-Regular.ttf")));
-static STRONG: LazyLock<Option<Face<'static>>> =
+static STRONG: LazyLock<Option<ScalerFont>> =
     LazyLock::new(|| parse(include_bytes!("../../../assets/font/Inter-SemiBold.ttf")));
 
-fn parse(bytes: &'static [u8]) -> Option<Face<'static>> {
-    Face::parse(bytes, 0).ok()
+fn parse(bytes: &'static [u8]) -> Option<ScalerFont> {
+    Font::new(bytes, 0).map(in_font_units)
+}
+
+/// A font whose outlines are drawn in its own units.
+pub(crate) fn in_font_units(font: Font) -> ScalerFont {
+    ScalerFont::force_unhinted(font, None)
 }
 
 /// Fonts for characters that the embedded one lacks.
-static LENT: OnceLock<Vec<Face<'static>>> = OnceLock::new();
-
-/// A font of this machine: its bytes, and which of the fonts in them it is.
-pub(crate) struct Lent {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) index: u32,
-}
+static LENT: OnceLock<Vec<ScalerFont>> = OnceLock::new();
 
 /// Lets all pictures of this process use these fonts too.
-pub(super) fn lend(fonts: Vec<Lent>) {
-    let faces = fonts.into_iter().filter_map(|font| {
-        // A process draws one chart and ends.
-        let bytes: &'static [u8] = Vec::leak(font.bytes);
-        Face::parse(bytes, font.index).ok()
-    });
-    _ = LENT.set(faces.collect());
+pub(super) fn lend(fonts: Vec<ScalerFont>) {
+    _ = LENT.set(fonts);
 }
 
 /// Whether a font has the outline of a character, and that is all it takes: letters that change beside others, or run
 /// from right to left, would come out wrong.
-pub(crate) fn draws(face: &Face<'_>, c: char) -> bool {
+pub(crate) fn draws(face: &ScalerFont, c: char) -> bool {
     const SHAPED: [std::ops::RangeInclusive<char>; 10] = [
         '\u{590}'..='\u{8FF}',
         '\u{900}'..='\u{DFF}',
@@ -56,15 +50,22 @@ pub(crate) fn draws(face: &Face<'_>, c: char) -> bool {
         '\u{10800}'..='\u{11FFF}',
         '\u{1E800}'..='\u{1EFFF}',
     ];
-    let glyph = face.glyph_index(c).filter(|id| id.0 != 0);
+    let glyph = face.font().charmap().map_unicode(c);
     // Fonts of coloured pictures have no outlines.
-    glyph.is_some_and(|id| face.outline_glyph(id, &mut Nowhere).is_some())
+    let mut outline = Drawn(false);
+    glyph.is_some_and(|id| draw(face, id, &mut outline) && outline.0)
         && !SHAPED.iter().any(|range| range.contains(&c))
+}
+
+/// Draws the outline of a glyph. Returns false if the font has none, or a broken one.
+pub(super) fn draw(face: &ScalerFont, glyph: GlyphId, sink: &mut impl PathSink) -> bool {
+    let outline = face.outline(glyph);
+    outline.is_some_and(|outline| outline.draw(DrawMemory::Scratch, sink).is_ok())
 }
 
 /// What stands for a character.
 pub(super) enum Glyph {
-    Outline(&'static Face<'static>, GlyphId),
+    Outline(&'static ScalerFont, GlyphId),
     /// The font lacks it: a box is drawn.
     Box,
     /// It takes no place by itself.
@@ -75,7 +76,7 @@ pub(super) enum Glyph {
 pub(super) const BOX_HEIGHT: f64 = 0.73;
 
 impl Weight {
-    fn face(self) -> Option<&'static Face<'static>> {
+    fn face(self) -> Option<&'static ScalerFont> {
         match self {
             Weight::Plain => PLAIN.as_ref(),
             Weight::Strong => STRONG.as_ref(),
@@ -84,17 +85,17 @@ impl Weight {
 
     /// What stands for a character, and how far it moves on, in ems.
     pub(super) fn glyph(self, c: char) -> (Glyph, f64) {
-        let outline = |face: &'static Face<'static>, id: GlyphId| {
-            let advance = face.glyph_hor_advance(id).unwrap_or(0);
-            let em = f64::from(face.units_per_em());
-            (Glyph::Outline(face, id), f64::from(advance) / em)
+        let outline = |face: &'static ScalerFont| {
+            let id = face.font().charmap().map_unicode(c)?;
+            let advance = face.font().glyph_metrics().h_advance(id);
+            let em = f64::from(face.font().units_per_em());
+            Some((Glyph::Outline(face, id), f64::from(advance) / em))
         };
-        let own = self.face();
-        let own = own.and_then(|face| Some(outline(face, face.glyph_index(c)?)));
+        let own = self.face().and_then(outline);
         let lent = || {
             let mut faces = LENT.get()?.iter();
             let face = faces.find(|face| draws(face, c))?;
-            Some(outline(face, face.glyph_index(c)?))
+            outline(face)
         };
         let known = own.or_else(lent);
         known.unwrap_or_else(|| match width::width(c.encode_utf8(&mut [0; 4])) {
@@ -141,11 +142,13 @@ impl Weight {
     }
 }
 
-/// Takes outlines, and does nothing with them.
-struct Nowhere;
+/// Records whether an outline has any point.
+struct Drawn(bool);
 
-impl OutlineBuilder for Nowhere {
-    fn move_to(&mut self, _: f32, _: f32) {}
+impl PathSink for Drawn {
+    fn move_to(&mut self, _: f32, _: f32) {
+        self.0 = true;
+    }
     fn line_to(&mut self, _: f32, _: f32) {}
     fn quad_to(&mut self, _: f32, _: f32, _: f32, _: f32) {}
     fn curve_to(&mut self, _: f32, _: f32, _: f32, _: f32, _: f32, _: f32) {}

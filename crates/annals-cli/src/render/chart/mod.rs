@@ -25,9 +25,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use jiff::civil::DateTime;
+use skrifa::ScalerFont;
 
 pub(crate) use amount::Unit;
-pub(crate) use font::{Lent, draws};
+pub(crate) use font::{draws, in_font_units};
 pub(crate) use time::Step;
 
 /// What a chart shows.
@@ -148,7 +149,7 @@ impl Chart {
         &self,
         format: Format,
         size: Size,
-        lend: impl FnOnce(&BTreeSet<char>) -> Vec<Lent>,
+        lend: impl FnOnce(&BTreeSet<char>) -> Vec<ScalerFont>,
     ) -> anyhow::Result<Vec<u8>> {
         match format {
             Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),

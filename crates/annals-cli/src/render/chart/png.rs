@@ -1,10 +1,10 @@
 //! A scene as a picture, with the embedded font and those that are lent to it.
 
 use anyhow::{Context as _, Result};
+use skrifa::PathSink;
 use tiny_skia::{FillRule, Paint, PathBuilder, Pixmap, Rect, Transform};
-use ttf_parser::OutlineBuilder;
 
-use super::font::{BOX_HEIGHT, Glyph};
+use super::font::{self, BOX_HEIGHT, Glyph};
 use super::scene::{Anchor, Area, Color, Face, Item, Scene};
 
 /// Pixels for each unit of the size that was asked for: sharp on today's screens.
@@ -125,8 +125,8 @@ impl Canvas {
             let (glyph, advance) = face.weight.glyph(c);
             match glyph {
                 Glyph::Outline(font, id) => {
-                    pen.scale = em / f64::from(font.units_per_em());
-                    font.outline_glyph(id, &mut pen);
+                    pen.scale = em / f64::from(font.font().units_per_em());
+                    font::draw(font, id, &mut pen);
                 }
                 Glyph::Box => pen.hollow(advance * em, BOX_HEIGHT * em, self.scale),
                 Glyph::Nothing => {}
@@ -191,7 +191,7 @@ impl Pen {
     }
 }
 
-impl OutlineBuilder for Pen {
+impl PathSink for Pen {
     fn move_to(&mut self, x: f32, y: f32) {
         let (x, y) = self.point(x, y);
         self.path.move_to(x, y);

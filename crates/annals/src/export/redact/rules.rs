@@ -1,370 +1,208 @@
-//! What a secret looks like, rule by rule.
+//! What issued secrets look like: keys and tokens that have a shape of their own.
 //!
-//! The shapes are those that the issuers document and that secret scanners agree on. A pattern's
-//! first group is the secret. Rules stand in the order of their precedence: where two find the same
-//! text, the first names it. Patterns know ASCII classes only, because the engine is built without
-//! tables of Unicode: `\b` is the word boundary of ASCII, and blanks are spelled out. A pattern begins
-//! with what is rare, because the engine skips to that.
+//! The shapes are those that the issuers document and that secret scanners agree on. Secrets that only
+//! their surroundings give away stand in `context.rs`. Patterns are matched against text without
+//! escapes (`plain.rs`), so no row spells them.
+
+use super::check::{ends_key, is_key_in_base64, is_literal, is_not_example, looks_random};
 
 /// How one kind of secret is found.
+#[derive(Debug)]
 pub(super) struct Rule {
     /// Its name in masks and summaries.
     pub(super) name: &'static str,
-    /// Its shape; the first group is the secret.
-    pub(super) pattern: &'static str,
     /// How many characters of it are public and stay readable.
     pub(super) keep: usize,
-    /// Whether what has the shape is a secret indeed.
-    pub(super) holds: fn(&str) -> bool,
+    /// Literals in lower case. A text without any of them is not searched.
+    pub(super) hints: &'static [&'static str],
+    /// Its shape; the first group is the secret. `\b` is the word boundary of ASCII.
+    pub(super) pattern: &'static str,
+    /// Whether what has the shape is a secret. It gets the secret and what matched in front of it.
+    pub(super) holds: fn(secret: &str, before: &str) -> bool,
+    /// Where the secret ends, if the pattern finds only its beginning. It gets the text from there on.
+    pub(super) end: Option<fn(rest: &str) -> usize>,
 }
 
-const fn rule(name: &'static str, keep: usize, pattern: &'static str) -> Rule {
-    Rule {
-        name,
-        pattern,
-        keep,
-        holds: |_| true,
-    }
-}
-
-const fn checked(
+/// A row whose shape is enough.
+const fn shape(
     name: &'static str,
     keep: usize,
-    holds: fn(&str) -> bool,
+    hints: &'static [&'static str],
+    pattern: &'static str,
+) -> Rule {
+    checked(name, keep, hints, |_, _| true, pattern)
+}
+
+/// A row whose shape words and identifiers may have too.
+pub(super) const fn checked(
+    name: &'static str,
+    keep: usize,
+    hints: &'static [&'static str],
+    holds: fn(&str, &str) -> bool,
     pattern: &'static str,
 ) -> Rule {
     Rule {
         name,
-        pattern,
         keep,
+        hints,
+        pattern,
         holds,
+        end: None,
     }
 }
 
-/// Every rule. Adding one touches this list and the table of its tests.
-pub(super) static RULES: &[Rule] = &[
-    // A key that was cut off ends where its alphabet ends.
-    rule(
-        "private-key",
-        0,
-        r"(-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?:[^-]|-[^-])*?-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?:[A-Za-z0-9+/=: \t\r\n,]|\\[nrt])+))",
-    ),
-    rule(
-        "private-key",
-        0,
-        r"Private-Lines: [0-9]{1,4}(?:\r?\n|\\n)((?:[A-Za-z0-9+/=]{16,}(?:\r?\n|\\n)?)+)",
-    ),
-    // Whole header values come before the tokens that may stand in them.
-    checked(
-        "cookie",
-        0,
-        |text| text.split(';').any(|part| is_literal(part.trim_start())),
-        r#"(?:(?:[Cc]ookie|COOKIE)\\{0,3}["']?[ \t]*:|--cookie[ \t=])[ \t]*\[?\\{0,3}["']?[A-Za-z0-9_.%!~$-]{1,80}=([^\r\n"'\\]{6,})"#,
-    ),
-    // In quotes, where it may hold blanks.
-    checked(
-        "curl-user",
-        0,
-        is_literal,
-        r#"\bcurl\b(?:[^\r\n\\]|\\[^\r\n]|\\\r?\n)*?[ \t"',](?:-[A-Za-z]{0,6}[uU][ \t="',\\]*["']|--(?:proxy-)?user[ \t="',\\]*["'])[^ \t\r\n:"',\\]{0,100}:([^\r\n"'\\]{1,200})"#,
-    ),
-    checked(
-        "curl-user",
-        0,
-        is_literal,
-        r#"\bcurl\b(?:[^\r\n\\]|\\[^\r\n]|\\\r?\n)*?[ \t"',](?:-[A-Za-z]{0,6}[uU][ \t="',\\]*|--(?:proxy-)?user[ \t="',\\]+)[^ \t\r\n:"',\\]{0,100}:([^ \t\r\n"'\\]{1,200})"#,
-    ),
-    checked(
-        "netrc-password",
-        0,
-        is_literal,
-        r#"\b(?:machine(?:[ \t\r\n]|\\[nrt])+[^ \t\r\n\\]+|default)(?:[ \t\r\n]|\\[nrt])+login(?:[ \t\r\n]|\\[nrt])+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password(?:[ \t\r\n]|\\[nrt])+([^ \t\r\n"'\\]+)"#,
-    ),
-    checked(
-        "aws-access-key",
-        4,
-        |text| !text.ends_with("EXAMPLE"),
-        r"\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b",
-    ),
-    rule(
-        "github-token",
-        4,
-        r"\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})\b",
-    ),
-    rule(
-        "gitlab-token",
-        4,
-        r"\b((?:glpat|gldt|glrt|glptt|glft|glimt|glagent|glsoat|gloas|glcbt)-[A-Za-z0-9_-]{20,})",
-    ),
-    rule(
-        "slack-token",
-        4,
-        r"\b(xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,})",
-    ),
-    rule(
-        "slack-webhook",
-        0,
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{20,})",
-    ),
-    rule(
-        "stripe-key",
-        4,
-        r"\b((?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{32,})",
-    ),
-    rule("google-api-key", 4, r"\b(AIza[A-Za-z0-9_-]{35})"),
-    rule(
-        "google-oauth",
-        4,
-        r"\b(ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{28})",
-    ),
-    rule(
-        "anthropic-key",
-        3,
-        r"\b(sk-ant-[a-z]{3,8}[0-9]{2}-[A-Za-z0-9_-]{20,})",
-    ),
-    rule(
-        "openai-key",
-        3,
-        r"\b(sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})",
-    ),
-    checked(
-        "openrouter-key",
-        3,
-        looks_random,
-        r"\b(sk-or-(?:v1-)?[A-Za-z0-9]{32,})",
-    ),
-    rule("groq-key", 4, r"\b(gsk_[A-Za-z0-9]{40,})"),
-    rule("xai-key", 4, r"\b(xai-[A-Za-z0-9]{40,})"),
-    rule("perplexity-key", 4, r"\b(pplx-[A-Za-z0-9]{40,})"),
-    rule("replicate-token", 3, r"\b(r8_[A-Za-z0-9]{37,40})\b"),
+/// Keys in blocks of lines. They come before everything that may stand in such a block.
+#[rustfmt::skip]
+pub(super) static BLOCKS: &[Rule] = &[
+    Rule {
+        name: "private-key", keep: 0, hints: &["private key"], holds: |_, _| true, end: Some(ends_key),
+        pattern: r"(-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----)",
+    },
+    shape("private-key", 0, &["private-lines:"], r"Private-Lines: [0-9]{1,4}\r?\n((?:[A-Za-z0-9+/=]{16,}(?:\r?\n)?)+)"),
+    // As Kubernetes keeps it: client-key-data, tls.key.
+    checked("private-key", 0, &["ls0tls1crudjti"], is_key_in_base64, r"(LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{24,}={0,2})"),
+];
+
+/// Tokens. Adding one touches this table, the table of its tests and the corpus.
+#[rustfmt::skip]
+pub(super) static TOKENS: &[Rule] = &[
+    // Clouds.
+    checked("aws-access-key", 4, &["akia", "asia", "abia", "acca"], is_not_example, r"\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
+    checked("aws-secret-key", 0, &["akia", "asia"], looks_random, r#"\bA[KS]IA[A-Z2-7]{16}["']?[ \t]*[,:;|\t ][ \t]*["']?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)"#),
+    shape("aws-bedrock-key", 4, &["absk", "bedrock-api-key-"], r"\b(ABSK[A-Za-z0-9+/]{100,}={0,2}|bedrock-api-key-[A-Za-z0-9+/_-]{20,}={0,2})"),
+    shape("alibaba-key", 4, &["ltai"], r"\b(LTAI[A-Za-z0-9]{16,26})\b"),
+    shape("azure-key", 0, &["accountkey="], r"AccountKey=([A-Za-z0-9+/]{86}==)"),
+    shape("azure-key", 0, &["sharedaccesskey="], r"SharedAccessKey=([A-Za-z0-9+/]{43}=)"),
+    shape("azure-key", 0, &["sig="], r"[?&]sig=([A-Za-z0-9%+/]{40,80}(?:%3[Dd]|=))"),
+    shape("azure-key", 0, &["q~"], r"\b([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34})"),
+    shape("azure-devops-token", 0, &["azdo"], r"\b([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})\b"),
+    shape("google-api-key", 4, &["aiza"], r"\b(AIza[A-Za-z0-9_-]{35})"),
+    shape("google-oauth", 4, &["ya29.", "gocspx-"], r"\b(ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{28})"),
+    shape("google-oauth", 3, &["1//0"], r"(?:^|[^A-Za-z0-9/])(1//0[A-Za-z0-9_-]{40,})"),
+    shape("firebase-key", 4, &[":apa91b"], r"\b(AAAA[A-Za-z0-9_-]{7}:APA91b[A-Za-z0-9_-]{100,})"),
+    shape("digitalocean-token", 4, &["doo_v1_", "dop_v1_", "dor_v1_"], r"\b(do[opr]_v1_[a-f0-9]{64})\b"),
+    shape("cloudflare-key", 4, &["v1.0-"], r"\b(v1\.0-[0-9a-f]{24}-[0-9a-f]{100,})"),
+    shape("heroku-key", 4, &["hrku-"], r"\b(HRKU-[A-Za-z0-9_-]{36,})"),
+    shape("fly-token", 4, &["fm1", "fm2_", "fo1_"], r"\b(fm[12][ar]?_[A-Za-z0-9+/=_,-]{40,}|fo1_[A-Za-z0-9_-]{40,})"),
+    shape("vercel-token", 4, &["vcp_", "vck_", "vci_", "vca_", "vcr_", "vercel_blob_rw_"], r"\b(vc[pkiar]_[A-Za-z0-9]{24,}|vercel_blob_rw_[A-Za-z0-9]{10,}_[A-Za-z0-9]{20,})"),
+    shape("netlify-token", 4, &["nfp_", "nfc_", "nfo_"], r"\b(nf[pco]_[A-Za-z0-9_]{36,})"),
+    shape("render-key", 4, &["rnd_"], r"\b(rnd_[A-Za-z0-9]{28,})\b"),
+    shape("scalingo-token", 4, &["tk-us-"], r"\b(tk-us-[A-Za-z0-9_-]{48})"),
+    shape("yandex-key", 4, &["aqvn", "t1."], r"\b(AQVN[A-Za-z0-9_-]{35,38}|t1\.[A-Za-z0-9_-]{20,}={0,2}\.[A-Za-z0-9_-]{86}={0,2})"),
+    shape("openshift-token", 4, &["sha256~"], r"\b(sha256~[A-Za-z0-9_-]{43})"),
+    // Code hosts and registries.
+    shape("github-token", 4, &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"], r"\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})\b"),
+    shape("gitlab-token", 4, &["glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glimt-", "glagent-", "glsoat-", "gloas-", "glcbt-", "glffct-", "gr1348941"],
+        r"\b((?:glpat|gldt|glrt|glptt|glft|glimt|glagent|glsoat|gloas|glcbt|glffct)-[A-Za-z0-9_-]{20,}(?:\.[0-9a-z]{2}[0-9a-z]{7})?|GR1348941[A-Za-z0-9_-]{20})"),
+    shape("bitbucket-token", 4, &["atbb", "bbdc-"], r"\b(ATBB[A-Za-z0-9]{28,}|BBDC-[A-Za-z0-9+/@_-]{40,})"),
+    shape("npm-token", 4, &["npm_"], r"\b(npm_[A-Za-z0-9]{36})\b"),
+    shape("pypi-token", 4, &["pypi-"], r"\b(pypi-[A-Za-z0-9_-]{50,})"),
+    shape("rubygems-key", 4, &["rubygems_"], r"\b(rubygems_[a-f0-9]{48})\b"),
+    checked("crates-token", 3, &["cio"], looks_random, r"\b(cio[A-Za-z0-9]{32})\b"),
+    checked("nuget-key", 3, &["oy2"], looks_random, r"\b(oy2[a-z0-9]{43})\b"),
+    shape("clojars-token", 4, &["clojars_"], r"\b(CLOJARS_[A-Za-z0-9]{60})\b"),
+    shape("docker-token", 4, &["dckr_"], r"\b(dckr_[po]at_[A-Za-z0-9_-]{20,})"),
+    checked("artifactory-key", 4, &["akcp", "cmvmd"], looks_random, r"\b(AKCp[A-Za-z0-9]{69}|cmVmd[A-Za-z0-9]{59})\b"),
+    shape("terraform-token", 0, &[".atlasv1."], r"\b([A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70})"),
+    shape("circleci-token", 4, &["ccipat_", "cciprj_"], r"\b(CCIP(?:AT|RJ)_[A-Za-z0-9]{10,}_[0-9a-f]{40})"),
+    shape("buildkite-token", 4, &["bkua_", "bkaj_", "bkct_"], r"\b(bk(?:ua|aj|ct)_[A-Za-z0-9_-]{40,})"),
+    shape("sonar-token", 4, &["squ_", "sqp_", "sqa_"], r"\b(sq[upa]_[0-9a-f]{40})\b"),
+    shape("snyk-token", 4, &["snyk_"], r"\b(snyk_[a-z]{2,4}\.[A-Za-z0-9._-]{30,})"),
+    shape("sourcegraph-token", 4, &["sgp_"], r"\b(sgp_(?:(?:[a-f0-9]{16}|local)_)?[a-f0-9]{40})\b"),
+    shape("octopus-key", 4, &["api-"], r"\b(API-[A-Z0-9]{26})\b"),
+    shape("harness-key", 4, &["pat.", "sat."], r"\b([ps]at\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20})\b"),
+    shape("postman-key", 4, &["pmak-"], r"\b(PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34})\b"),
+    shape("readme-key", 4, &["rdme_"], r"\b(rdme_[a-z0-9]{70})\b"),
+    // Models.
+    shape("anthropic-key", 3, &["sk-ant-"], r"\b(sk-ant-[a-z]{3,8}[0-9]{2}-[A-Za-z0-9_-]{20,})"),
+    shape("openai-key", 3, &["sk-"], r"\b(sk-(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9]{32,})"),
+    checked("openrouter-key", 3, &["sk-or-"], looks_random, r"\b(sk-or-(?:v1-)?[A-Za-z0-9]{32,})"),
+    shape("langfuse-key", 3, &["sk-lf-"], r"\b(sk-lf-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"),
+    shape("groq-key", 4, &["gsk_"], r"\b(gsk_[A-Za-z0-9]{40,})"),
+    shape("xai-key", 4, &["xai-"], r"\b(xai-[A-Za-z0-9]{40,})"),
+    shape("perplexity-key", 4, &["pplx-"], r"\b(pplx-[A-Za-z0-9]{40,})"),
+    shape("replicate-token", 3, &["r8_"], r"\b(r8_[A-Za-z0-9]{37,40})\b"),
+    shape("huggingface-token", 3, &["hf_", "api_org_"], r"\b(hf_[A-Za-z0-9]{30,40}|api_org_[A-Za-z]{34})\b"),
+    shape("nvidia-key", 4, &["nvapi-"], r"\b(nvapi-[A-Za-z0-9_-]{60,})"),
+    shape("cerebras-key", 4, &["csk-"], r"\b(csk-[a-z0-9]{40,})\b"),
+    shape("fireworks-key", 3, &["fw_"], r"\b(fw_[A-Za-z0-9]{22,24})\b"),
+    shape("langsmith-key", 4, &["lsv2_"], r"\b(lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10})\b"),
+    shape("elevenlabs-key", 3, &["sk_"], r"\b(sk_[0-9a-f]{48})\b"),
+    shape("pinecone-key", 4, &["pcsk_"], r"\b(pcsk_[A-Za-z0-9]{4,8}_[A-Za-z0-9]{50,})"),
+    shape("tavily-key", 4, &["tvly-"], r"\b(tvly-(?:dev-|prod-)?[A-Za-z0-9]{30,})\b"),
+    shape("firecrawl-key", 3, &["fc-"], r"\b(fc-[0-9a-f]{32})\b"),
+    shape("apify-token", 4, &["apify_api_"], r"\b(apify_api_[A-Za-z0-9]{34,40})\b"),
+    shape("e2b-key", 4, &["e2b_"], r"\b(e2b_[0-9a-f]{40})\b"),
+    // Messages and mail.
+    shape("slack-token", 4, &["xox", "xapp-"], r"\b(xoxe\.xox[bp]-[0-9]-[A-Za-z0-9]{20,}|xox[abceoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,})"),
+    shape("slack-webhook", 0, &["hooks.slack.com"], r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{20,})"),
+    shape("teams-webhook", 0, &["webhook.office.com"], r"webhook\.office\.com/webhookb2/([0-9a-f@-]{36,73}/IncomingWebhook/[0-9a-zA-Z]{32}/[0-9a-f-]{36})"),
     // The number in front is the bot's public id.
-    rule(
-        "telegram-token",
-        0,
-        r"[0-9]:(AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)",
-    ),
-    rule(
-        "discord-webhook",
-        0,
-        r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,22}/([A-Za-z0-9_-]{50,})",
-    ),
-    rule("age-key", 4, r"\b(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
-    checked(
-        "vault-token",
-        4,
-        looks_random,
-        r"\b(hv[sbr]\.[A-Za-z0-9_-]{20,})",
-    ),
-    rule(
-        "shopify-token",
-        4,
-        r"\b(shp(?:at|ca|pa|ss|ua)_[A-Fa-f0-9]{32})\b",
-    ),
-    rule("mailgun-key", 4, r"\b(key-[0-9a-f]{32})\b"),
-    rule("linear-key", 4, r"\b(lin_(?:api|oauth)_[A-Za-z0-9]{32,})"),
-    rule(
-        "fly-token",
-        4,
-        r"\b(fm[12][ar]?_[A-Za-z0-9+/=_,-]{40,}|fo1_[A-Za-z0-9_-]{40,})",
-    ),
-    rule(
-        "doppler-token",
-        3,
-        r"\b(dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,})",
-    ),
-    rule(
-        "atlassian-token",
-        4,
-        r"\b(AT(?:ATT|CTT)3x[A-Za-z0-9_=-]{50,})",
-    ),
-    rule("databricks-token", 4, r"\b(dapi[0-9a-f]{32}(?:-[0-9])?)\b"),
-    rule(
-        "postman-key",
-        4,
-        r"\b(PMAK-[0-9a-fA-F]{24}-[0-9a-fA-F]{34})\b",
-    ),
-    rule("sentry-token", 4, r"\b(sntry[su]_[A-Za-z0-9+/=_-]{40,})"),
-    rule(
-        "grafana-token",
-        4,
-        r"\b(glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}|glc_[A-Za-z0-9+/=]{32,})",
-    ),
-    rule(
-        "notion-token",
-        4,
-        r"\b(secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,})\b",
-    ),
-    rule("square-token", 4, r"\b(sq0[a-z]{3}-[A-Za-z0-9_-]{22,})"),
-    rule(
-        "planetscale-token",
-        4,
-        r"\b(pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,})",
-    ),
-    rule("pulumi-token", 4, r"\b(pul-[0-9a-f]{40})\b"),
-    rule(
-        "supabase-token",
-        3,
-        r"\b(sbp_(?:v0_)?[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,})",
-    ),
-    rule(
-        "vercel-token",
-        4,
-        r"\b(vc[pkiar]_[A-Za-z0-9]{24,}|vercel_blob_rw_[A-Za-z0-9]{10,}_[A-Za-z0-9]{20,})",
-    ),
-    rule(
-        "cloudflare-key",
-        4,
-        r"\b(v1\.0-[0-9a-f]{24}-[0-9a-f]{100,})",
-    ),
-    rule("npm-token", 4, r"\b(npm_[A-Za-z0-9]{36})\b"),
-    checked(
-        "npm-token",
-        0,
-        is_literal,
-        r#":_(?:authToken|auth|password)[ \t]*=[ \t]*["']?([^ \t\r\n"']{8,})"#,
-    ),
-    rule("pypi-token", 4, r"\b(pypi-[A-Za-z0-9_-]{50,})"),
-    rule("huggingface-token", 3, r"\b(hf_[A-Za-z0-9]{30,40})\b"),
-    rule(
-        "sendgrid-key",
-        3,
-        r"\b(SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})",
-    ),
-    rule("twilio-key", 2, r"\b(SK[0-9a-f]{32})\b"),
-    rule("digitalocean-token", 4, r"\b(do[opr]_v1_[a-f0-9]{64})\b"),
-    rule("azure-key", 0, r"AccountKey=([A-Za-z0-9+/]{86}==)"),
-    rule("azure-key", 0, r"SharedAccessKey=([A-Za-z0-9+/]{43}=)"),
-    rule(
-        "azure-key",
-        0,
-        r"[?&]sig=([A-Za-z0-9%+/]{40,80}(?:%3[Dd]|=))",
-    ),
-    rule(
-        "azure-key",
-        0,
-        r"\b([A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34})",
-    ),
-    rule(
-        "jwt",
-        3,
-        r"\b(ey[A-Za-z0-9_-]{15,}\.ey[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{10,})",
-    ),
-    checked(
-        "basic-auth-url",
-        0,
-        is_literal,
-        r#"://[^ \t\r\n/:@"'<>]{0,100}:([^ \t\r\n/"'<>]{1,200})@[A-Za-z0-9\[]"#,
-    ),
-    checked(
-        "authorization",
-        0,
-        is_literal,
-        r#"(?i-u:\bauthorization)\\{0,3}["']?[ \t]*[:=][ \t]*\\{0,3}["']?(?i-u:bearer|basic|token)[ \t]+([A-Za-z0-9._~+/=-]{8,})"#,
-    ),
-    checked(
-        "authorization",
-        0,
-        looks_random,
-        r"(?i-u:\bbearer)[ \t]+([A-Za-z0-9._~+/=-]{20,})",
-    ),
-    // A part of a connection string.
-    checked(
-        "generic-secret",
-        0,
-        looks_random,
-        r#"(?i-u:password|pwd)=([^ \t\r\n"'`\\;(){}]{6,});"#,
-    ),
-    // A parameter of an address.
-    checked(
-        "generic-secret",
-        0,
-        looks_random,
-        r#"[?&](?i-u:access_token|auth_token|token|api_?key|password|client_secret|secret)=([^ \t\r\n"'`\\&#<>()]{8,})"#,
-    ),
-    // An option of a command.
-    checked(
-        "generic-secret",
-        0,
-        looks_random,
-        r#"--(?:(?:access-|auth-|api-)?token|password|api-?key|(?:client-)?secret)(?:[ \t]+|=)["']?([^ \t\r\n"'`\\;()<>]{8,})"#,
-    ),
-    // An assignment of a quoted text, at any depth of escapes.
-    checked(
-        "generic-secret",
-        0,
-        looks_random,
-        r#"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|credentials?)[A-Za-z0-9_-]{0,20}\\{0,3}["']?[ \t]*(?:=>|:=|==?|:)[ \t]*\\{0,3}["'`]([^ \t\r\n"'`\\]{8,})\\{0,3}["'`]"#,
-    ),
-    // A line of an .env file, of YAML or of an INI file, or a quoted header, to its end.
-    checked(
-        "generic-secret",
-        0,
-        looks_random,
-        r#"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|credentials?)[A-Za-z0-9_]{0,20}[ \t]*(?:=|:[ \t])[ \t]*([^ \t\r\n"'`\\#(){}\[\];,<>$]{8,})(?:$|[ \t]*(?:\r|\n|\\n|\\r|#)|\\{0,3}["'])"#,
-    ),
+    shape("telegram-token", 0, &[":aa"], r"[0-9]:(AA[A-Za-z0-9_-]{33})(?:[^A-Za-z0-9_-]|$)"),
+    shape("discord-webhook", 0, &["/webhooks/"], r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,22}/([A-Za-z0-9_-]{50,})"),
+    checked("discord-token", 0, &["discord"], looks_random, r"\b([MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38})(?:[^A-Za-z0-9_.-]|$)"),
+    shape("sendgrid-key", 3, &["sg."], r"\b(SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})"),
+    shape("twilio-key", 2, &["sk"], r"\b(SK[0-9a-f]{32})\b"),
+    shape("mailgun-key", 4, &["key-"], r"\b(key-[0-9a-f]{32})\b"),
+    shape("mailchimp-key", 0, &["-us"], r"\b([0-9a-f]{32}-us[0-9]{1,2})\b"),
+    shape("brevo-key", 4, &["xkeysib-", "xsmtpsib-"], r"\b(x(?:key|smtp)sib-[a-f0-9]{64}-[A-Za-z0-9]{16})\b"),
+    // Money and shops.
+    shape("stripe-key", 4, &["sk_", "rk_", "whsec_"], r"\b((?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{32,})"),
+    shape("square-token", 4, &["sq0"], r"\b(sq0[a-z]{3}-[A-Za-z0-9_-]{22,})"),
+    shape("square-token", 4, &["eaaa"], r"(?:^|[^A-Za-z0-9_+/-]|[\r\n][+-])(EAAA[A-Za-z0-9_-]{60})(?:[^A-Za-z0-9_+/=-]|$)"),
+    shape("shopify-token", 4, &["shpat_", "shpca_", "shppa_", "shpss_", "shpua_"], r"\b(shp(?:at|ca|pa|ss|ua)_[A-Fa-f0-9]{32})\b"),
+    shape("paypal-token", 0, &["access_token$"], r"\b(access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32})\b"),
+    shape("plaid-token", 0, &["access-sandbox-", "access-development-", "access-production-"], r"\b(access-(?:sandbox|development|production)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"),
+    shape("flutterwave-key", 4, &["flwseck"], r"\b(FLWSECK(?:_TEST)?-[0-9A-Za-z]{12,32}(?:-X)?)\b"),
+    shape("duffel-token", 4, &["duffel_"], r"\b(duffel_(?:test|live)_[A-Za-z0-9_=-]{43})"),
+    shape("easypost-key", 4, &["ezak", "eztk"], r"\b(EZ[AT]K[A-Za-z0-9]{54})\b"),
+    shape("shippo-token", 4, &["shippo_"], r"\b(shippo_(?:live|test)_[a-fA-F0-9]{40})\b"),
+    // Teams and content.
+    shape("atlassian-token", 4, &["atatt3x", "atctt3x"], r"\b(AT(?:ATT|CTT)3x[A-Za-z0-9_=-]{50,})"),
+    shape("linear-key", 4, &["lin_"], r"\b(lin_(?:api|oauth)_[A-Za-z0-9]{32,})"),
+    shape("notion-token", 4, &["secret_", "ntn_"], r"\b(secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,})\b"),
+    shape("airtable-token", 3, &["pat"], r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
+    shape("asana-token", 0, &["/1"], r"\b([0-2]/1[0-9]{15}(?:/[0-9]{16})?:[0-9a-f]{32})\b"),
+    shape("clickup-token", 3, &["pk_"], r"\b(pk_[0-9]{6,10}_[A-Z0-9]{32})\b"),
+    shape("contentful-token", 4, &["cfpat-"], r"\b(CFPAT-[A-Za-z0-9_-]{43})"),
+    shape("figma-token", 4, &["figd_", "figo_"], r"\b(fig[do]_[A-Za-z0-9_-]{36,})"),
+    shape("hubspot-token", 4, &["pat-na", "pat-eu"], r"\b(pat-(?:na|eu)[0-9]-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\b"),
+    shape("typeform-token", 4, &["tfp_"], r"\b(tfp_[A-Za-z0-9_.=-]{40,60})"),
+    shape("frameio-token", 4, &["fio-u-"], r"\b(fio-u-[A-Za-z0-9_=-]{64})"),
+    shape("dropbox-token", 3, &["sl."], r"\b(sl\.(?:u\.)?[A-Za-z0-9_=-]{130,})"),
+    shape("facebook-token", 4, &["eaa"], r"\b(EAA[A-Z][A-Za-z0-9]{100,})\b"),
+    shape("mapbox-token", 3, &["sk.ey"], r"\b(sk\.ey[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,})"),
+    shape("adobe-secret", 4, &["p8e-"], r"\b(p8e-[A-Za-z0-9_-]{32})"),
+    // Data and operations.
+    shape("databricks-token", 4, &["dapi"], r"\b(dapi[0-9a-f]{32}(?:-[0-9])?)\b"),
+    shape("planetscale-token", 4, &["pscale_"], r"\b(pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,})"),
+    shape("supabase-token", 3, &["sbp_", "sb_secret_"], r"\b(sbp_(?:v0_)?[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,})"),
+    shape("neon-key", 4, &["napi_"], r"\b(napi_[a-z0-9]{40,})\b"),
+    shape("mongodb-key", 4, &["mdb_sa_sk_"], r"\b(mdb_sa_sk_[A-Za-z0-9_-]{30,})"),
+    checked("clickhouse-key", 4, &["4b1d"], |text, _| text.bytes().any(|byte| byte.is_ascii_uppercase()), r"\b(4b1d[A-Za-z0-9]{38})\b"),
+    shape("maxmind-key", 0, &["_mmk"], r"\b([A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)\b"),
+    shape("sentry-token", 4, &["sntrys_", "sntryu_"], r"\b(sntry[su]_[A-Za-z0-9+/=_-]{40,})"),
+    shape("grafana-token", 4, &["glsa_", "glc_", "eyjrijoi"], r"\b(glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}|glc_[A-Za-z0-9+/=]{32,}|eyJrIjoi[A-Za-z0-9]{60,}={0,2})"),
+    shape("newrelic-key", 4, &["nrak-", "nrii-", "nrjs-"], r"\b(NR(?:AK-[A-Z0-9]{27}|II-[A-Za-z0-9_-]{32}|JS-[a-f0-9]{19}))\b"),
+    shape("dynatrace-token", 4, &["dt0"], r"\b(dt0[a-z][0-9]{2}\.[A-Z0-9]{8,24}\.[A-Z0-9]{64})\b"),
+    shape("honeycomb-key", 4, &["hcaik_", "hcbik_", "hcxik_"], r"\b(hc[abx]ik_[a-z0-9]{58})\b"),
+    shape("posthog-key", 4, &["phx_", "phs_"], r"\b(ph[xs]_[A-Za-z0-9]{40,})\b"),
+    shape("launchdarkly-key", 4, &["sdk-", "mob-", "api-"], r"\b((?:sdk|mob|api)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})\b"),
+    shape("prefect-key", 4, &["pnu_", "pnb_"], r"\b(pn[ub]_[A-Za-z0-9]{36})\b"),
+    shape("infracost-key", 4, &["ico-"], r"\b(ico-[A-Za-z0-9]{32})\b"),
+    shape("wakatime-key", 4, &["waka_"], r"\b(waka_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"),
+    shape("pulumi-token", 4, &["pul-"], r"\b(pul-[0-9a-f]{40})\b"),
+    shape("tailscale-key", 4, &["tskey-"], r"\b(tskey-[a-z]{3,8}-[A-Za-z0-9]{8,}(?:-[A-Za-z0-9]{8,})?)"),
+    shape("defined-key", 4, &["dnkey-"], r"\b(dnkey-[A-Za-z0-9_=-]{26}-[A-Za-z0-9_=-]{52})"),
+    // Vaults and identities.
+    shape("age-key", 4, &["age-secret-key-1"], r"\b(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
+    checked("vault-token", 4, &["hvs.", "hvb.", "hvr."], looks_random, r"\b(hv[sbr]\.[A-Za-z0-9_-]{20,})"),
+    shape("doppler-token", 3, &["dp."], r"\b(dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,})"),
+    shape("onepassword-key", 3, &["a3-", "ops_ey"], r"\b(A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}|ops_ey[A-Za-z0-9+/]{200,}={0,2})"),
+    shape("authress-key", 3, &[".acc_", ".acc-"], r"\b((?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,120})"),
+    shape("intra42-secret", 4, &["s-s4t2"], r"\b(s-s4t2(?:ud|af)-[0-9a-f]{64})\b"),
+    shape("settlemint-token", 4, &["sm_aat_", "sm_pat_", "sm_sat_"], r"\b(sm_[aps]at_[A-Za-z0-9]{16})\b"),
+    shape("jwt", 3, &["ey"], r"\b(ey[A-Za-z0-9_-]{15,}\.ey[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{10,})"),
+    // A token within base64, as in `.dockerconfigjson`.
+    checked("jwt", 3, &["zxlk"], is_literal, r"\b(ZXlK[A-Za-z0-9+/]{80,}={0,2})"),
 ];
-
-/// Members that are headers: what they hold is read as if it stood behind its name.
-pub(super) const HEADERS: [&str; 4] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "set-cookie",
-];
-
-/// The names of members and variables whose text is a secret.
-pub(super) const NAMES: &str = r"(?i-u:passw(?:or)?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|account[_-]?key|private[_-]?key|credentials?)[A-Za-z0-9_-]{0,20}$";
-
-/// Not a name, a variable or a stand-in for what someone will fill in.
-pub(super) fn is_literal(text: &str) -> bool {
-    const STAND_INS: [&str; 12] = [
-        "example",
-        "xxxx",
-        "****",
-        "....",
-        "your_",
-        "your-",
-        "changeme",
-        "change_me",
-        "placeholder",
-        "dummy",
-        "redacted",
-        "process.env",
-    ];
-    let lower = text.to_ascii_lowercase();
-    let opens = ['<', '$', '{', '%', '['];
-    !text.starts_with(opens)
-        && !text.contains("${")
-        && !text.contains("{{")
-        && !STAND_INS.iter().any(|word| lower.contains(word))
-        && !text
-            .bytes()
-            .all(|byte| matches!(byte, b'*' | b'x' | b'X' | b'.' | b'-'))
-}
-
-/// A literal that no one would write as a word: a digit or a sign in it, and enough entropy.
-pub(super) fn looks_random(text: &str) -> bool {
-    /// Bits per character. Words of eight letters have about as much, so a digit or a sign must be
-    /// there too.
-    const THRESHOLD: f64 = 2.7;
-    let odd =
-        |byte: u8| !byte.is_ascii_alphabetic() && !matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
-    is_literal(text) && text.bytes().any(odd) && entropy(text) >= THRESHOLD
-}
-
-/// Shannon's entropy of a text's bytes, in bits per byte.
-fn entropy(text: &str) -> f64 {
-    let mut counts = [0u32; 256];
-    for byte in text.bytes() {
-        if let Some(count) = counts.get_mut(usize::from(byte)) {
-            *count += 1;
-        }
-    }
-    let all = text.len() as f64;
-    counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(|count| f64::from(*count) / all)
-        .map(|share| -share * share.log2())
-        .sum()
-}

@@ -3,6 +3,8 @@
 //! Nothing here is a secret. Tokens are put together from parts, so that no scanner takes this file
 //! for a leak.
 
+use super::corpus::{self, Sample};
+use super::find::rules;
 use super::*;
 
 fn redactor() -> Redactor {
@@ -390,13 +392,185 @@ fn every_rule_leaves_what_it_must() {
     }
 }
 
+/// Masks a sample and tells whether its secret is gone.
+fn is_hidden(sample: &Sample) -> bool {
+    let mut redactor = redactor();
+    let masked = match sample.json {
+        true => redactor.json(&sample.text),
+        false => redactor.text(&sample.text),
+    };
+    match sample.rule {
+        "" => redactor.masked().places > 0,
+        _ => !sample.leaks(&masked),
+    }
+}
+
 #[test]
-fn the_tables_know_every_rule() {
-    for rule in RULES {
-        let name = |(other, _): &(&str, String)| *other == rule.name;
-        assert!(positives().iter().any(name), "{}", rule.name);
-        let negative = NEGATIVES.iter().any(|(other, _)| *other == rule.name);
-        assert!(negative, "{}", rule.name);
+fn recall_and_precision_on_the_corpus_hold() {
+    let samples = corpus::samples(1, 2);
+    let missed = |of: fn(&Sample) -> bool| -> (usize, Vec<&Sample>) {
+        let all: Vec<&Sample> = samples.iter().filter(|sample| of(sample)).collect();
+        let missed = all.iter().copied().filter(|sample| !is_hidden(sample));
+        (all.len(), missed.collect())
+    };
+    let tell = |missed: &[&Sample]| -> Vec<String> {
+        let line =
+            |sample: &&Sample| format!("{} in {}: {}", sample.rule, sample.form, sample.text);
+        missed.iter().map(line).collect()
+    };
+    let (all, shaped) = missed(|sample| sample.structured);
+    assert!(all > 80 * 12, "{all} samples");
+    assert!(shaped.len() * 100 < all, "{:#?}", tell(&shaped));
+    let (all, context) = missed(|sample| !sample.structured && !sample.rule.is_empty());
+    assert!(context.len() * 50 < all, "{:#?}", tell(&context));
+    let (all, left) = missed(|sample| sample.rule.is_empty());
+    assert!(
+        all > 500 && left.len() == all,
+        "one of {all} without a secret was masked"
+    );
+}
+
+#[test]
+fn every_rule_is_tested() {
+    let samples = corpus::samples(1, 1);
+    for rule in rules() {
+        let sampled = samples.iter().any(|sample| sample.rule == rule.name);
+        assert!(sampled, "the corpus has no {}", rule.name);
+    }
+    for sample in samples.iter().filter(|sample| sample.form == "sentence") {
+        let masked = redactor().text(&sample.text).into_owned();
+        let mask = format!("[redacted:{}]", sample.rule);
+        assert!(
+            sample.rule.is_empty() || masked.contains(&mask),
+            "{} became {masked}",
+            sample.text
+        );
+    }
+}
+
+#[test]
+fn a_mask_is_no_secret() {
+    for sample in corpus::samples(2, 1) {
+        let masked = redactor().text(&sample.text).into_owned();
+        assert_eq!(redactor().text(&masked), masked, "{}", sample.text);
+    }
+}
+
+/// What two audits found unmasked.
+#[test]
+fn secrets_are_masked_between_escapes_and_in_commands() {
+    let token = format!("ghp_{}", random(36));
+    let square = format!("EAAA{}", random(60));
+    let pem = format!(
+        "-----BEGIN {0}-----\nabcdef0123456789\n-----END {0}-----",
+        "PRIVATE KEY"
+    );
+    let twice =
+        serde_json::to_string(&serde_json::to_string(&pem.replace("\\n", "\n")).unwrap()).unwrap();
+    for (text, secret) in [
+        (format!("\x1b[32m{token}\x1b[0m"), &*token),
+        (
+            format!("found\x1b[01;31m\x1b[K{token}\x1b[m\x1b[K."),
+            "q7Xb2L",
+        ),
+        (format!(r"\u001b[32m{token}\u001b[0m"), &token),
+        (
+            "API_KEY=q7Xb2LmZ9kTf4RwY and more text".to_owned(),
+            "q7Xb2LmZ9kTf4RwY",
+        ),
+        ("PGPASSWORD=hunter2 psql -h db".to_owned(), "hunter2"),
+        (
+            "docker run -e DB_PASSWORD=postgres -d db".to_owned(),
+            "=postgres",
+        ),
+        ("mysql -uroot -phunter2 app".to_owned(), "hunter2"),
+        (
+            r#"{"auths":{"a.org":{"auth":"bWlyYTpodW50ZXIy"}}}"#.to_owned(),
+            "bWlyYTpodW50ZXIy",
+        ),
+        (
+            format!(
+                "client-key-data: {}",
+                "LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFcEFJQkFBS0M="
+            ),
+            "KRVktLS0tLQ",
+        ),
+        (square.clone(), &square[8..]),
+        (twice, "abcdef"),
+    ] {
+        let masked = redactor().text(&text).into_owned();
+        assert!(
+            masked.contains("[redacted:") && !masked.contains(secret),
+            "{text} became {masked}"
+        );
+        let json = serde_json::json!({"command": text}).to_string();
+        let masked = redactor().json(&json).into_owned();
+        assert!(
+            masked.contains("[redacted:") && !masked.contains(secret),
+            "{json} became {masked}"
+        );
+    }
+}
+
+#[test]
+fn keys_end_where_they_end() {
+    let begin = format!("-----BEGIN {}-----", "PRIVATE KEY");
+    let end = format!("-----END {}-----", "PRIVATE KEY");
+    let line = random(64);
+    for (text, masked) in [
+        (
+            format!("a {begin}\n{line}\n{end} b"),
+            "a [redacted:private-key] b".to_owned(),
+        ),
+        (
+            format!("{begin}\n{line}\n\nThis! is text"),
+            "[redacted:private-key]! is text".to_owned(),
+        ),
+        (
+            format!("-{begin}\n-{line}\n-{end}\n b"),
+            "-[redacted:private-key]\n b".to_owned(),
+        ),
+        (
+            format!("{begin}\n{line} {begin}\n{line}\n{end}"),
+            "[redacted:private-key] [redacted:private-key]".to_owned(),
+        ),
+        (
+            format!("const A = \"{begin}\\n\" +\n  \"{line}\\n\" +\n \"{end}\";"),
+            "const A = \"[redacted:private-key]\";".to_owned(),
+        ),
+    ] {
+        assert_eq!(redactor().text(&text), masked);
+    }
+    // Many beginnings and no end take no time.
+    let hostile = begin.repeat(20_000);
+    let before = std::time::Instant::now();
+    redactor().text(&hostile);
+    assert!(before.elapsed().as_secs() < 20);
+}
+
+#[test]
+fn secrets_at_the_end_of_a_cut_text_are_masked() {
+    let key = format!("sk-ant-api03-{}", random(20));
+    for (text, masked) in [
+        ("Use ghp_q7Xb2L…", "Use ghp_[redacted:github-token]…"),
+        ("Use ghp_q7Xb2L...", "Use ghp_[redacted:github-token]..."),
+        (&format!("{}…", &key[..18]), "sk-[redacted:anthropic-key]…"),
+        (
+            "set PASSWORD=hun…",
+            "set PASSWORD=[redacted:generic-secret]…",
+        ),
+        (
+            "open postgres://admin:hun…",
+            "open postgres://admin:[redacted:generic-secret]…",
+        ),
+        ("Fix the token bucket…", "Fix the token bucket…"),
+        ("Use ghp_q7Xb2L", "Use ghp_q7Xb2L"),
+        (
+            "Explain the password prompt, please…",
+            "Explain the password prompt, please…",
+        ),
+    ] {
+        assert_eq!(redactor().text(text), masked);
     }
 }
 

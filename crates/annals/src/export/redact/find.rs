@@ -1,0 +1,217 @@
+//! Finds secrets in a text: one search for the hints of all rules, then the rules whose hints are there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::Regex;
+
+use super::context::{CONTEXT, NAMES, VALUES};
+use super::plain::{Escapes, Plain};
+use super::rules::{BLOCKS, Rule, TOKENS};
+
+/// Rules in the order of their precedence: where two find the same text, the first names it.
+pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
+    [BLOCKS, VALUES, TOKENS, CONTEXT].into_iter().flatten()
+}
+
+/// The compiled rules.
+#[derive(Debug)]
+pub(super) struct Finder {
+    rules: Vec<Compiled>,
+    hints: AhoCorasick,
+    /// The rule of each hint.
+    owners: Vec<usize>,
+    names: Regex,
+    cut: Regex,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    rule: &'static Rule,
+    /// Compiled when a hint is seen for the first time: most texts have none.
+    regex: OnceLock<Option<Regex>>,
+}
+
+/// Secrets of a text by where they begin. They do not overlap.
+pub(super) type Found = BTreeMap<usize, Secret>;
+
+/// A secret that begins at a known place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Secret {
+    pub(super) end: usize,
+    pub(super) rule: &'static Rule,
+}
+
+impl Finder {
+    pub(super) fn new() -> Result<Self, String> {
+        let compiled = rules().map(|rule| Compiled {
+            rule,
+            regex: OnceLock::new(),
+        });
+        let owned = rules().enumerate();
+        let owned = owned.flat_map(|(at, rule)| rule.hints.iter().map(move |hint| (at, *hint)));
+        let (owners, hints): (Vec<usize>, Vec<&str>) = owned.unzip();
+        let hints = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .build(hints)
+            .map_err(|error| error.to_string())?;
+        let regex = |pattern: &str| Regex::new(pattern).map_err(|error| error.to_string());
+        Ok(Finder {
+            rules: compiled.collect(),
+            hints,
+            owners,
+            names: regex(NAMES)?,
+            cut: regex(&cut_pattern())?,
+        })
+    }
+
+    /// Finds the secrets of a text, whatever escapes stand in it or around it.
+    pub(super) fn find(&self, text: &str) -> Found {
+        let mut found = Found::new();
+        let cut = ["…", "..."].iter().find_map(|end| text.strip_suffix(end));
+        let text = cut.unwrap_or(text);
+        let plain = Plain::new(text, Escapes::Backslash);
+        self.search(&plain, &mut found);
+        let decoded = Plain::new(text, Escapes::All);
+        if decoded.text != plain.text {
+            self.search(&decoded, &mut found);
+        }
+        if cut.is_some() {
+            self.search_end(&plain, &mut found);
+        }
+        found
+    }
+
+    /// Whether a member of that name holds a secret.
+    pub(super) fn is_secret_name(&self, name: &str) -> bool {
+        self.names.is_match(name)
+    }
+
+    fn search(&self, plain: &Plain<'_>, found: &mut Found) {
+        let text = &*plain.text;
+        let mut hinted = vec![false; self.rules.len()];
+        for hint in self.hints.find_overlapping_iter(text) {
+            let owner = self.owners.get(hint.pattern().as_usize());
+            if let Some(hinted) = owner.and_then(|at| hinted.get_mut(*at)) {
+                *hinted = true;
+            }
+        }
+        for (compiled, hinted) in self.rules.iter().zip(hinted) {
+            if !hinted {
+                continue;
+            }
+            let rule = compiled.rule;
+            let Some(regex) = compiled.regex() else {
+                continue;
+            };
+            let mut done = 0;
+            for captures in regex.captures_iter(text) {
+                let (Some(all), Some(secret)) = (captures.get(0), captures.get(1)) else {
+                    continue;
+                };
+                if secret.start() < done {
+                    continue;
+                }
+                let before = text.get(all.start()..secret.start()).unwrap_or_default();
+                if !(rule.holds)(secret.as_str(), before) {
+                    continue;
+                }
+                let mut range = secret.range();
+                if let Some(end) = rule.end {
+                    range.end = range.start + end(text.get(range.start..).unwrap_or_default());
+                }
+                done = range.end;
+                insert(found, plain.source(range), rule);
+            }
+        }
+    }
+
+    /// Finds the beginning of a secret at the end of a text that was cut there.
+    fn search_end(&self, plain: &Plain<'_>, found: &mut Found) {
+        let begun = self.cut.captures(&plain.text).and_then(|captures| {
+            let mut groups = captures.iter().enumerate().skip(1);
+            groups.find_map(|(at, group)| Some((at, group?.range())))
+        });
+        let Some((group, range)) = begun else { return };
+        // Groups stand in the order of the rules that have a prefix; the last has none.
+        let rule = prefixed().nth(group - 1).or_else(|| CONTEXT.last());
+        if let Some(rule) = rule {
+            insert(found, plain.source(range), rule);
+        }
+    }
+}
+
+impl Compiled {
+    fn regex(&self) -> Option<&Regex> {
+        let compile = || Regex::new(&ascii(self.rule.pattern)).ok();
+        self.regex.get_or_init(compile).as_ref()
+    }
+}
+
+/// Adds a secret, unless it overlaps one that was found before. The same rule may find more of it once
+/// more escapes are decoded.
+fn insert(found: &mut Found, mut range: Range<usize>, rule: &'static Rule) {
+    // What was found before does not overlap, so only the last one can reach in here.
+    while let Some((&start, &before)) = found.range(..range.end).next_back() {
+        if before.end <= range.start {
+            break;
+        }
+        if !std::ptr::eq(before.rule, rule) {
+            return;
+        }
+        found.remove(&start);
+        range = range.start.min(start)..range.end.max(before.end);
+    }
+    if !range.is_empty() {
+        let end = range.end;
+        found.insert(range.start, Secret { end, rule });
+    }
+}
+
+/// Tokens whose hints are what they begin with.
+fn prefixed() -> impl Iterator<Item = &'static Rule> {
+    let long = |hint: &&str| hint.len() >= 4;
+    TOKENS
+        .iter()
+        .filter(move |rule| rule.keep >= 3 && rule.hints.iter().all(|hint| long(&hint)))
+}
+
+/// The beginning of a secret at the end of a text: a prefix of a token, or what comes before a secret
+/// without a shape.
+fn cut_pattern() -> String {
+    let tokens = prefixed().map(|rule| {
+        let hints: Vec<String> = rule.hints.iter().map(|hint| regex::escape(hint)).collect();
+        format!(r"(?-u:\b)((?i-u:{})[A-Za-z0-9_.+/=-]+)", hints.join("|"))
+    });
+    let name = NAMES.trim_end_matches('$');
+    let context = format!(
+        r#"(?:{name}["']?[ \t]*[=:][ \t]*["']?|://[^ /:@]{{1,100}}:|(?i-u:bearer|basic)[ \t]+)([^ \t\r\n"']+)"#
+    );
+    let all: Vec<String> = tokens.chain([context]).collect();
+    format!("(?:{})$", all.join("|"))
+}
+
+/// `\b` is the word boundary of ASCII: other letters end a token.
+fn ascii(pattern: &str) -> String {
+    pattern.replace(r"\b", r"(?-u:\b)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles_and_has_a_group_and_hints_in_lower_case() {
+        for rule in rules() {
+            let regex = Regex::new(&ascii(rule.pattern)).unwrap();
+            assert!(regex.captures_len() == 2, "{}", rule.name);
+            assert!(!rule.hints.is_empty(), "{}", rule.name);
+            let lower = |hint: &&str| !hint.bytes().any(|byte| byte.is_ascii_uppercase());
+            assert!(rule.hints.iter().all(lower), "{}", rule.name);
+        }
+        Finder::new().unwrap();
+    }
+}

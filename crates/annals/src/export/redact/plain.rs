@@ -1,0 +1,324 @@
+//! Text without escapes: what rules are matched against.
+//!
+//! Colour codes, backslash escapes of any depth (`\"`, `\\n`, `\u003d`), percent escapes and HTML
+//! entities hide where a secret begins and ends. [`Plain`] removes or decodes them and maps every
+//! range back to the text as it is spelled. Only ASCII is decoded: secrets have nothing else.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Which escapes are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// Colour codes and backslash escapes.
+    Backslash,
+    /// Percent escapes and HTML entities too. Here colour codes separate words.
+    All,
+}
+
+/// A text without its escapes.
+#[derive(Debug)]
+pub(super) struct Plain<'a> {
+    pub(super) text: Cow<'a, str>,
+    steps: Vec<Step>,
+}
+
+/// From the byte `plain` on, bytes come from `source` on, one by one. The first has `len` bytes there.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    plain: usize,
+    source: usize,
+    len: usize,
+}
+
+/// What an escape means.
+enum Meaning {
+    /// A character of ASCII.
+    Byte(u8),
+    /// Nothing that takes part in a word.
+    Nothing,
+}
+
+impl<'a> Plain<'a> {
+    /// Decodes a text; borrows it where it has no escapes.
+    pub(super) fn new(text: &'a str, escapes: Escapes) -> Self {
+        let bytes = text.as_bytes();
+        let mut decoded = String::new();
+        let mut steps = Vec::new();
+        let mut done = 0;
+        let mut at = 0;
+        while let Some(start) = next_mark(bytes, at, escapes) {
+            let Some((meaning, len)) = escape(bytes, start, escapes) else {
+                at = start + 1;
+                continue;
+            };
+            decoded.push_str(text.get(done..start).unwrap_or_default());
+            let byte = match (meaning, escapes) {
+                (Meaning::Byte(byte), _) => Some(byte),
+                (Meaning::Nothing, Escapes::Backslash) => None,
+                (Meaning::Nothing, Escapes::All) => Some(b' '),
+            };
+            if let Some(byte) = byte {
+                steps.push(Step {
+                    plain: decoded.len(),
+                    source: start,
+                    len,
+                });
+                decoded.push(char::from(byte));
+            }
+            at = start + len;
+            done = at;
+            steps.push(Step {
+                plain: decoded.len(),
+                source: at,
+                len: 1,
+            });
+        }
+        if steps.is_empty() {
+            return Plain {
+                text: Cow::Borrowed(text),
+                steps,
+            };
+        }
+        decoded.push_str(text.get(done..).unwrap_or_default());
+        Plain {
+            text: Cow::Owned(decoded),
+            steps,
+        }
+    }
+
+    /// The place of a range in the text as it is spelled.
+    pub(super) fn source(&self, range: Range<usize>) -> Range<usize> {
+        if range.is_empty() {
+            let at = self.place(range.start).start;
+            return at..at;
+        }
+        self.place(range.start).start..self.place(range.end - 1).end
+    }
+
+    /// The place of one byte.
+    fn place(&self, at: usize) -> Range<usize> {
+        let after = self.steps.partition_point(|step| step.plain <= at);
+        let step = after.checked_sub(1).and_then(|last| self.steps.get(last));
+        let Some(step) = step else { return at..at + 1 };
+        let start = step.source + (at - step.plain);
+        let len = if at == step.plain { step.len } else { 1 };
+        start..start + len
+    }
+}
+
+/// Where the next character stands that may begin an escape.
+fn next_mark(bytes: &[u8], from: usize, escapes: Escapes) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let backslash = memchr::memchr3(b'\\', b'\x1b', b'^', rest);
+    let other = match escapes {
+        Escapes::Backslash => None,
+        Escapes::All => memchr::memchr2(b'%', b'&', rest.get(..backslash.unwrap_or(rest.len()))?),
+    };
+    Some(from + other.or(backslash)?)
+}
+
+/// What stands at a mark, and how long it is.
+fn escape(bytes: &[u8], at: usize, escapes: Escapes) -> Option<(Meaning, usize)> {
+    let rest = bytes.get(at..)?;
+    match (rest.first()?, escapes) {
+        (b'\x1b', _) => Some((Meaning::Nothing, 1 + sequence(rest.get(1..)?))),
+        // As `cat -v` spells it.
+        (b'^', _) if rest.starts_with(b"^[[") => {
+            Some((Meaning::Nothing, 2 + sequence(rest.get(2..)?)))
+        }
+        (b'\\', _) => backslash(rest),
+        (b'%', Escapes::All) => percent(rest),
+        (b'&', Escapes::All) => entity(rest),
+        _ => None,
+    }
+}
+
+/// How many bytes of a control sequence follow its ESC. The text of a link or a title stays: it may
+/// hold a secret.
+fn sequence(rest: &[u8]) -> usize {
+    /// No terminal takes longer ones.
+    const LONGEST: usize = 64;
+    match rest.first() {
+        Some(b'[') => {
+            let params = rest.iter().skip(1).take(LONGEST);
+            let params = params
+                .take_while(|byte| matches!(byte, 0x20..=0x3f))
+                .count();
+            let end = 1 + params;
+            end + usize::from(matches!(rest.get(end), Some(0x40..=0x7e)))
+        }
+        Some(b']' | b'\\' | b'=' | b'>' | b'7' | b'8' | b'c' | b'M') => 1,
+        Some(b'(' | b')') => 1 + usize::from(matches!(rest.get(1), Some(0x30..=0x7e))),
+        _ => 0,
+    }
+}
+
+/// A run of backslashes and what they escape: JSON in JSON doubles them at every level.
+fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
+    let run = rest.iter().take_while(|byte| **byte == b'\\').count();
+    let after = rest.get(run..)?;
+    let hex = |digits: std::ops::Range<usize>| -> Option<u8> {
+        let len = digits.len();
+        let digits = std::str::from_utf8(after.get(digits)?).ok()?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let code = u32::from_str_radix(digits, 16)
+            .ok()
+            .filter(|_| is_hex && len > 0)?;
+        u8::try_from(code).ok().filter(u8::is_ascii)
+    };
+    let (byte, len) = match after.first()? {
+        // A line that goes on, in a shell command within JSON.
+        b'n' if run == 3 => (b' ', 1),
+        b'\n' => (b' ', 1),
+        b'\r' if after.get(1) == Some(&b'\n') => (b' ', 2),
+        b'n' => (b'\n', 1),
+        b'r' => (b'\r', 1),
+        b't' => (b'\t', 1),
+        quote @ (b'"' | b'\'' | b'`' | b'/') => (*quote, 1),
+        b'u' => (hex(1..5)?, 5),
+        b'x' => (hex(1..3)?, 3),
+        b'0' if after.starts_with(b"033[") => (b'\x1b', 3),
+        b'e' if after.starts_with(b"e[") => (b'\x1b', 1),
+        _ => return None,
+    };
+    if byte == b'\x1b' {
+        return Some((Meaning::Nothing, run + len + sequence(after.get(len..)?)));
+    }
+    Some((meaning(byte), run + len))
+}
+
+/// `%3D`, and `%253D`, which was escaped twice.
+fn percent(rest: &[u8]) -> Option<(Meaning, usize)> {
+    let mut at = 1;
+    while rest.get(at..)?.starts_with(b"25") && at < 9 {
+        at += 2;
+    }
+    let digits = std::str::from_utf8(rest.get(at..at + 2)?).ok()?;
+    let code = u8::from_str_radix(digits, 16).ok().filter(u8::is_ascii)?;
+    let shown = matches!(code, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+    shown.then_some((Meaning::Byte(code), at + 2))
+}
+
+/// `&quot;`, `&#34;` and `&#x22;`.
+fn entity(rest: &[u8]) -> Option<(Meaning, usize)> {
+    const NAMED: [(&str, u8); 5] = [
+        ("amp", b'&'),
+        ("quot", b'"'),
+        ("apos", b'\''),
+        ("lt", b'<'),
+        ("gt", b'>'),
+    ];
+    let end = rest.iter().take(8).position(|byte| *byte == b';')?;
+    let name = std::str::from_utf8(rest.get(1..end)?).ok()?;
+    let code = match name.strip_prefix('#') {
+        Some(number) => match number.strip_prefix(['x', 'X']) {
+            Some(hex) => u8::from_str_radix(hex, 16).ok()?,
+            None => number.parse().ok()?,
+        },
+        None => NAMED.iter().find(|(known, _)| *known == name)?.1,
+    };
+    code.is_ascii().then(|| (meaning(code), end + 1))
+}
+
+/// A character, unless it is one that no one sees.
+fn meaning(byte: u8) -> Meaning {
+    match byte {
+        b'\t' | b'\n' | b'\r' | b' '..=b'~' => Meaning::Byte(byte),
+        _ => Meaning::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes a text and finds a word of it in the text as it is spelled.
+    fn check(text: &str, plain: &str, word: &str, spelled: &str) {
+        let escapes = match text.contains(['%', '&']) {
+            true => Escapes::All,
+            false => Escapes::Backslash,
+        };
+        let found = Plain::new(text, escapes);
+        assert_eq!(found.text, plain, "{text:?}");
+        let start = plain.find(word).unwrap();
+        let range = found.source(start..start + word.len());
+        assert_eq!(&text[range], spelled, "{text:?}");
+    }
+
+    #[test]
+    fn escapes_are_decoded_and_places_are_mapped_back() {
+        check("a\x1b[1;31mkey\x1b[0m z", "akey z", "key", "key");
+        check("a\x1b[1;31mk\x1b[Key\x1b[m z", "akey z", "key", "k\x1b[Key");
+        check(r"a\u001b[31mkey\u001b[0m z", "akey z", "key", "key");
+        check(r"a\033[31mkey\e[0m^[[1m z", "akey z", "key", "key");
+        check(
+            r#"{\"a\":\"key\\n\"}"#,
+            "{\"a\":\"key\n\"}",
+            "key\n",
+            r"key\\n",
+        );
+        check(r#"\\\"key\\\""#, "\"key\"", "\"key\"", r#"\\\"key\\\""#);
+        check(r"k\u003dv\x26w", "k=v&w", "=v&", r"\u003dv\x26");
+        check("k%3Dv%253Dw %zz 5%", "k=v=w %zz 5%", "=v=", "%3Dv%253D");
+        check(
+            "&quot;k&#x3d;v&#38;&nbsp;",
+            "\"k=v&&nbsp;",
+            "k=v&",
+            "k&#x3d;v&#38;",
+        );
+        check("curl \\\n -u a:b", "curl   -u a:b", "a:b", "a:b");
+        check(r"curl \\\n -u a:b", "curl   -u a:b", "a:b", "a:b");
+        check(
+            "\x1b]8;;http://a:b@c\x1b\\x",
+            "8;;http://a:b@cx",
+            "b@",
+            "b@",
+        );
+    }
+
+    #[test]
+    fn colour_codes_may_separate_words() {
+        let found = Plain::new("a\x1b[1mkey\x1b[0m", Escapes::All);
+        assert_eq!(found.text, "a key ");
+        assert_eq!(found.source(2..5), 5..8);
+    }
+
+    #[test]
+    fn text_without_escapes_is_borrowed() {
+        for text in [
+            "",
+            "plain",
+            r"C:\dev\app and \d+",
+            "a ^ b",
+            "100 % & more; é",
+        ] {
+            let plain = Plain::new(text, Escapes::All);
+            assert!(matches!(plain.text, Cow::Borrowed(_)), "{text}");
+            assert_eq!(plain.source(0..text.len()), 0..text.len());
+        }
+    }
+
+    #[test]
+    fn ranges_of_hostile_text_stay_at_character_boundaries() {
+        let parts = [
+            "\\", "\x1b", "[", "u00", "1b", "%", "25", "&#", "é", ";", "n", "^[[",
+        ];
+        let mut seed = 7u32;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..8 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push_str(parts[(seed >> 16) as usize % parts.len()]);
+            }
+            let plain = Plain::new(&text, Escapes::All);
+            for (start, c) in plain.text.char_indices() {
+                let range = plain.source(start..start + c.len_utf8());
+                assert!(
+                    text.get(range).is_some_and(|part| !part.is_empty()),
+                    "{text:?}"
+                );
+            }
+        }
+    }
+}
