@@ -125,6 +125,9 @@ fn every_session_can_be_put_elsewhere() {
         let there = copy.dir.path().join("there");
         let mut wanted = BTreeMap::new();
         for pack in packs(&copy) {
+            // Configuration comes back only if it is named.
+            let all: Vec<PathBuf> = pack.members().iter().map(|it| it.path.clone()).collect();
+            let pack = pack.restoring_also(&all).unwrap();
             pack.restore(Some(&there)).unwrap();
             for member in pack.members() {
                 wanted.insert(member.path.clone(), before[&member.path].clone());
