@@ -3,6 +3,7 @@
 //! ```toml
 //! zone = "Europe/Berlin"   # whose days count; the system's if not said
 //! mode = "auto"            # how costs are found: auto, tokens or recorded
+//! follow = ["~/.claude/projects"]  # links to directories in roots that are read through
 //!
 //! [budget]                 # in dollars; these may also stand at the top
 //! daily = 20
@@ -46,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) zone: Option<String>,
     /// How costs are found.
     pub(crate) mode: Option<ModeArg>,
+    /// Links to directories that readers follow, by their absolute paths.
+    pub(crate) follow: Vec<PathBuf>,
     /// What may be spent, the shortest period first.
     pub(crate) budgets: Vec<Budget>,
     /// How long sessions are kept.
@@ -114,8 +117,19 @@ impl Config {
                     let one = "`mode` is \"auto\", \"tokens\" or \"recorded\"";
                     return Err(wrong(value, one));
                 }
+                ("follow", DeValue::Array(links)) => {
+                    for link in links.iter() {
+                        let path = match link.get_ref() {
+                            DeValue::String(text) => absolute(text),
+                            _ => None,
+                        };
+                        let path = path.ok_or_else(|| wrong(link, FOLLOW))?;
+                        config.follow.push(path);
+                    }
+                }
+                ("follow", _) => return Err(wrong(value, FOLLOW)),
                 (name, _) => {
-                    let others = ["budget", "clean", "zone", "mode"];
+                    let others = ["budget", "clean", "zone", "mode", "follow"];
                     config.set_budget(name, key, value, "the settings", &others)?;
                 }
             }
@@ -164,6 +178,17 @@ fn in_order<'t, 'i>(
     let mut members: Vec<_> = table.iter().collect();
     members.sort_by_key(|(key, _)| key.span().start);
     members
+}
+
+const FOLLOW: &str = "`follow` is a list of absolute paths: [\"~/.claude/projects\"]";
+
+/// A path from the root of the file system, or from the user's home.
+fn absolute(text: &str) -> Option<PathBuf> {
+    let path = match text.strip_prefix("~/") {
+        Some(rest) => std::env::home_dir()?.join(rest),
+        None => PathBuf::from(text),
+    };
+    path.is_absolute().then_some(path)
 }
 
 fn mode_of(text: &str) -> Option<ModeArg> {
@@ -231,6 +256,10 @@ mod tests {
             ]
         );
         assert_eq!(parse("").unwrap(), []);
+        assert_eq!(
+            parse("follow = [\"/home/x/.claude/projects\"]").unwrap(),
+            []
+        );
         assert_eq!(parse("mode = \"tokens\"\nzone = \"UTC\"").unwrap(), []);
     }
 
@@ -269,6 +298,14 @@ mod tests {
             (
                 "mode = \"guess\"",
                 "1:8: `mode` is \"auto\", \"tokens\" or \"recorded\"",
+            ),
+            (
+                "follow = \"/x\"",
+                "1:10: `follow` is a list of absolute paths: [\"~/.claude/projects\"]",
+            ),
+            (
+                "follow = [\"/x\", \"projects\"]",
+                "1:17: `follow` is a list of absolute paths: [\"~/.claude/projects\"]",
             ),
             ("budget = 3", "1:10: `budget` is a table: [budget]"),
         ] {

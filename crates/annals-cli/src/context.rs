@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +54,11 @@ pub(crate) struct Context {
     state_dir: PathBuf,
     /// Where the user's own settings lie.
     pub(crate) config_dir: PathBuf,
+    /// Links in roots that the user wants followed.
+    followed: Vec<PathBuf>,
     warnings: usize,
+    /// Links that were not followed, each reported once.
+    unread_links: HashSet<PathBuf>,
     /// What was remarked already: commands may open the catalogue more than once.
     remarks: Vec<String>,
     /// What was searched, and may hold words that the catalogue does not know yet.
@@ -69,7 +74,10 @@ impl Context {
         let env = environment();
         let state_dir = state_dir(&env);
         let roots = if global.root.is_empty() {
-            let mut roots = Root::defaults(&env);
+            let (mut roots, refused) = Root::discover(&env);
+            for why in refused {
+                say("note:", &format!("{why}; --root reads it"));
+            }
             // What is kept of a root that is gone is still there to be seen.
             let kept = Archive::open(&state_dir).roots().unwrap_or_default();
             roots.extend(kept.into_iter().filter(|root| !root.path.exists()));
@@ -78,7 +86,11 @@ impl Context {
             let named = global.root.iter().map(|text| named_roots(text));
             named.collect::<Result<Vec<_>>>()?.concat()
         };
-        let store = Store::new(roots).with_state(&state_dir);
+        // Settings that cannot be read follow no link; who needs them says what is wrong.
+        let config_dir = config_dir(&env);
+        let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
+        let roots = roots.into_iter().map(|root| root.following(&followed));
+        let store = Store::new(roots.collect()).with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
             None => None,
@@ -101,13 +113,20 @@ impl Context {
             no_index: global.no_index,
             state_dir,
             named_prices: global.prices.clone(),
-            config_dir: config_dir(&env),
+            config_dir,
+            followed,
             warnings: 0,
+            unread_links: HashSet::new(),
             remarks: Vec::new(),
             searched: None,
             opened: None,
             behind: false,
         })
+    }
+
+    /// A root that is read like those of the store: links that the user wants followed are.
+    pub(crate) fn follow(&self, root: Root) -> Root {
+        root.following(&self.followed)
     }
 
     /// Everything that lies in the roots; what could not be looked at is told on the way.
@@ -128,6 +147,21 @@ impl Context {
     /// archive.
     pub(crate) fn inventory_in_place(&mut self) -> Inventory {
         let inventory = self.store.inventory_in_place();
+        self.warn_of(&inventory.troubles);
+        inventory
+    }
+
+    /// The same for a check, which reports links by itself.
+    pub(crate) fn inventory_to_check(&mut self) -> Inventory {
+        let inventory = self.store.inventory_in_place();
+        let links = inventory
+            .troubles
+            .iter()
+            .filter_map(|trouble| match trouble {
+                annals::Error::Link { path, .. } => Some(path.clone()),
+                _ => None,
+            });
+        self.unread_links.extend(links);
         self.warn_of(&inventory.troubles);
         inventory
     }
@@ -579,9 +613,24 @@ impl Context {
     /// Tells of something that could not be read, and goes on.
     pub(crate) fn warn(&mut self, error: &annals::Error) {
         const SHOWN: usize = 3;
+        let mut text = error.to_string();
+        if let annals::Error::Link { path, .. } = error {
+            // Two layouts may have one root, and a verb may walk through it twice.
+            if !self.unread_links.insert(path.clone()) {
+                return;
+            }
+            let config = Config::path(&self.config_dir);
+            text = match path.is_file() {
+                true => format!("{text}; to read it, put the file itself in its place"),
+                false => format!(
+                    "{text}; to read it, add it to `follow` in {}",
+                    config.display()
+                ),
+            };
+        }
         self.warnings += 1;
         if self.verbose || self.warnings <= SHOWN {
-            say("warning:", &error.to_string());
+            say("warning:", &text);
         } else if self.warnings == SHOWN + 1 {
             say("warning:", "and more; -v shows all");
         }
@@ -611,10 +660,7 @@ impl Context {
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
         let (layout, path) =
             place.context("there is no place for sessions; name one with --root")?;
-        Ok(Root {
-            layout: *layout,
-            path,
-        })
+        Ok(Root::of(*layout, path))
     }
 
     /// Opens a session for what takes no part in its conversation, such as a title or a note: that
@@ -635,10 +681,7 @@ impl Context {
             let env = environment();
             for layout in annals::layout::LAYOUTS {
                 let places = layout.roots(&env).into_iter();
-                roots.extend(places.map(|path| Root {
-                    layout: *layout,
-                    path,
-                }));
+                roots.extend(places.map(|path| self.follow(Root::of(*layout, path))));
             }
         }
         Store::new(roots)
@@ -649,10 +692,15 @@ impl Context {
         let env = environment();
         let layouts = annals::layout::LAYOUTS.iter();
         // Two layouts may share a place.
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let places = layouts.flat_map(|layout| layout.roots(&env));
         let places = places.filter(|path| seen.insert(path.clone()));
         places.map(|path| path.display().to_string()).collect()
+    }
+
+    /// Notes that something was not read, of which the answer itself tells.
+    pub(crate) fn leave_unread(&mut self, things: usize) {
+        self.warnings += things;
     }
 
     /// Something could not be read, so what was printed is not all there is.

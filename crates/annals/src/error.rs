@@ -74,6 +74,14 @@ pub enum Error {
         /// Who has it open.
         holder: Holder,
     },
+    /// A symbolic link in a root leads out of it, so what is behind it was not read.
+    #[error("{} was not read: it is a symbolic link to {}, and links in a root are not followed", path.display(), target.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+        /// Where it leads to.
+        target: PathBuf,
+    },
     /// Something that was asked for does not exist.
     #[error("no {what} matches `{id}`")]
     NotFound {

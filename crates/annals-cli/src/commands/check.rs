@@ -98,7 +98,10 @@ struct Lines {
 }
 
 fn look(args: &CheckArgs, context: &mut Context) -> Result<Found> {
-    let inventory = context.inventory_in_place();
+    let inventory = match args.ids.is_empty() {
+        true => context.inventory_to_check(),
+        false => context.inventory_in_place(),
+    };
     let archive = context.store.archive().ok();
     let archive = archive.as_ref();
     let mut reports = Vec::new();

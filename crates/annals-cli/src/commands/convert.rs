@@ -25,6 +25,10 @@ What the other layout cannot say is kept beside what it can, so that converting 
 bytes; --no-origin leaves it out and says what that was. The source is only read. A conversion that
 was cut off is run again: what is done stays done.
 
+Converting back restores logs and other conversation data, as files that only you can read. Settings
+and whatever else could steer a program may have been put into the source by somebody else: the plan
+lists them as held back, and --also NAME restores one of them.
+
 Examples:
   annals convert ~/.claude --to chorus                        what would be converted
   annals convert ~/.claude --to chorus --into ~/all/.chorus
@@ -57,6 +61,10 @@ pub(crate) struct ConvertArgs {
     /// Leave out what only the archive has, instead of asking for it to be restored first
     #[arg(long)]
     without_archived: bool,
+    /// When converting back, also restore this file, or all below this directory: a path within the
+    /// target that the plan lists as held back
+    #[arg(long, value_name = "PATH")]
+    also: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +77,10 @@ struct Document<'a> {
     bytes: u64,
     restores: usize,
     left: &'a [String],
+    /// Files that come back and are not logs.
+    restored_documents: &'a [PathBuf],
+    /// Files that come back only if they are named.
+    held_back: &'a [PathBuf],
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Done<'a>>,
 }
@@ -115,7 +127,9 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         true => convert::plan_without_archived(selection, root, archive.as_ref()),
         false => convert::plan(selection, root, archive.as_ref()),
     };
-    let plan = planned.map_err(|error| about(error, &target))?;
+    let mut plan = planned.map_err(|error| about(error, &target))?;
+    plan.restore_also(&args.also)?;
+    context.leave_unread(plan.unread_links);
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }
@@ -193,7 +207,7 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
     if named || Path::new(what).is_dir() {
         let mut roots = Root::parse(what)?;
         roots.retain(|root| roots_differ(root, &args.to));
-        let root = match roots.len() {
+        let mut root = match roots.len() {
             1 => roots.remove(0),
             0 => bail!("{what} is of the layout {} already", args.to),
             _ => {
@@ -208,7 +222,8 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
         if !path.is_dir() {
             bail!("{} is not a directory", path.display());
         }
-        return Ok(Selection::Root(Root { path, ..root }));
+        root.path = path;
+        return Ok(Selection::Root(context.follow(root)));
     }
     let target = context.find(what)?;
     target.refuse_agent()?;
@@ -241,6 +256,8 @@ fn document<'a>(args: &'a ConvertArgs, plan: &'a Plan, report: Option<&'a Report
         bytes: plan.bytes,
         restores: plan.restores,
         left: &plan.left,
+        restored_documents: &plan.documents,
+        held_back: &plan.held,
         report: report.map(|report| Done {
             sessions: report.sessions,
             already: report.already,
@@ -286,6 +303,23 @@ fn tell_plan(args: &ConvertArgs, plan: &Plan, context: &mut Context) -> Result<(
         context
             .out
             .line(format_args!("{from} came from {} and {back}", args.to))?;
+    }
+    // What is written besides logs, each by its name: the plan says all that would come to lie there.
+    if args.into.is_none() {
+        for path in &plan.documents {
+            let path = path.display().to_string();
+            context
+                .out
+                .line(format_args!("restored: {}", paint(PATH, &path)))?;
+        }
+    }
+    for path in &plan.held {
+        let path = path.display().to_string();
+        context.out.line(format_args!(
+            "{} {}: not conversation data; --also restores it",
+            paint(WARNING, "held back:"),
+            paint(PATH, &path)
+        ))?;
     }
     for left in &plan.left {
         context

@@ -20,7 +20,11 @@ Every file comes back byte for byte with its mode and time, to where it was or, 
 root. Nothing that is there is written over: if another file is in the place of any, nothing is
 changed; only documents of a session whose log is there, as todos are, may be others, and stay.
 The archive keeps what it has. What a session that lives lost comes back where it looks for it,
-also if its folder was renamed since. Without --apply nothing changes.
+also if its folder was renamed since. Settings and other configuration come back only with --also.
+Without --apply nothing changes.
+
+A pack that is not in the archive, named by its path, needs --to. Only conversation data comes back
+from it unless --also names more, as files that only you can read.
 
 Examples:
   annals restore 8c549c46                      what would be put back
@@ -29,7 +33,8 @@ Examples:
   annals archive --list 8c549c46               which earlier versions of its files there are
   annals restore 8c549c46 --earlier 2 --to /tmp/look --apply
   annals restore 8c549c46 --salvage --apply    what can be read of a damaged archive
-  annals restore root --apply                  what belongs to no session, where it is missing")]
+  annals restore root --apply                  what belongs to no session, where it is missing
+  annals restore root --also settings.json --apply")]
 pub(crate) struct RestoreArgs {
     /// The archived session: a beginning of its id, the path of its log, or that of its pack; `root` for
     /// what belongs to no session
@@ -48,6 +53,10 @@ pub(crate) struct RestoreArgs {
     /// From a damaged archive, put back what can be read: whole files, and of logs what is left
     #[arg(long)]
     salvage: bool,
+    /// Also put back this file, or all below this directory: a path within the root that is held back
+    /// otherwise
+    #[arg(long, value_name = "PATH")]
+    also: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -73,6 +82,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
             (Restoring::from(found.pack), found.wrong)
         }
     };
+    found.pack = found.pack.restoring_also(&args.also)?;
     if let Some(number) = args.earlier {
         found.pack = earlier(&found.pack, number)?;
     }
@@ -188,6 +198,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
                 (Fate::Earlier, false) => "to be put back as it was earlier",
                 (Fate::Partial, true) => "put back in part",
                 (Fate::Partial, false) => "to be put back in part",
+                (Fate::Held, _) => "held back; --also puts it back",
                 (Fate::Lost, _) => "lost",
             }),
             Cell::new(file.path.display().to_string()),
@@ -205,7 +216,14 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             .out
             .line(format_args!("All of it is in {root} already: {sum}"))?);
     }
-    let stays = |file: &RestoredFile| is_there(file) || file.fate == Fate::Left;
+    let stays =
+        |file: &RestoredFile| is_there(file) || matches!(file.fate, Fate::Left | Fate::Held);
+    let is_held = |file: &RestoredFile| file.fate == Fate::Held;
+    if restored.files.iter().all(stays) && restored.files.iter().any(is_held) {
+        return Ok(context
+            .out
+            .line("Nothing else is missing there. --also PATH puts back what is held back.")?);
+    }
     if restored.files.iter().all(stays) {
         return Ok(context
             .out

@@ -227,7 +227,7 @@ pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
     if archived {
         let path = root.path.display();
         context.remark(&format!(
-            "the configuration of {path} is gone, and archived; `annals --root chorus:{path} restore root --apply` puts it back"
+            "the configuration of {path} is gone, and archived; `annals --root chorus:{path} restore root --also config.json --apply` puts it back"
         ));
     }
     archived

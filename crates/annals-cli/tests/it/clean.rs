@@ -273,9 +273,7 @@ fn a_purge_is_planned_first_and_then_there_is_no_way_back() {
 fn a_session_that_cannot_go_keeps_no_other() {
     let stage = four();
     let log = stage.log_path(OLDER);
-    let elsewhere = stage.work().join("elsewhere.jsonl");
-    fs::rename(&log, &elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    let elsewhere = stage.cannot_go(&log);
     let run = stage.annals(&["clean", "--older-than", "30d", "--apply", "--json"]);
     assert_eq!(run.code, 2, "{run}");
     let told: Value = serde_json::from_str(&run.out).unwrap();
@@ -386,10 +384,7 @@ fn a_clean_up_that_is_killed_anywhere_is_finished_by_the_next() {
 #[test]
 fn where_nothing_could_be_moved_nothing_else_is_said() {
     let stage = four();
-    let log = stage.log_path(OLDER);
-    let elsewhere = stage.work().join("elsewhere.jsonl");
-    fs::rename(&log, &elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    stage.cannot_go(&stage.log_path(OLDER));
     let run = stage.annals(&["clean", "--older-than", "90d", "--apply"]);
     assert_eq!(run.code, 2, "{run}");
     assert_eq!(run.out, "Nothing was moved to the trash.\n");

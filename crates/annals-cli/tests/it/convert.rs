@@ -41,7 +41,16 @@ fn a_plan_a_report_and_back() {
     let to = text(&back);
     assert_snapshot!(
         "convert_back",
-        stage.bare(&["convert", &chorus, "--to", "claude-code", "--into", &to])
+        stage.bare(&[
+            "convert",
+            &chorus,
+            "--to",
+            "claude-code",
+            "--into",
+            &to,
+            "--also",
+            "NOTES.md"
+        ])
     );
     for file in walk(&stage.root) {
         let within = file.strip_prefix(&stage.root).unwrap();

@@ -145,9 +145,7 @@ fn sessions_in_one_folder_are_deleted_apart() {
 fn a_project_of_which_one_session_cannot_go_is_told_in_full() {
     let stage = three();
     let log = stage.log_path(FIRST);
-    let elsewhere = stage.work().join("elsewhere.jsonl");
-    std::fs::rename(&log, &elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    let elsewhere = stage.cannot_go(&log);
     let before = std::fs::read(&elsewhere).unwrap();
     assert_snapshot!(
         "delete_project_in_part",

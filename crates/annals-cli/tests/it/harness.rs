@@ -173,6 +173,26 @@ impl Stage {
         found.unwrap_or_else(|| panic!("no log of {session}"))
     }
 
+    /// Gives a session a file that is read and not moved, so that the session cannot go: it lies behind a
+    /// link that the settings name. Returns where it lies.
+    pub(crate) fn cannot_go(&self, log: &Path) -> PathBuf {
+        let elsewhere = self.work().join("elsewhere");
+        fs::create_dir_all(elsewhere.join("tool-results")).unwrap();
+        let file = elsewhere.join("tool-results/a.txt");
+        fs::write(&file, "a").unwrap();
+        let link = log.with_extension("");
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        self.follow(&link);
+        file
+    }
+
+    /// Names a link in the settings, so that it is followed.
+    pub(crate) fn follow(&self, link: &Path) {
+        let config = self.root.with_file_name("home").join(".config/annals");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("config.toml"), format!("follow = [{link:?}]\n")).unwrap();
+    }
+
     /// Gives every file one time, so that nothing depends on when a test runs, and closes the root to
     /// others, so that nothing depends on who runs it.
     pub(crate) fn settle(&self) {

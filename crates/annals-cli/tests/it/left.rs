@@ -226,10 +226,20 @@ fn a_configuration_that_is_gone_is_told_with_the_way_back() {
     fs::remove_file(&path).unwrap();
     for verb in ["workspaces", "agents", "settings"] {
         let run = stage.annals(&[verb]);
-        assert!(run.err.contains("restore root --apply"), "{verb}: {run}");
+        assert!(
+            run.err.contains("restore root --also config.json --apply"),
+            "{verb}: {run}"
+        );
         assert!(!run.out.contains("There are no"), "{verb}: {run}");
     }
     stage.annals(&["restore", "root", "--apply"]).fine();
+    assert!(
+        !path.exists(),
+        "configuration comes back only if it is named"
+    );
+    stage
+        .annals(&["restore", "root", "--also", "config.json", "--apply"])
+        .fine();
     assert_eq!(fs::read(&path).unwrap(), before);
     let run = stage.annals(&["agents"]).fine();
     assert!(run.err.is_empty(), "{run}");

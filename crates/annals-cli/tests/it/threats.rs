@@ -1,7 +1,9 @@
 //! Attacks on the program, one for each line of docs/THREATS.md that concerns it.
 
 mod bombs;
+mod links;
 mod places;
+mod sources;
 mod text;
 
 use std::collections::BTreeSet;

@@ -63,7 +63,7 @@ impl Archive {
     fn at(&self, path: &Path) -> Result<Pack> {
         match self.of_log(path)? {
             Some(pack) => Ok(pack),
-            None => Pack::open(path),
+            None => Pack::open(path).map(|pack| self.judge(pack)),
         }
     }
 

@@ -7,6 +7,7 @@
 //! Owns packs: their form, writing and reading them, telling damage. Which files a session has, and
 //! removing them, is the store's business.
 
+mod allowed;
 mod forget;
 mod index;
 mod keep;

@@ -17,6 +17,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use zstd::bulk::Decompressor;
 
+use super::allowed::Standing;
 use super::index::{Frame, Index, Member, Named, Part, VERSION};
 use super::root::ROOT;
 use super::unread::Unread;
@@ -54,6 +55,7 @@ pub struct Pack {
     at: u64,
     /// What its file was when it was opened.
     id: FileId,
+    pub(super) standing: Arc<Standing>,
     pub(super) source: Arc<Source>,
 }
 
@@ -119,6 +121,7 @@ impl Pack {
             torn: bytes.saturating_sub(place.end),
             at: place.start,
             id: FileId::from(&metadata),
+            standing: Arc::default(),
             source: Arc::new(Source {
                 path: path.to_owned(),
                 file,

@@ -79,6 +79,9 @@ pub enum Fate {
     Partial,
     /// It cannot be read as it was last archived: an earlier state of it is put back.
     Earlier,
+    /// It is configuration, or it comes from elsewhere and is no conversation data: it is put back only
+    /// if it is named.
+    Held,
     /// It cannot be put back: nothing of it can be read any more, or it is a document, of which a part is
     /// of no use.
     Lost,
@@ -113,7 +116,7 @@ impl RestoredFile {
     fn put_back(&self) -> u64 {
         match self.fate {
             Fate::New | Fate::Partial | Fate::Earlier => self.bytes.saturating_sub(self.gone()),
-            Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Lost => 0,
+            Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Held | Fate::Lost => 0,
         }
     }
 
@@ -149,6 +152,7 @@ impl Pack {
                 path: member.path.clone(),
                 bytes: member.len,
                 fate: match (fate(&path, member, is_log)?, state.earlier) {
+                    (Fate::New, _) if !self.may_put_back(&root, &member.path) => Fate::Held,
                     (Fate::New, None) if state.lost.is_empty() => Fate::New,
                     (Fate::New, Some(_)) if state.lost.is_empty() => Fate::Earlier,
                     // An empty log would be taken for one in which nothing was ever said.
@@ -246,7 +250,8 @@ impl Pack {
             self.place(&root, &fresh)?;
         }
         if !self.index.lone {
-            let there = plan.files.iter().filter(|it| it.fate != Fate::Lost);
+            let is_gone = |fate| matches!(fate, Fate::Lost | Fate::Held);
+            let there = plan.files.iter().filter(|it| !is_gone(it.fate));
             let logs: Vec<PathBuf> = there.map(|it| it.path.clone()).collect();
             let rows = self.index.rows.iter();
             let rows: Vec<(PathBuf, String)> = rows
@@ -310,7 +315,7 @@ impl Pack {
                 "{path} cannot be put back, and nothing was changed: {detail} (--salvage puts back what can be read)"
             )));
         }
-        staged.like(member.mode, member.mtime_ns);
+        staged.like(self.mode_of(member), member.mtime_ns);
         match last {
             true => stage.commit_last(staged).map(drop),
             false => stage.commit(staged).map(drop),
@@ -337,10 +342,6 @@ impl Pack {
     fn is_log(&self, root: &Root, member: &Member) -> bool {
         let artifact = root.layout.classify(&member.path);
         self.index.lone || artifact.is_some_and(|artifact| artifact.kind.is_log())
-    }
-
-    fn target(&self, to: Option<&Path>) -> Result<Root> {
-        Root::new(&self.index.layout, to.unwrap_or(&self.index.root))
     }
 }
 

@@ -183,7 +183,10 @@ impl Archive {
         if id.contains('/') {
             return match self.of_log(Path::new(id))? {
                 Some(pack) => Ok(Salvaged { pack, wrong: None }),
-                None => Pack::salvage(Path::new(id)),
+                None => Pack::salvage(Path::new(id)).map(|found| Salvaged {
+                    pack: self.judge(found.pack),
+                    wrong: found.wrong,
+                }),
             };
         }
         let mut damaged = self.paths_in(roots)?;

@@ -337,7 +337,7 @@ fn drifts(inventory: &Inventory) -> Vec<FileReport> {
 /// The sessions that a document lists, with how many messages it says they have.
 fn rows(root: &Root, file: &FoundFile) -> Vec<(SessionId, Option<u64>)> {
     // One that cannot be read is told as that.
-    let bytes = std::fs::read(&file.path).unwrap_or_default();
+    let bytes = crate::jsonl::read_document(&file.path).unwrap_or_default();
     let entries = document_of(root, &file.artifact, &bytes).found;
     let registers = entries.into_iter().filter_map(|entry| match entry.body {
         Body::Register(rows) => Some(rows),

@@ -145,7 +145,7 @@ impl<'a> Records<'a> {
         let failed = |error| Error::io("read", path, error);
         let handle = match self.open.remove(&outline.volume) {
             Some(handle) => handle,
-            None => File::open(path).map_err(failed)?,
+            None => jsonl::open_to_read(path).map_err(failed)?,
         };
         let span = outline.span;
         let bytes = jsonl::read_span(&handle, span.offset, span.len).map_err(failed)?;

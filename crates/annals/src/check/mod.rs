@@ -113,7 +113,7 @@ impl FileReport {
         if !wanted {
             return None;
         }
-        let file = std::fs::File::open(&self.path).ok()?;
+        let file = crate::jsonl::open_to_read(&self.path).ok()?;
         // A character has four bytes at most.
         let len = flaw.span.len.min(4 * SHOWN as u64);
         let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len).ok()?;

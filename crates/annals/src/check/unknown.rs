@@ -1,7 +1,8 @@
 //! Files in the directories of a root that no layout of that root knows.
 //!
 //! Nobody reads them, so a log under an unexpected name would go unnoticed. Only directories that a
-//! layout enters are looked into; what a program keeps elsewhere in its root is not looked at.
+//! layout enters are looked into; what a program keeps elsewhere in its root is not looked at. Links
+//! that readers do not follow are reported for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +10,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::jsonl::open_to_read;
 use crate::layout::{LAYOUTS, Layout};
-use crate::model::{ArtifactKind, FlawKind, SessionId};
+use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
 use crate::store::Inventory;
 
 use super::{FileReport, count, whole_file};
@@ -42,6 +44,45 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
                 whole_file(FlawKind::UnknownFile, detail),
             ));
         }
+    }
+    reports.extend(links(inventory));
+    reports
+}
+
+/// Reports the links that readers did not follow, and settings that are one.
+fn links(inventory: &Inventory) -> Vec<FileReport> {
+    let mut found: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    for trouble in &inventory.troubles {
+        if let Error::Link { path, target } = trouble {
+            found.insert(path.clone(), target.clone());
+        }
+    }
+    for root in &inventory.roots {
+        let place = root.layout.place(&Artifact::of(ArtifactKind::Settings));
+        let path = root.path.join(&place);
+        if !place.as_os_str().is_empty()
+            && let Ok(target) = fs::read_link(&path)
+        {
+            found.insert(path, target);
+        }
+    }
+    let about = |(path, target): (&PathBuf, &PathBuf)| {
+        let detail = format!(
+            "a symbolic link to {}: nothing behind it is read",
+            target.display()
+        );
+        FileReport::about(path, whole_file(FlawKind::UnreadLink, detail))
+    };
+    let mut reports: Vec<FileReport> = found.iter().take(NAMED).map(about).collect();
+    if let Some(more @ 1..) = found.len().checked_sub(NAMED)
+        && let Some((path, _)) = found.last_key_value()
+    {
+        let detail = format!(
+            "{} that are not followed",
+            count(more, "more symbolic link")
+        );
+        let flaw = whole_file(FlawKind::UnreadLink, detail);
+        reports.push(FileReport::about(path, flaw));
     }
     reports
 }
@@ -109,7 +150,7 @@ fn is_noise(path: &Path) -> bool {
 /// Whether a file begins with a record, as no lock does.
 fn holds_records(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
+    let read = open_to_read(path).and_then(|file| file.take(4096).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
     let names_record = ["\"type\"", "\"uuid\"", "\"role\""];
     read.is_ok()

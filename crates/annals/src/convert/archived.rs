@@ -11,6 +11,8 @@ pub(super) struct Kept {
     files: usize,
     /// What is named to have the first of it back.
     first: Option<String>,
+    /// The options with which that comes back.
+    options: String,
 }
 
 impl Kept {
@@ -20,6 +22,7 @@ impl Kept {
             sessions: 0,
             files: 0,
             first: None,
+            options: "--apply".to_owned(),
         };
         for session in sessions {
             let kept = session.files().flat_map(FoundFile::volumes);
@@ -33,10 +36,17 @@ impl Kept {
             }
         }
         let others = inventory.others.iter();
-        let others = others.filter(|(_, file)| file.is_kept()).count();
-        if others > 0 {
-            found.files += others;
-            found.first.get_or_insert_with(|| ROOT.to_owned());
+        let others: Vec<&(Root, FoundFile)> = others.filter(|(_, file)| file.is_kept()).collect();
+        found.files += others.len();
+        if found.first.is_none() && !others.is_empty() {
+            found.first = Some(ROOT.to_owned());
+            // Configuration comes back only if it is named.
+            let steering = others.iter().filter(|it| it.1.artifact.is_configuration());
+            for (root, file) in steering {
+                let within = file.path.strip_prefix(&root.path).unwrap_or(&file.path);
+                let name = crate::text::shell_word(&within.to_string_lossy());
+                found.options.insert_str(0, &format!("--also {name} "));
+            }
         }
         found
     }
@@ -65,7 +75,7 @@ impl Kept {
             "of {}, {} can be found only in the archive; {} puts back the first, `annals archive --list` names all, and --without-archived goes on without",
             root.path.display(),
             self.counted(),
-            crate::text::hint("annals restore", &first.to_string(), "--apply"),
+            crate::text::hint("annals restore", first, &self.options),
         )))
     }
 }

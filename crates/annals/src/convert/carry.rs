@@ -1,9 +1,9 @@
 //! Files that go along whole.
 
-use std::fs::File;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::jsonl::open_to_read;
 use crate::store::Root;
 
 use super::origin::{self, End, PIECE, SourceFile, Spot};
@@ -13,7 +13,7 @@ use super::stage::Staged;
 pub(super) fn carry(beside: &mut Staged, path: &Path, number: usize) -> Result<()> {
     use std::io::Read as _;
     let failed = |error| Error::io("read", path, error);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_to_read(path).map_err(failed)?;
     let mut bytes = vec![0; PIECE];
     let mut line = 0;
     loop {

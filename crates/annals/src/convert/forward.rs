@@ -19,6 +19,7 @@ use crate::model::{
 };
 use crate::store::{FoundFile, Pairing, Root, Session, row_of_log};
 
+use super::allowed::Allowed;
 use super::carry::{carry, encode, source_file};
 use super::links::Links;
 use super::origin::{self, Given, GivenTitle, Header, LONGEST_INLINE, MADE, SourceFile, Spot};
@@ -39,6 +40,8 @@ pub(super) struct Target<'a> {
     pub(super) there: &'a HashMap<(PathBuf, SessionId), usize>,
     /// What the sessions are called.
     pub(super) ids: &'a Ids,
+    /// What origins may bring back.
+    pub(super) allowed: Allowed<'a>,
 }
 
 /// What is to be converted of a session.

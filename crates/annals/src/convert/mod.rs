@@ -4,7 +4,11 @@
 //! appends. What the target cannot say goes along as its origin, from which the source can be
 //! restored byte for byte; see `origin.rs`. A session becomes whole files that get their names last of
 //! all, the main log after everything else, so a conversion that is cut off can simply be run again.
+//!
+//! Origins are part of the source, so whoever made that chose what they say. They bring back logs and
+//! other conversation data; configuration only if the user names it (`allowed.rs`).
 
+mod allowed;
 mod archived;
 mod carry;
 mod forward;
@@ -31,6 +35,7 @@ use crate::layout::{Row, Writer};
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 use crate::store::{FoundFile, Inventory, Neighbours, Root, Session, SessionFiles, enrol_all};
 
+use allowed::Allowed;
 use archived::{Kept, in_place};
 use forward::{Part, Target};
 use origin::Header;
@@ -87,6 +92,14 @@ pub struct Plan {
     pub others: Vec<PathBuf>,
     /// What cannot go along, and why.
     pub left: Vec<String>,
+    /// How many symbolic links of the source may hide something that was not read.
+    pub unread_links: usize,
+    /// Files of the target that come back from origins and are not logs, by their paths within it.
+    pub documents: Vec<PathBuf>,
+    /// Files and directories that origins name and that are no conversation data: these stay in the
+    /// origins, unless [`restore_also`](Self::restore_also) names them.
+    pub held: Vec<PathBuf>,
+    named: Vec<PathBuf>,
     source: Option<Root>,
     into: Root,
     path: Option<HashSet<usize>>,
@@ -199,6 +212,10 @@ fn planned(
         bytes: 0,
         others: Vec::new(),
         left: Vec::new(),
+        unread_links: 0,
+        documents: Vec::new(),
+        held: Vec::new(),
+        named: Vec::new(),
         source: None,
         into,
         path: None,
@@ -208,6 +225,9 @@ fn planned(
         Selection::Root(root) => {
             let roots = std::slice::from_ref(&root);
             let mut inventory = Inventory::and_kept(roots, archive);
+            // What is behind links is not part of the root; they are listed.
+            let is_link = |trouble: &Error| matches!(trouble, Error::Link { .. });
+            plan.unread_links = inventory.troubles.extract_if(.., |it| is_link(it)).count();
             if !inventory.troubles.is_empty() {
                 return Err(inventory.troubles.remove(0));
             }
@@ -255,6 +275,32 @@ impl Plan {
         &self.into
     }
 
+    /// Has what is [`held`](Self::held) at these paths restored too, with all below them. Refuses a path
+    /// that no origin names.
+    pub fn restore_also(&mut self, named: &[PathBuf]) -> Result<()> {
+        for path in named {
+            let below = |held: &PathBuf| !path.as_os_str().is_empty() && held.starts_with(path);
+            if !self.held.iter().chain(&self.documents).any(below) {
+                return Err(Error::refused(format!(
+                    "no file that would be restored is named {}",
+                    path.display()
+                )));
+            }
+            self.documents
+                .extend(self.held.extract_if(.., |held| below(held)));
+        }
+        self.documents.sort();
+        self.named.extend_from_slice(named);
+        Ok(())
+    }
+
+    fn allowed(&self) -> Allowed<'_> {
+        Allowed {
+            layout: self.into.layout,
+            named: &self.named,
+        }
+    }
+
     fn sources(&self) -> impl Iterator<Item = &Root> {
         let roots = self.sessions.iter().map(|files| &*files.root);
         self.source.iter().chain(roots)
@@ -294,8 +340,15 @@ impl Plan {
         }
         let sessions = &self.sessions;
         let layout = self.into.layout.name();
-        let comes_back = |files: &&SessionFiles| restore::header_of(layout, files).is_some();
-        self.restores = sessions.iter().filter(comes_back).count();
+        let headers = sessions.iter();
+        let mut headers: Vec<Header> = headers
+            .filter_map(|files| restore::header_of(layout, files))
+            .collect();
+        self.restores = headers.len();
+        let of_root = self.source.as_ref();
+        headers.extend(of_root.and_then(|root| restore::header_of_root(layout, root)));
+        let (documents, held) = self.allowed().sort(&headers);
+        (self.documents, self.held) = (documents, held);
         if let Some(root) = self.source.clone() {
             self.walk(&root, &known)?;
         }
@@ -316,6 +369,13 @@ impl Plan {
                 let within = path.strip_prefix(&root.path).unwrap_or(&path);
                 if kind.is_dir() {
                     pending.push(path);
+                } else if kind.is_symlink() {
+                    let target = std::fs::read_link(&path).unwrap_or_default();
+                    self.left.push(format!(
+                        "{}: a symbolic link to {}, which is not followed",
+                        within.display(),
+                        target.display()
+                    ));
                 } else if !kind.is_file() {
                     let text = format!("{}: no regular file", within.display());
                     self.left.push(text);
@@ -422,6 +482,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
         origin: options.origin,
         there: &there,
         ids: &ids,
+        allowed: plan.allowed(),
     };
     let mut report = Report::default();
     let mut shared = SharedLines::new();
@@ -565,8 +626,7 @@ fn others(
     shared: &mut SharedLines,
 ) -> Result<Settled> {
     let own = source.path.join(crate::layout::ORIGIN);
-    let header = restore::read_header(&own).ok();
-    let header = header.filter(|header| header.layout == target.root.layout.name());
+    let header = restore::header_of_root(target.root.layout.name(), source);
     let mut settled = match &header {
         Some(header) => restore::root(target, &own, header, shared)?,
         None => Settled::default(),

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{MAX_LINE, Scanner};
-use crate::layout::Decoder;
+use crate::jsonl::{MAX_LINE, Scanner, open_to_read};
+use crate::layout::{Decoder, ORIGIN};
 use crate::model::ArtifactKind;
 use crate::store::{FoundFile, Root, SessionFiles, uncounted};
 
@@ -16,6 +16,10 @@ use super::forward::Target;
 use super::origin::{self, Found, Header, Spot};
 use super::stage::Staged;
 use super::{Settled, since};
+
+/// What a restored file may be to anyone at most, whatever its origin says: what the user may do with
+/// any new file of annals.
+const PRIVATE: u32 = 0o600;
 
 /// Lines of shared logs, by path and number: they come from several sessions.
 pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>;
@@ -29,9 +33,15 @@ pub(super) fn header_of(layout: &str, files: &SessionFiles) -> Option<Header> {
     (header.layout == layout).then_some(header)
 }
 
+/// The origins of what belongs to no session, if the root was converted from that layout.
+pub(super) fn header_of_root(layout: &str, root: &Root) -> Option<Header> {
+    let header = read_header(&root.path.join(ORIGIN)).ok()?;
+    (header.layout == layout).then_some(header)
+}
+
 pub(super) fn read_header(path: &Path) -> Result<Header> {
     let failed = |error| Error::io("read", path, error);
-    let file = File::open(path).map_err(failed)?;
+    let file = open_to_read(path).map_err(failed)?;
     let mut line = Vec::new();
     let mut reader = BufReader::new(file.take(MAX_LINE as u64));
     reader.read_until(b'\n', &mut line).map_err(failed)?;
@@ -83,7 +93,11 @@ pub(super) fn root(
     let mut streams = vec![Stream::open(path)?];
     let settled = write(target, header, &mut streams, shared)?;
     for dir in header.dirs.iter().filter_map(|dir| origin::within(dir)) {
-        crate::jsonl::ensure_dir(&target.root.path.join(dir))?;
+        if target.allowed.directory(&dir) {
+            let dir = target.root.path.join(dir);
+            target.root.guard(&dir)?;
+            crate::jsonl::ensure_dir(&dir)?;
+        }
     }
     Ok(settled)
 }
@@ -102,6 +116,10 @@ fn write(
                 source.path
             )));
         };
+        if !target.allowed.file(&within) {
+            each_of(number, streams, |_, _| Ok(()))?;
+            continue;
+        }
         let meaning = target.root.layout.classify(&within);
         let shared_kinds = [ArtifactKind::SharedLog, ArtifactKind::Companion];
         let is_shared = meaning.is_some_and(|meaning| shared_kinds.contains(&meaning.kind));
@@ -131,7 +149,7 @@ fn write(
             None if header.partial => continue,
             None => target.stage.file(&within)?,
         };
-        out.like(source.mode, source.mtime);
+        out.like(source.mode & PRIVATE, source.mtime);
         if out.written() != source.len && !header.partial {
             settled.damaged.push(target.root.path.join(&within));
         }
@@ -211,7 +229,7 @@ impl Stream {
         stretches: VecDeque<Range<u64>>,
     ) -> Result<Self> {
         let failed = |error| Error::io("read", path, error);
-        let file = File::open(path).map_err(failed)?;
+        let file = open_to_read(path).map_err(failed)?;
         let nothing = file.try_clone().map_err(failed)?.take(0);
         let mut stream = Stream {
             path: path.to_owned(),

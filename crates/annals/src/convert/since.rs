@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
-use crate::jsonl::TailReader;
+use crate::jsonl::{TailReader, open_to_read};
 use crate::layout::{Spawn, Writer};
 use crate::model::{ArtifactKind, Body, Draft, Entry, EntryId, Key, Outline, SessionId, Todo};
 use crate::store::{
@@ -109,7 +109,7 @@ pub(super) fn find(
 fn given(files: &SessionFiles) -> Option<GivenTitle> {
     let mut beside = files.beside.iter();
     let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin)?;
-    let handle = std::fs::File::open(&origin.path).ok()?;
+    let handle = open_to_read(&origin.path).ok()?;
     let mut tail = TailReader::new(&handle).ok()?;
     let last = tail.prev().ok()??;
     let given: Given = serde_json::from_slice(last.bytes).ok()?;

@@ -60,7 +60,7 @@ pub(super) fn each_line(
 ) -> Result<()> {
     let path = &file.path;
     let failed = |error| Error::io("read", path, error);
-    let handle = File::open(path).map_err(failed)?;
+    let handle = jsonl::open_to_read(path).map_err(failed)?;
     let Some(share) = &file.share else {
         return lines(&handle, path, Scanner::new(&handle), &mut visit);
     };

@@ -300,10 +300,7 @@ impl<'a> Importer<'a> {
         let refused = || behind::refused(files, path);
         let journal = self.journal.as_ref().ok_or_else(refused)?;
         let desk = journal.desk()?;
-        let root = Root {
-            path: desk.path().to_owned(),
-            ..self.root.clone()
-        };
+        let root = Root::of(self.root.layout, desk.path());
         let (new, write) = self.new_session(&kept, files.id.clone());
         let quick = WriteOptions {
             durability: Durability::Os,

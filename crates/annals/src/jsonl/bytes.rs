@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::FileId;
 
@@ -75,10 +79,34 @@ pub enum LogFile {
 }
 
 impl LogFile {
-    /// Opens a file.
-    pub fn open(path: impl AsRef<std::path::Path>) -> io::Result<Self> {
-        Ok(LogFile::Plain(Arc::new(File::open(path)?)))
+    /// Opens a file. A symbolic link is refused.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(LogFile::Plain(Arc::new(open_to_read(path.as_ref())?)))
     }
+}
+
+/// Opens a file of a root for reading.
+///
+/// Its name must be its own: what a link leads to may lie anywhere. A pipe that came into its place
+/// does not make the reader wait.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(flags.bits().cast_signed());
+    options
+        .open(path)
+        .map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed"),
+            _ => error,
+        })
+}
+
+/// Reads a whole document of a root.
+pub(crate) fn read_document(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_to_read(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Bytes for LogFile {

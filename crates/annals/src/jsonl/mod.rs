@@ -29,6 +29,7 @@ mod tail;
 
 pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
+pub(crate) use bytes::{open_to_read, read_document};
 pub use holder::{Holder, refuse_held};
 pub use identity::{Cursor, FileId};
 pub(crate) use lock::claim;

@@ -33,6 +33,32 @@ impl Artifact {
 }
 
 impl Artifact {
+    /// Whether the file records what was said and done in conversations, and steers no program.
+    ///
+    /// Only such files are written from a source that someone else may have made: a root that is
+    /// converted, or a pack from elsewhere. Settings could name commands to run, and what means nothing
+    /// to us could do anything: Claude Code runs what lies in `session-env` as shell scripts.
+    pub fn is_conversation_data(&self) -> bool {
+        use ArtifactKind as K;
+        match self.kind {
+            K::SessionLog | K::SharedLog | K::AgentLog | K::AgentMeta => true,
+            K::Todos | K::Task | K::FileVersion | K::ToolResult | K::History | K::Plan => true,
+            K::TitleFile | K::Notes | K::RunLog | K::Companion | K::Origin => true,
+            // That of a folder lists its logs; that of a root is the configuration of its program.
+            K::Register => self.folder.is_some(),
+            K::Settings | K::State | K::SessionState | K::Index => false,
+        }
+    }
+
+    /// Whether the file steers the agent program beyond single sessions.
+    pub fn is_configuration(&self) -> bool {
+        match self.kind {
+            ArtifactKind::Settings | ArtifactKind::State => true,
+            ArtifactKind::Register => self.folder.is_none(),
+            _ => false,
+        }
+    }
+
     /// Whether the log is a sub-agent's.
     pub fn is_agent_log(&self) -> bool {
         match self.kind {

@@ -185,6 +185,9 @@ kinds! {
     /// A file lies among those of a layout, and no layout knows it.
     UnknownFile "unknown-file" Warning kept
         "nothing if it is yours; if it is a log, rename it to what its program would call it";
+    /// A symbolic link leads out of the root, so what is behind it is not read.
+    UnreadLink "unread-link" Warning kept
+        "move what it leads to into the root, or name the link under `follow` in config.toml";
     /// A register lists a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";

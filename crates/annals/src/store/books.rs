@@ -109,7 +109,9 @@ impl<'a> Books<'a> {
 
     /// Adds a log that was read before, as it is now, unless it is gone.
     pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: Tab) {
-        let id = match std::fs::metadata(&path) {
+        let id = match path.symlink_metadata() {
+            // A link came into its place, behind which nothing is read.
+            Ok(found) if !found.is_file() => return,
             Ok(found) => FileId::from(&found),
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(_) => tab.id,

@@ -32,7 +32,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::jsonl::{Bytes as _, BytesReader, Ending, LogFile, Scanner, TailReader, read_span};
+use crate::jsonl::{
+    Bytes as _, BytesReader, Ending, LogFile, Scanner, TailReader, open_to_read, read_span,
+};
 use crate::layout::{Again, BLANK, Decoder, Record, Sink, Writer};
 use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
@@ -250,7 +252,7 @@ struct Annotated {
 impl Annotated {
     /// Reads what was added to the companion.
     fn refresh(&mut self) {
-        let Some(file) = self.path.as_ref().and_then(|path| File::open(path).ok()) else {
+        let Some(file) = self.path.as_ref().and_then(|path| open_to_read(path).ok()) else {
             return;
         };
         let read = self.entries.read;

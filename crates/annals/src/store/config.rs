@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::archive::Pack;
 use crate::error::{Error, Result};
+use crate::jsonl::read_document;
 use crate::layout::chorus::{Config, ConfigEdit};
 use crate::model::{Artifact, ArtifactKind};
 
@@ -19,7 +20,7 @@ impl Store {
     /// The configuration of a root; the usual one where there is none yet.
     pub fn config(&self, root: &Root) -> Result<Config> {
         let path = config_path(root)?;
-        match std::fs::read(&path) {
+        match read_document(&path) {
             Ok(bytes) if bytes.is_empty() => Ok(Config::default()),
             Ok(bytes) => Config::read(&bytes).map_err(|error| located(error, &path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
@@ -168,7 +169,7 @@ fn removed_folder(edit: &ConfigEdit) -> Option<String> {
 
 /// What an edit takes out of the configuration, as it stands there.
 fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedEntry> {
-    let bytes = std::fs::read(config_path(root).ok()?).ok()?;
+    let bytes = read_document(&config_path(root).ok()?).ok()?;
     let workspace = match edit {
         ConfigEdit::RemoveAgent { workspace, .. } => Some(workspace.clone()),
         _ => None,

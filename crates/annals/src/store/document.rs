@@ -95,7 +95,7 @@ pub(super) fn swap<E: From<Error>>(
     mut change: impl FnMut(Option<&[u8]>) -> Result<Vec<u8>, E>,
 ) -> Result<(), E> {
     loop {
-        let old = match std::fs::read(path) {
+        let old = match jsonl::read_document(path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("read", path, error).into()),

@@ -185,12 +185,18 @@ impl Store {
             return Ok(found);
         }
         // In a root that was not named: its tree tells what belongs to the log.
-        if let Some(root) = root_above(&absolute)
-            && let Some(found) = known(&Inventory::of(&[root]), &absolute, &id)?
-        {
-            return Ok(found);
+        if let Some(root) = root_above(&absolute) {
+            if let Some(found) = known(&Inventory::of(std::slice::from_ref(&root)), &absolute, &id)?
+            {
+                return Ok(found);
+            }
+            if let Some(link) = root.first_link(&absolute) {
+                return Err(root.unfollowed(&link));
+            }
         }
-        alone(absolute, id)
+        // The user named it, so it may be a link; what it leads to is the log.
+        let real = absolute.canonicalize();
+        alone(real.map_err(|error| Error::io("read", path, error))?, id)
     }
 }
 
@@ -252,7 +258,9 @@ fn beside(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<FoundFile>> {
         let meaning = within.and_then(|path| root.layout.classify(path));
         let meaning =
             meaning.filter(|it| it.session.as_ref() == Some(id) && !it.kind.is_conversation());
-        if let (Some(meaning), Ok(metadata)) = (meaning, entry.metadata()) {
+        let metadata = entry.metadata().ok();
+        let metadata = metadata.filter(std::fs::Metadata::is_file);
+        if let (Some(meaning), Some(metadata)) = (meaning, metadata) {
             files.push(FoundFile::new(path, meaning, FileId::from(&metadata)));
         }
     }
@@ -418,10 +426,7 @@ fn root_above(path: &Path) -> Option<Root> {
                     || (artifact.kind.is_log() && artifact.session.is_some())
             };
             if layout.classify(relative).is_some_and(of_session) {
-                return Some(Root {
-                    layout: *layout,
-                    path: dir.to_owned(),
-                });
+                return Some(Root::of(*layout, dir));
             }
         }
     }
@@ -444,10 +449,7 @@ fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
     let layout = *LAYOUTS
         .first()
         .ok_or_else(|| Error::refused("there are no layouts"))?;
-    let root = Root {
-        layout,
-        path: path.parent().unwrap_or(Path::new("/")).to_owned(),
-    };
+    let root = Root::of(layout, path.parent().unwrap_or(Path::new("/")));
     let artifact = Artifact {
         session: Some(session.clone()),
         ..Artifact::of(ArtifactKind::SessionLog)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cost::{Charge, Sheet};
 use crate::error::{Error, Result};
-use crate::jsonl::{BytesReader, FileId, Scanner, TailReader};
+use crate::jsonl::{BytesReader, FileId, Scanner, TailReader, open_to_read};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Entry, EntryId, Key, Kind, Link, Outline, Role,
@@ -243,7 +243,7 @@ fn owner(
     let Some((first, before)) = first.first().zip(earlier(root, path)).filter(|_| days > 0) else {
         return Ok(own);
     };
-    let Ok(open) = File::open(&before.0) else {
+    let Ok(open) = open_to_read(&before.0) else {
         return Ok(own);
     };
     let end = open.metadata().map_or(0, |metadata| metadata.len());

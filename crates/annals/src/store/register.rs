@@ -515,7 +515,7 @@ fn enrol_saving(
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
+    match jsonl::read_document(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(_) if path.is_dir() => Err(Error::refused(format!(

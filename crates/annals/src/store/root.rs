@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::jsonl::{Log, Options, lock_file};
@@ -16,6 +18,8 @@ pub struct Root {
     pub layout: &'static dyn Layout,
     /// The directory.
     pub path: PathBuf,
+    /// Links to directories that readers follow, by their paths within the root.
+    followed: Arc<[PathBuf]>,
 }
 
 impl std::fmt::Debug for Root {
@@ -25,13 +29,19 @@ impl std::fmt::Debug for Root {
 }
 
 impl Root {
+    /// A root of a layout. The directory need not exist yet.
+    pub fn of(layout: &'static dyn Layout, path: impl Into<PathBuf>) -> Self {
+        Root {
+            layout,
+            path: path.into(),
+            followed: Arc::default(),
+        }
+    }
+
     /// A root of a named layout. The directory need not exist yet.
     pub fn new(layout: &str, path: impl Into<PathBuf>) -> Result<Self> {
         match layout::by_name(layout) {
-            Some(layout) => Ok(Root {
-                layout,
-                path: path.into(),
-            }),
+            Some(layout) => Ok(Root::of(layout, path)),
             None => Err(Error::NotFound {
                 what: "layout",
                 id: layout.to_owned(),
@@ -41,9 +51,51 @@ impl Root {
 
     /// A root of Claude Code, such as `~/.claude`. The directory need not exist yet.
     pub fn claude_code(path: impl Into<PathBuf>) -> Self {
-        Root {
-            layout: &ClaudeCode,
-            path: path.into(),
+        Root::of(&ClaudeCode, path)
+    }
+
+    /// The same root, but readers follow those of the `links` that lie in it and lead to directories.
+    ///
+    /// Without this no link in a root is followed, so that nothing outside of it is read. The root
+    /// itself may be a link.
+    pub fn following(mut self, links: &[PathBuf]) -> Self {
+        let real = self.path.canonicalize().ok();
+        let within = |link: &PathBuf| {
+            let below = |root: &Path| link.strip_prefix(root).ok().map(Path::to_owned);
+            below(&self.path).or_else(|| below(real.as_deref()?))
+        };
+        self.followed = links.iter().filter_map(within).collect();
+        self
+    }
+
+    /// Whether readers follow the link at this path within the root.
+    pub(crate) fn follows(&self, link: &Path) -> bool {
+        self.followed.iter().any(|followed| followed == link)
+    }
+
+    /// Whether a path within the root leads through a link that readers follow.
+    pub(crate) fn leads_through_link(&self, within: &Path) -> bool {
+        self.followed
+            .iter()
+            .any(|followed| within.starts_with(followed))
+    }
+
+    /// The first link on the way to a path of the root, by its own path within it.
+    pub(crate) fn first_link(&self, path: &Path) -> Option<PathBuf> {
+        let within = path.strip_prefix(&self.path).ok()?;
+        let mut step = PathBuf::new();
+        within.components().find_map(|part| {
+            step.push(part);
+            self.path.join(&step).is_symlink().then(|| step.clone())
+        })
+    }
+
+    /// What to report about a link of the root that is not followed.
+    pub(crate) fn unfollowed(&self, within: &Path) -> Error {
+        let path = self.path.join(within);
+        Error::Link {
+            target: std::fs::read_link(&path).unwrap_or_default(),
+            path,
         }
     }
 
@@ -94,10 +146,7 @@ impl Root {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |layout: &&'static dyn Layout| Root {
-                layout: *layout,
-                path: path.clone(),
-            }
+            move |layout: &&'static dyn Layout| Root::of(*layout, path.clone())
         };
         let logs: Vec<Root> = LAYOUTS
             .iter()
@@ -164,10 +213,13 @@ impl Root {
                     return false;
                 }
                 let within = within.join(entry.file_name());
-                let is_dir = entry.path().is_dir();
-                if is_dir && self.layout.enters(&within) {
+                // Links are not followed.
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                if kind.is_dir() && self.layout.enters(&within) {
                     pending.push(within);
-                } else if !is_dir
+                } else if kind.is_file()
                     && let Some(artifact) = self.layout.classify(&within)
                     && artifact.kind.is_conversation()
                 {
@@ -238,27 +290,42 @@ impl Root {
     }
 
     /// Every layout's default places that exist, and those of the current directory and of the ones
-    /// above it; each directory once.
+    /// above it that can be trusted; each directory once.
     pub fn defaults(env: &Env) -> Vec<Self> {
+        Root::discover(env).0
+    }
+
+    /// The same, and why roots that were found from the current directory are left out.
+    ///
+    /// Nobody named those: they may have come with a cloned repository, or lie in a directory that
+    /// others write to. So they must be real directories that belong to the current user.
+    pub fn discover(env: &Env) -> (Vec<Self>, Vec<Error>) {
         let mut roots: Vec<Root> = Vec::new();
+        let mut refused = Vec::new();
         for layout in LAYOUTS {
-            let homes = layout.roots(env).into_iter();
-            let homes = homes.filter(|path| path.is_dir());
+            let homes = layout.roots(env);
             let around = env.cwd.iter().flat_map(|cwd| cwd.ancestors());
             let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
-            let around = around.filter(|dir| {
-                let names = names_in(dir).unwrap_or_default();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                layout.recognises(&names)
-            });
-            for path in homes.chain(around) {
-                roots.push(Root {
-                    layout: *layout,
-                    path,
-                });
-            }
+            let around = around.filter(|dir| !homes.contains(dir));
+            let around: Vec<PathBuf> = around
+                .filter(|dir| {
+                    let names = names_in(dir).unwrap_or_default();
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    layout.recognises(&names)
+                })
+                .filter(|dir| match distrust(dir) {
+                    None => true,
+                    Some(why) => {
+                        let dir = dir.display();
+                        refused.push(Error::refused(format!("{dir} was not read: {why}")));
+                        false
+                    }
+                })
+                .collect();
+            let homes = homes.into_iter().filter(|path| path.is_dir());
+            roots.extend(homes.chain(around).map(|path| Root::of(*layout, path)));
         }
-        Root::distinct(roots)
+        (Root::distinct(roots), refused)
     }
 
     /// Each root once, however often and under whatever names it is among them; the first one stays.
@@ -275,6 +342,16 @@ impl Root {
         });
         roots
     }
+}
+
+/// Why a root that nobody named is not read.
+fn distrust(dir: &Path) -> Option<&'static str> {
+    let found = dir.symlink_metadata().ok()?;
+    if found.is_symlink() {
+        return Some("it was found from the current directory and is a symbolic link");
+    }
+    (found.uid() != rustix::process::geteuid().as_raw())
+        .then_some("it was found from the current directory and belongs to another user")
 }
 
 /// Makes sure that `path` leads down from `base`, and through no symbolic link. The base itself may be

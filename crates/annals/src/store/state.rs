@@ -50,7 +50,7 @@ impl Store {
     /// Reads a state document of a root; `None` if it is not there.
     pub fn state(&self, root: &Root, name: &str) -> Result<Option<String>> {
         let path = state_path(root, name)?;
-        match std::fs::read(&path) {
+        match jsonl::read_document(&path) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("read", path, error)),

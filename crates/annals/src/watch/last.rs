@@ -3,12 +3,10 @@
 //! Each log is read from its end, the newest log first, and only as many logs as can hold entries
 //! that are newer than those found so far.
 
-use std::fs::File;
-
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{BytesReader, TailReader};
+use crate::jsonl::{BytesReader, TailReader, open_to_read};
 use crate::layout::Sink;
 use crate::model::Entry;
 use crate::store::{Told, tailed};
@@ -26,7 +24,7 @@ pub(super) fn begin(
     counts: &dyn Fn(&Entry) -> bool,
 ) -> Result<Option<u64>> {
     let failed = |error| Error::io("read", &log.path, error);
-    let handle = match File::open(&log.path) {
+    let handle = match open_to_read(&log.path) {
         Err(error) if is_missing(&error) => return Ok(None),
         other => other.map_err(failed)?,
     };

@@ -68,8 +68,6 @@ pub(super) enum Sight {
 enum Spot {
     /// A directory of a place, by its path in it.
     Dir(usize, PathBuf),
-    /// A log that is reached through a link, and so is not seen in its directory.
-    Linked(usize, PathBuf),
     /// A directory above a place, and the name in it that leads there. A directory that is removed
     /// while someone holds a file in it open does not tell so itself.
     Above(usize, OsString),
@@ -78,7 +76,7 @@ enum Spot {
 impl Spot {
     fn place(&self) -> usize {
         match self {
-            Spot::Dir(place, _) | Spot::Linked(place, _) | Spot::Above(place, _) => *place,
+            Spot::Dir(place, _) | Spot::Above(place, _) => *place,
         }
     }
 }
@@ -96,6 +94,8 @@ pub(super) struct Places {
     /// At most so many watches are asked for.
     most: usize,
     told_polling: bool,
+    /// Links that were reported.
+    told_links: HashSet<(usize, PathBuf)>,
 }
 
 impl Places {
@@ -109,6 +109,7 @@ impl Places {
             entered: HashMap::new(),
             most,
             told_polling: false,
+            told_links: HashSet::new(),
         }
     }
 
@@ -162,10 +163,9 @@ impl Places {
                     // The directory may have come back under the same name meanwhile.
                     self.revisit(*place, within, sights);
                 }
-                (Spot::Linked(place, within) | Spot::Dir(place, within), What::Uprooted) => {
+                (Spot::Dir(place, within), What::Uprooted) => {
                     self.revisit(*place, within, sights);
                 }
-                (Spot::Linked(place, within), _) => self.look_at(*place, within, sights),
                 (Spot::Above(place, name), what) => {
                     if what != What::Changed && what != What::Left
                         || hint.name.as_ref() == Some(name)
@@ -270,10 +270,20 @@ impl Places {
         if artifact.is_none() && !leads {
             return;
         }
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => {
+        let follows = at.root.follows(within);
+        match path.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() || metadata.is_symlink() && follows => {
                 if leads {
                     self.look(place, within, false, sights);
+                }
+            }
+            Ok(metadata) if metadata.is_symlink() => {
+                // What lay there before under its own name does no more.
+                self.leave(place, within, sights);
+                let target = fs::metadata(&path).map(|target| FileId::from(&target));
+                if let Ok(target) = target {
+                    let links = [(within.to_owned(), target)];
+                    self.report_links(place, links.into(), &HashSet::new(), sights);
                 }
             }
             Ok(metadata) if metadata.is_file() => {
@@ -334,9 +344,7 @@ impl Places {
             .retain(|(of, _, _), path| *of != place || !path.starts_with(within));
         for id in ids {
             self.release(id, |spot| match spot {
-                Spot::Dir(of, path) | Spot::Linked(of, path) => {
-                    *of == place && path.starts_with(within)
-                }
+                Spot::Dir(of, path) => *of == place && path.starts_with(within),
                 Spot::Above(..) => false,
             });
         }
@@ -344,8 +352,8 @@ impl Places {
 
     /// Watches a directory and everything below that leads to logs, and tells what lies there.
     ///
-    /// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its
-    /// own name if it has one in the root: links wait until all that is real was seen.
+    /// Each directory is entered once, and under its own name if it has one in the root: links that are
+    /// followed wait until all that is real was seen. All others are reported, as by a walk.
     fn look(&mut self, place: usize, from: &Path, whole: bool, sights: &mut Vec<Sight>) {
         if whole {
             self.entered.retain(|(of, _, _), _| *of != place);
@@ -353,6 +361,7 @@ impl Places {
         let mut visited = HashSet::new();
         let mut pending = vec![from.to_owned()];
         let mut links = BTreeSet::new();
+        let mut unfollowed = Vec::new();
         while let Some(within) = pending.pop().or_else(|| links.pop_first()) {
             let Some(dir) = self.path(place, &within) else {
                 return;
@@ -386,28 +395,52 @@ impl Places {
                     pending.extend(Some(within).filter(|_| leads));
                     continue;
                 }
-                let metadata = match kind.is_symlink() {
-                    true => fs::metadata(entry.path()),
-                    false => entry.metadata(),
-                };
-                match metadata {
-                    Ok(metadata) if metadata.is_dir() => {
-                        links.extend(Some(within).filter(|_| leads));
-                    }
-                    Ok(metadata) if metadata.is_file() => {
-                        let Some(artifact) = artifact else { continue };
-                        if kind.is_symlink() {
-                            self.watch_linked(place, &within);
+                if kind.is_symlink() {
+                    match fs::metadata(entry.path()) {
+                        Ok(target) if target.is_dir() && leads && at.root.follows(&within) => {
+                            links.insert(within);
                         }
-                        let id = FileId::from(&metadata);
-                        self.look_at_log(place, &within, artifact, id, sights);
+                        Ok(target) if target.is_dir() && leads || target.is_file() => {
+                            unfollowed.push((within, FileId::from(&target)));
+                        }
+                        _ => {}
                     }
-                    _ => {}
+                    continue;
+                }
+                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file);
+                if let (Some(artifact), Some(metadata)) = (artifact, metadata) {
+                    let id = FileId::from(&metadata);
+                    self.look_at_log(place, &within, artifact, id, sights);
                 }
             }
         }
+        self.report_links(place, unfollowed, &visited, sights);
         if let Some(path) = self.path(place, from) {
             sights.push(Sight::Seen(path));
+        }
+    }
+
+    /// Reports links behind which logs may lie that are not seen under their own names; each once.
+    fn report_links(
+        &mut self,
+        place: usize,
+        links: Vec<(PathBuf, FileId)>,
+        visited: &HashSet<(u64, u64)>,
+        sights: &mut Vec<Sight>,
+    ) {
+        let Some(root) = self.places.get(place).map(|at| at.root.clone()) else {
+            return;
+        };
+        for (within, target) in links {
+            let is_seen =
+                |sight: &Sight| matches!(sight, Sight::Log { id, .. } if id.same_file(&target));
+            let known = (place, target.dev, target.ino);
+            let seen = self.entered.contains_key(&known)
+                || visited.contains(&(target.dev, target.ino))
+                || sights.iter().any(is_seen);
+            if !seen && self.told_links.insert((place, within.clone())) {
+                sights.push(Sight::Trouble(root.unfollowed(&within)));
+            }
         }
     }
 
@@ -483,20 +516,6 @@ impl Places {
             false => error.to_string(),
         };
         sights.push(Sight::Polling(why));
-    }
-
-    fn watch_linked(&mut self, place: usize, within: &Path) {
-        let key = (place, within.to_owned());
-        let Some(path) = self.path(place, within) else {
-            return;
-        };
-        // Where that fails the log is seen when its directory is next looked at.
-        if self.watched.len() < self.most
-            && let Ok(id) = self.source.watch(&path)
-        {
-            self.note(id, Spot::Linked(place, within.to_owned()));
-            self.watched.insert(key, id);
-        }
     }
 
     fn note(&mut self, id: WatchId, spot: Spot) {

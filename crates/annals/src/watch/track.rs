@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Cursor, FileId};
+use crate::jsonl::{Cursor, FileId, open_to_read};
 use crate::layout::Record;
 use crate::model::{Body, Entry, EntryId, Key};
 use crate::store::{LiveLog, Told, each_line_from};
@@ -122,7 +122,7 @@ impl Track {
 
     /// The log of another name that lies here now, if it is what was read there.
     pub(super) fn moved(log: Arc<FollowedLog>, from: &mut Track) -> Option<Self> {
-        let handle = File::open(&log.path).ok()?;
+        let handle = open_to_read(&log.path).ok()?;
         let mark = from.mark.filter(|mark| mark.offset > 0)?;
         if !mark.goes_on_in(&handle).ok()? {
             return None;
@@ -150,7 +150,7 @@ impl Track {
     pub(super) fn remember(&mut self) -> Result<()> {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
-        let handle = match File::open(&path) {
+        let handle = match open_to_read(&path) {
             Err(error) if is_missing(&error) => return Ok(()),
             other => other.map_err(failed)?,
         };
@@ -176,7 +176,7 @@ impl Track {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
         let mut turn = Turn::default();
-        let handle = match File::open(&path) {
+        let handle = match open_to_read(&path) {
             Err(error) if is_missing(&error) => {
                 turn.missing = true;
                 return Ok(turn);

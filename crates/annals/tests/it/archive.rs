@@ -125,6 +125,9 @@ fn every_session_can_be_put_elsewhere() {
         let there = copy.dir.path().join("there");
         let mut wanted = BTreeMap::new();
         for pack in packs(&copy) {
+            // Configuration comes back only if it is named.
+            let all: Vec<PathBuf> = pack.members().iter().map(|it| it.path.clone()).collect();
+            let pack = pack.restoring_also(&all).unwrap();
             pack.restore(Some(&there)).unwrap();
             for member in pack.members() {
                 wanted.insert(member.path.clone(), before[&member.path].clone());
@@ -374,20 +377,24 @@ fn nothing_is_put_behind_a_link() {
 }
 
 #[test]
-fn a_log_behind_a_link_is_mirrored_and_never_removed() {
+fn a_log_behind_a_link_is_neither_archived_nor_removed() {
     let copy = case("2.1.325-s02-tools").copy();
     let store = copy.store();
     let main = copy.sessions()[0].main_path().to_owned();
     let elsewhere = copy.dir.path().join("elsewhere.jsonl");
     fs::rename(&main, &elsewhere).unwrap();
     symlink(&elsewhere, &main).unwrap();
-    assert_eq!(keep(&store).archived.len(), 1);
-    assert!(keep(&store).is_quiet());
-    assert!(
-        store
-            .archive_away(&[&copy.sessions()[0]], true, now())
-            .is_err()
-    );
+    let inventory = store.inventory_in_place();
+    assert_eq!(inventory.troubles.len(), 1);
+    assert!(inventory.sessions.iter().all(|files| files.log.is_none()));
+    let kept = store
+        .keep(&inventory, KeepOptions::default(), now(), &|_, _| {})
+        .unwrap();
+    assert_eq!(kept.troubles.len(), 1);
+    let stored = packs(&copy);
+    let paths = stored.iter().flat_map(|pack| pack.members());
+    let within = main.strip_prefix(&copy.root.path).unwrap();
+    assert!(paths.into_iter().all(|member| member.path != within));
     assert!(main.symlink_metadata().unwrap().is_symlink() && elsewhere.exists());
 }
 

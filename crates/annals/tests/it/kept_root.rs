@@ -165,7 +165,12 @@ fn the_register_of_a_root_is_kept_and_told_from_the_archive() {
         archive.find(id).unwrap().restore(None).unwrap();
     }
     assert_eq!(projects(), before);
-    let restored = archive.find(ROOT).unwrap().restore(None).unwrap();
+    // Its configuration comes back only if it is named.
+    let pack = archive.find(ROOT).unwrap();
+    assert_eq!(pack.restore(None).unwrap().files[0].fate, Fate::Held);
+    assert!(!copy.root.path.join("config.json").exists());
+    let pack = pack.restoring_also(&["config.json".into()]).unwrap();
+    let restored = pack.restore(None).unwrap();
     let paths = restored.files.iter().map(|file| file.path.as_path());
     // Those of folders came back with their logs.
     assert_eq!(paths.collect::<Vec<_>>(), [Path::new("config.json")]);

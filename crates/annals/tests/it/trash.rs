@@ -268,14 +268,19 @@ fn a_reset_tells_what_was_moved_beside_what_was_not() {
     let paths: Vec<PathBuf> = (0..3)
         .map(|_| store.begin("/home/dev/w").unwrap().path().to_owned())
         .collect();
-    // A link is read but not written behind.
-    let elsewhere = dir.path().join("elsewhere.jsonl");
-    fs::rename(&paths[1], &elsewhere).unwrap();
-    symlink(&elsewhere, &paths[1]).unwrap();
+    // What is behind a link that is followed is read, and not moved.
+    let elsewhere = dir.path().join("elsewhere");
+    fs::create_dir_all(elsewhere.join("tool-results")).unwrap();
+    fs::write(elsewhere.join("tool-results/a.txt"), "a").unwrap();
+    let link = paths[1].with_extension("");
+    symlink(&elsewhere, &link).unwrap();
+    let root = Root::claude_code(dir.path().join("root")).following(&[link]);
+    let store = Store::new(vec![root]).with_state(dir.path().join("state"));
     let told = store.reset("/home/dev/w", Timestamp::UNIX_EPOCH);
     assert_eq!(told.len(), 3);
     assert_eq!(told.iter().filter(|moved| moved.is_ok()).count(), 2);
-    assert!(elsewhere.exists() && !paths[0].exists() && !paths[2].exists());
+    assert!(paths[1].exists() && !paths[0].exists() && !paths[2].exists());
+    assert!(elsewhere.join("tool-results/a.txt").exists());
 }
 
 /// A deletion that was cut off and run again lies in two folders, and comes back as one.

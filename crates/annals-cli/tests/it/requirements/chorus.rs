@@ -537,7 +537,18 @@ fn conversion_writes_unique_ids_and_comes_back_byte_for_byte() {
     let root = format!("claude-code:{into_text}");
     let back_text = back.to_str().unwrap();
     let args = [
-        "--root", &root, "convert", &root, "--to", "chorus", "--into", back_text,
+        "--root",
+        &root,
+        "convert",
+        &root,
+        "--to",
+        "chorus",
+        "--into",
+        back_text,
+        "--also",
+        "config.json",
+        "--also",
+        "NOTES.md",
     ];
     stage.bare(&args).fine();
     let of = |dir: &PathBuf| -> BTreeMap<PathBuf, Vec<u8>> {

@@ -32,14 +32,15 @@ impl OwnLog {
     pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
         let directory = self.path.with_extension("");
         let mut files = Vec::new();
-        if let Ok(found) = std::fs::metadata(&self.path) {
+        let found = self.path.symlink_metadata().ok();
+        if let Some(found) = found.filter(std::fs::Metadata::is_file) {
             files.push(FoundFile::new(
                 self.path,
                 self.artifact,
                 FileId::from(&found),
             ));
         }
-        if directory.is_dir()
+        if directory.symlink_metadata().is_ok_and(|it| it.is_dir())
             && let Ok(within) = directory.strip_prefix(&root.path)
         {
             let wanted = |kind: ArtifactKind| kind.is_conversation();

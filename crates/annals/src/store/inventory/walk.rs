@@ -3,10 +3,12 @@
 //! Every list, search and ledger begins with this, so a file costs its `stat` and little more: names
 //! are read into one buffer, a name that means nothing costs no allocation, and whatever is asked of
 //! a file is asked by its name in the open directory, or in one that need not be opened because it
-//! is known to hold what it held. Owns the order in which files are found. Reads no file, and keeps
-//! at most two directories open.
+//! is known to hold what it held. Owns the order in which files are found, and the rule that nothing
+//! outside of the root is: a link is followed only if the user named it ([`Root::following`]), and
+//! each other one that leads to something which is not found under its own name is reported. Reads no
+//! file, and keeps at most two directories open.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,8 +27,8 @@ use super::folders::Folders;
 
 /// Every file of a root that means something, in the order of the bytes of their paths.
 ///
-/// People keep `projects` elsewhere behind a link. Each directory is entered once, and under its own
-/// name if it has one in the root: links wait until all that is real was seen.
+/// Each directory is entered once, and under its own name if it has one in the root: links that are
+/// followed wait until all that is real was seen.
 ///
 /// Only files below `from`, and of the kinds that are `wanted`, are looked at.
 pub(in crate::store) fn walk(
@@ -63,6 +65,7 @@ pub(in crate::store) fn walk_knowing(
         note,
         visited: HashSet::new(),
         links: BTreeSet::new(),
+        unfollowed: BTreeMap::new(),
         steps: vec![Step::Enter(from.to_owned())],
         found,
         listing: Listing::default(),
@@ -103,7 +106,28 @@ pub(in crate::store) fn walk_knowing(
         let sorted = &mut walk.found;
         sorted.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
+    walk.report_unfollowed();
     walk.found
+}
+
+/// Opens a directory that lies beneath another one and is reached through no link.
+#[cfg(target_os = "linux")]
+fn open_beneath(top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{ResolveFlags, openat2};
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match openat2(top, name, flags, Mode::empty(), resolve) {
+        // Old kernels do not have it, and some sandboxes forbid what they do not know.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            openat(top, name, flags.union(OFlags::NOFOLLOW), Mode::empty())
+        }
+        opened => opened,
+    }
+}
+
+/// The same where only the last name of a path can be kept from being a link.
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    openat(top, name, flags.union(OFlags::NOFOLLOW), Mode::empty())
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -128,8 +152,10 @@ struct Walk<'a, 'b> {
     note: &'a mut dyn FnMut(&str, &FileId),
     /// Directories, by device and number.
     visited: HashSet<(u64, u64)>,
-    /// Links to directories, which wait.
+    /// Links to directories that are followed, which wait.
     links: BTreeSet<String>,
+    /// Links that are not followed, each with the device and the number of what it leads to.
+    unfollowed: BTreeMap<String, (u64, u64)>,
     /// What comes next, the last first.
     steps: Vec<Step>,
     found: Vec<FoundFile>,
@@ -163,7 +189,7 @@ impl Walk<'_, '_> {
             // What it holds is known, and found by longer names, unless they are many.
             Ok(None) => {
                 let many = (listing.entries.len() >= MANY).then_some(());
-                let dir = many.and_then(|()| openat(top, relative, PLACE, Mode::empty()).ok());
+                let dir = many.and_then(|()| self.open(top, relative, PLACE).ok());
                 self.go_through(relative, &listing, &|entry, within, flags| match (
                     &dir,
                     listing.spelled(entry),
@@ -190,7 +216,7 @@ impl Walk<'_, '_> {
         let name = if relative.is_empty() { "." } else { relative };
         listing.clear();
         if self.folders.matter() {
-            let id = FileId::of(&statat(top, name, AtFlags::empty())?);
+            let id = FileId::of(&statat(top, name, AtFlags::SYMLINK_NOFOLLOW)?);
             if id.dev == self.device
                 && let Some(names) = self.folders.names(relative, &id)
             {
@@ -201,7 +227,7 @@ impl Walk<'_, '_> {
                 return Ok(None);
             }
         }
-        let dir = openat(top, name, DIRECTORY, Mode::empty())?;
+        let dir = self.open(top, name, DIRECTORY)?;
         let id = FileId::of(&fstat(&dir)?);
         if self.visited.insert((id.dev, id.ino)) {
             (self.note)(relative, &id);
@@ -214,6 +240,29 @@ impl Walk<'_, '_> {
             }
         }
         Ok(Some(dir))
+    }
+
+    /// Opens a directory of the root. Every one that the walk looks into is opened here.
+    fn open(&self, top: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        if self.root.leads_through_link(Path::new(name)) {
+            return openat(top, name, flags, Mode::empty());
+        }
+        open_beneath(top, name, flags)
+    }
+
+    /// Reports the links behind which something lies that was not found under its own name.
+    fn report_unfollowed(&mut self) {
+        let links = std::mem::take(&mut self.unfollowed);
+        if links.is_empty() {
+            return;
+        }
+        let files = self.found.iter().map(|file| (file.id.dev, file.id.ino));
+        let files: HashSet<(u64, u64)> = files.collect();
+        for (link, target) in links {
+            if !self.visited.contains(&target) && !files.contains(&target) {
+                self.troubles.push(self.root.unfollowed(Path::new(&link)));
+            }
+        }
     }
 
     /// Goes through what a directory holds, of which `stat` tells more.
@@ -258,41 +307,88 @@ impl Walk<'_, '_> {
         kind: FileType,
         stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>,
     ) -> Option<Step> {
-        // A file that vanished meanwhile is as if it had never been there, and so is one that a
-        // link does not lead to.
-        let is = |stat: &Stat, kind: FileType| FileType::from_raw_mode(stat.st_mode) == kind;
-        let linked = match kind {
-            FileType::Symlink => stat(AtFlags::empty()).ok(),
+        match kind {
+            FileType::Directory => {
+                let enters = self.root.layout.enters(Path::new(within));
+                enters.then(|| Step::Enter(within.to_owned()))
+            }
+            FileType::RegularFile => self.file(dir, within, name, stat),
+            FileType::Symlink => {
+                self.link(within, stat);
+                None
+            }
+            // Nobody can read a log from a pipe or a device, and who tries may wait forever.
             _ => None,
-        };
-        let leads_to_directory = |stat: &Stat| is(stat, FileType::Directory);
-        if kind == FileType::Directory || linked.as_ref().is_some_and(leads_to_directory) {
-            if !self.root.layout.enters(Path::new(within)) {
-                return None;
-            }
-            if kind == FileType::Directory {
-                return Some(Step::Enter(within.to_owned()));
-            }
-            self.links.insert(within.to_owned());
-            return None;
         }
+    }
+
+    /// A file, if it means something that is wanted.
+    fn file(
+        &mut self,
+        dir: &Path,
+        within: &str,
+        name: &[u8],
+        stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>,
+    ) -> Option<Step> {
         let artifact = self.root.layout.classify(Path::new(within))?;
         if !(self.wanted)(artifact.kind) {
             return None;
         }
-        let stat = match (kind, linked) {
-            (FileType::RegularFile, _) => stat(AtFlags::SYMLINK_NOFOLLOW),
-            (_, Some(linked)) => Ok(linked),
-            (_, None) => stat(AtFlags::empty()),
-        };
+        let stat = stat(AtFlags::SYMLINK_NOFOLLOW);
+        // A file that vanished meanwhile is as if it had never been there.
         if let Err(error) = stat
             && !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
         {
             self.refused = Some(error);
         }
-        let stat = stat.ok().filter(|stat| is(stat, FileType::RegularFile))?;
+        let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let stat = stat.ok().filter(is_file)?;
         let file = FoundFile::new(joined(dir, name), artifact, FileId::of(&stat));
         Some(Step::Found(file))
+    }
+
+    /// A link: one to a directory that the user wants followed waits, and of any other that would mean
+    /// something it is remembered where it leads to.
+    fn link(&mut self, within: &str, stat: &dyn Fn(AtFlags) -> rustix::io::Result<Stat>) {
+        let path = Path::new(within);
+        let target = match stat(AtFlags::empty()) {
+            Ok(target) => target,
+            Err(error) => return self.broken_link(within, error),
+        };
+        let id = FileId::of(&target);
+        match FileType::from_raw_mode(target.st_mode) {
+            FileType::Directory if !self.root.layout.enters(path) => {}
+            FileType::Directory if self.root.follows(path) => {
+                self.links.insert(within.to_owned());
+            }
+            FileType::Directory => {
+                self.unfollowed.insert(within.to_owned(), (id.dev, id.ino));
+            }
+            FileType::RegularFile => {
+                let artifact = self.root.layout.classify(path);
+                let kind = artifact.map(|artifact| artifact.kind);
+                // Many people keep their settings elsewhere; a check reports that.
+                let matters = |kind| kind != ArtifactKind::Settings && (self.wanted)(kind);
+                if kind.is_some_and(matters) {
+                    self.unfollowed.insert(within.to_owned(), (id.dev, id.ino));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A link whose target is not there, or may not be seen. At the top of the root it mostly leads to
+    /// a disk that is not mounted; elsewhere one that leads nowhere means nothing.
+    fn broken_link(&mut self, within: &str, error: Errno) {
+        let path = Path::new(within);
+        let leads_nowhere = matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+        if !self.root.layout.enters(path) || (leads_nowhere && within.contains('/')) {
+            return;
+        }
+        match self.root.follows(path) {
+            true => self.troubled(within, error),
+            false => self.troubles.push(self.root.unfollowed(path)),
+        }
     }
 
     /// Such names mean nothing to any layout; what might be a session must not go unseen.
@@ -494,209 +590,4 @@ fn each_name(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    const IDS: [&str; 2] = [
-        "8c549c46-16ca-47dd-b731-f4c264becc53",
-        "8c549c46-16ca-47dd-b731-f4c264becc54",
-    ];
-
-    fn put(root: &Path, path: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "{}\n").unwrap();
-    }
-
-    fn found(root: &Path) -> (Vec<String>, Vec<Error>) {
-        let mut troubles = Vec::new();
-        let files = walk(
-            &Root::claude_code(root),
-            Path::new(""),
-            &|_| true,
-            &mut troubles,
-        );
-        for file in &files {
-            let metadata = fs::metadata(&file.path).unwrap();
-            assert!(file.id.untouched(&FileId::from(&metadata)));
-        }
-        let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
-        let names = files.iter().map(|file| within(file).display().to_string());
-        (names.collect(), troubles)
-    }
-
-    /// A log stands before the directory of its name, and what lies in that before the next log.
-    #[test]
-    fn files_come_in_the_order_of_the_bytes_of_their_paths() {
-        let root = tempfile::tempdir().unwrap();
-        for folder in ["-w", "-w-", "-w.x", "-", "-w0"] {
-            for id in IDS {
-                put(root.path(), &format!("projects/{folder}/{id}.jsonl"));
-                put(
-                    root.path(),
-                    &format!("projects/{folder}/{id}/tool-results/a"),
-                );
-                put(
-                    root.path(),
-                    &format!("projects/{folder}/{id}/tool-results-b"),
-                );
-                put(
-                    root.path(),
-                    &format!("projects/{folder}/{id}/subagents/agent-1.jsonl"),
-                );
-            }
-        }
-        put(root.path(), "history.jsonl");
-        put(root.path(), "projects/-w/not-ours.txt");
-        put(root.path(), "elsewhere/x.jsonl");
-        let (names, troubles) = found(root.path());
-        let mut sorted = names.clone();
-        sorted.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-        assert_eq!(names, sorted);
-        assert_eq!((names.len(), troubles.len()), (41, 0));
-    }
-
-    #[test]
-    fn a_directory_is_entered_once_and_under_its_own_name() {
-        let root = tempfile::tempdir().unwrap();
-        let elsewhere = tempfile::tempdir().unwrap();
-        let log = format!("{}.jsonl", IDS[0]);
-        put(root.path(), &format!("projects/-w/{log}"));
-        put(elsewhere.path(), &log);
-        let projects = root.path().join("projects");
-        symlink(projects.join("-w"), projects.join("-a")).unwrap();
-        symlink(elsewhere.path(), projects.join("-b")).unwrap();
-        symlink(elsewhere.path(), projects.join("-z")).unwrap();
-        symlink(root.path(), projects.join("-loop")).unwrap();
-        symlink("nowhere", projects.join("-none")).unwrap();
-        let (names, troubles) = found(root.path());
-        let expected = [format!("projects/-b/{log}"), format!("projects/-w/{log}")];
-        assert_eq!(names, expected);
-        assert_eq!(troubles.len(), 0);
-    }
-
-    /// The paths that are found with what is known, and what is known then.
-    fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
-        let mut folders = Folders::recall(told).of_any_age();
-        let mut troubles = Vec::new();
-        let layout = Root::claude_code(root);
-        let (from, all) = (Path::new(""), |_| true);
-        let files = walk_knowing(
-            &layout,
-            from,
-            &all,
-            &mut troubles,
-            &mut folders,
-            &mut |_, _| {},
-        );
-        assert_eq!(troubles.len(), 0);
-        let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
-        let names = files.iter().map(|file| within(file).display().to_string());
-        (names.collect(), folders.told().into_owned())
-    }
-
-    #[test]
-    fn a_directory_that_lay_still_is_not_read_again() {
-        let root = tempfile::tempdir().unwrap();
-        let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
-        put(root.path(), &one);
-        put(
-            root.path(),
-            &format!("projects/-w/{}/subagents/agent-1.jsonl", IDS[0]),
-        );
-        let (names, told) = known(root.path(), &[]);
-        assert_eq!(names.len(), 2);
-        assert_eq!(known(root.path(), &told), (names.clone(), told.clone()));
-        // What is known of others is not believed.
-        let elsewhere = tempfile::tempdir().unwrap();
-        put(elsewhere.path(), &other);
-        let (_, others) = known(elsewhere.path(), &[]);
-        assert_eq!(known(root.path(), &others).0, names);
-        // What is known is not looked for: a name less in it is a file less.
-        let short = told.len() - "agent-1.jsonl\0".len();
-        let (told, last) = told.split_at(short);
-        assert_eq!(last, b"agent-1.jsonl\0");
-        let mut told = told.to_vec();
-        *told.last_mut().unwrap() = 0;
-        assert_eq!(known(root.path(), &told).0, [one]);
-    }
-
-    #[test]
-    fn whatever_is_done_to_a_known_directory_is_seen() {
-        let root = tempfile::tempdir().unwrap();
-        let path = |name: &str| root.path().join(name);
-        let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
-        put(root.path(), &one);
-        let mut told = known(root.path(), &[]).1;
-        let mut after = |change: &dyn Fn()| {
-            // Clocks of file systems are coarse.
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            change();
-            let (names, now) = known(root.path(), &told);
-            told = now;
-            assert_eq!(names, found(root.path()).0);
-            names
-        };
-        assert_eq!(after(&|| put(root.path(), &other)).len(), 2);
-        let long = || fs::write(path(&other), "{}\n{}\n").unwrap();
-        assert_eq!(after(&long).len(), 2);
-        let remove = || fs::remove_file(path(&one)).unwrap();
-        assert_eq!(after(&remove).first(), Some(&other));
-        let rename = || fs::rename(path(&other), path(&one)).unwrap();
-        assert_eq!(after(&rename).first(), Some(&one));
-        let link = || symlink(format!("{}.jsonl", IDS[0]), path(&other)).unwrap();
-        assert_eq!(after(&link).len(), 2);
-        let moved = || fs::rename(path("projects/-w"), path("projects/-v")).unwrap();
-        assert!(
-            after(&moved)
-                .iter()
-                .all(|name| name.starts_with("projects/-v/"))
-        );
-        let deeper = format!("projects/-v/{}/subagents/agent-1.jsonl", IDS[0]);
-        assert_eq!(after(&|| put(root.path(), &deeper)).len(), 3);
-        assert_eq!(
-            after(&|| fs::remove_dir_all(path("projects")).unwrap()).len(),
-            0
-        );
-    }
-
-    /// Others than the owner of everything are not told of files in a directory that cannot be searched.
-    #[test]
-    fn files_that_the_system_does_not_tell_of_are_trouble() {
-        let root = tempfile::tempdir().unwrap();
-        let layout = Root::claude_code(root.path());
-        let mut troubles = Vec::new();
-        let mut walk = Walk {
-            root: &layout,
-            wanted: &|_| true,
-            troubles: &mut troubles,
-            folders: &mut Folders::unknown(),
-            note: &mut |_, _| {},
-            visited: HashSet::new(),
-            links: BTreeSet::new(),
-            steps: Vec::new(),
-            found: Vec::new(),
-            listing: Listing::default(),
-            names: Vec::new(),
-            device: 0,
-            refused: None,
-        };
-        let mut listing = Listing::default();
-        let names = IDS.map(|id| format!("{id}.jsonl\0")).concat();
-        listing.recall(names.as_bytes());
-        walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
-        assert_eq!(walk.troubles.len(), 0);
-        walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
-        assert_eq!(walk.troubles.len(), 1);
-        assert!(walk.troubles[0].to_string().contains("projects/-w"));
-    }
-
-    #[test]
-    fn a_root_that_is_not_there_is_told() {
-        let root = tempfile::tempdir().unwrap();
-        let (names, troubles) = found(&root.path().join("none"));
-        assert_eq!((names.len(), troubles.len()), (0, 1));
-    }
-}
+mod tests;

@@ -212,6 +212,7 @@ const MADE: &[F] = &[
     F::Oversize,
     F::DuplicateId,
     F::Unreadable,
+    F::UnreadLink,
     F::RowWithoutLog,
     F::OnlyArchived,
     F::OpenMode,
@@ -561,4 +562,15 @@ fn empty_todos_are_not_missed() {
     assert_eq!(kinds(&made.root()), [].into());
     made.put(&todos, br#"[{"content":"x","status":"pending"}]"#);
     assert_eq!(kinds(&made.root()), [(F::Stray, 1)].into());
+}
+
+#[test]
+fn links_that_hide_something_are_reported() {
+    let made = Made::of(&[user(1, None)]);
+    let root = made.root();
+    std::os::unix::fs::symlink("-w", root.path.join("projects/-same")).unwrap();
+    assert_eq!(kinds(&root).get(&F::UnreadLink), None);
+    std::os::unix::fs::symlink("/", root.path.join("projects/-all")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", root.path.join("settings.json")).unwrap();
+    assert_eq!(kinds(&root).get(&F::UnreadLink), Some(&2));
 }

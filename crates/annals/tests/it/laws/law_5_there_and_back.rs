@@ -4,7 +4,11 @@ use super::*;
 use annals::convert::{self, Options, Selection};
 
 fn convert(from: &Root, to: Root) -> convert::Report {
-    let plan = convert::plan(Selection::Root(from.clone()), to, None).unwrap();
+    let mut plan = convert::plan(Selection::Root(from.clone()), to, None).unwrap();
+    // Settings and other files that steer a program come back only if they are named.
+    let held = plan.held.clone();
+    plan.restore_also(&held).unwrap();
+    assert!(plan.held.is_empty(), "{:?}", plan.held);
     let mut options = Options::default();
     options.zone = jiff::tz::TimeZone::UTC;
     let report = convert::run(&plan, &options, &|_, _| ()).unwrap();

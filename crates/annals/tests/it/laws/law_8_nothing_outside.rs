@@ -179,14 +179,20 @@ fn outside(dir: &Path) -> Vec<(std::path::PathBuf, String)> {
 }
 
 #[test]
-fn links_lead_readers_but_no_writer_outside() {
+fn links_lead_nobody_outside() {
     let sandbox = sandbox();
     let dir = sandbox.dir.path();
-    let store = Store::new(vec![sandbox.root.clone()]).with_state(dir.join("state"));
+    let inventory = Store::new(vec![sandbox.root.clone()]).inventory();
+    assert_eq!(inventory.sessions.len(), 1, "links are not followed");
+    assert_eq!(inventory.troubles.len(), 4, "and reported");
+    // Nor does a link that readers follow lead a writer outside.
+    let links = ["projects/-linked", "todos"].map(|link| sandbox.root.path.join(link));
+    let root = sandbox.root.clone().following(&links);
+    let store = Store::new(vec![root]).with_state(dir.join("state"));
     let before = outside(dir);
     let now = jiff::Timestamp::UNIX_EPOCH;
     let inventory = store.inventory();
-    assert_eq!(inventory.sessions.len(), 3, "links are followed to read");
+    assert_eq!(inventory.sessions.len(), 2);
     let new = |cwd: &str, id: &str| NewSession::new(SessionId::new(id).unwrap(), cwd);
     let other = "dddddddd-0000-4000-8000-000000000000";
     // `-linked` is the folder of the directory `/linked`.

@@ -185,7 +185,9 @@ fn last_said(root: &Root) -> Vec<Block> {
 }
 
 fn convert(from: &Root, to: &Root) {
-    let plan = convert::plan(Selection::Root(from.clone()), to.clone(), None).unwrap();
+    let mut plan = convert::plan(Selection::Root(from.clone()), to.clone(), None).unwrap();
+    let held = plan.held.clone();
+    plan.restore_also(&held).unwrap();
     let mut options = Options::default();
     options.zone = jiff::tz::TimeZone::UTC;
     let report = convert::run(&plan, &options, &|_, _| ()).unwrap();

@@ -86,8 +86,11 @@ fn a_project_that_is_renamed_is_not_told_again() {
 }
 
 #[test]
-fn logs_behind_links_are_followed() {
-    for way in ways() {
+fn logs_behind_links_are_followed_only_if_the_links_are_named() {
+    for (way, named) in ways()
+        .into_iter()
+        .flat_map(|way| [(way.clone(), false), (way, true)])
+    {
         let scene = Scene::new();
         let elsewhere = scene.dir.path().join("elsewhere");
         fs::create_dir_all(&elsewhere).unwrap();
@@ -101,11 +104,49 @@ fn logs_behind_links_are_followed() {
             scene.root.join("projects/-ring"),
         )
         .unwrap();
-        let feed = scene.follow(way);
+        let other = SESSION.replace("aa", "bb");
+        append(&scene.log(&other), &lines(1..2));
+        let link = scene.root.join("projects/-linked");
+        let follow = if named {
+            vec![link.clone()]
+        } else {
+            Vec::new()
+        };
+        let store = Store::new(vec![Root::claude_code(&scene.root).following(&follow)]);
+        let feed = Feed::at_once(Follower::new(&store, Selection::all(), way).unwrap());
+        let (mut texts, mut links) = (Vec::new(), Vec::new());
+        feed.wait_for(|event| {
+            if let Event::Trouble(annals::Error::Link { path, .. }) = &event {
+                links.push(path.clone());
+            }
+            matches!(event, Event::CaughtUp).then_some(())
+        });
         append(&elsewhere.join(format!("{SESSION}.jsonl")), &lines(2..3));
-        assert_eq!(feed.texts(1), ["text 2"]);
         append(&target, &lines(3..4));
-        assert_eq!(feed.texts(1), ["text 3"]);
+        append(&scene.log(&other), &lines(4..5));
+        feed.wait_for(|event| {
+            match event {
+                Event::Entry(fresh) => texts.push(text(&fresh.entry)),
+                Event::Trouble(annals::Error::Link { path, .. }) => links.push(path),
+                _ => {}
+            }
+            let wanted = if named {
+                ["text 2", "text 4"].as_slice()
+            } else {
+                &["text 4"]
+            };
+            wanted
+                .iter()
+                .all(|text| texts.iter().any(|it| it == text))
+                .then_some(())
+        });
+        assert!(!texts.contains(&"text 3".to_owned()), "{texts:?}");
+        assert_eq!(texts.contains(&"text 2".to_owned()), named, "{texts:?}");
+        links.sort();
+        let mut expected = vec![link, scene.log(SESSION)];
+        expected.sort();
+        expected.retain(|path| !named || *path == scene.log(SESSION));
+        assert_eq!(links, expected);
     }
 }
 

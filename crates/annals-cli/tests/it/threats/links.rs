@@ -1,0 +1,374 @@
+//! Links in a root: nothing behind them is read, and each is reported once.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Run, Stage};
+
+/// A layout, a fixture of it, a link to a directory and one to a file that the layout would read, and
+/// what is to be found there.
+struct Hole {
+    layout: &'static str,
+    fixture: &'static str,
+    directory: &'static str,
+    /// The name of a log in that directory.
+    name: &'static str,
+    file: &'static str,
+    log: &'static str,
+}
+
+const HOLES: [Hole; 4] = [
+    Hole {
+        layout: "claude-code",
+        fixture: "branch-edited-prompt",
+        directory: "projects/-outside",
+        name: "000000dd-0000-4000-8000-000000000001.jsonl",
+        file: "projects/-w/000000dd-0000-4000-8000-000000000001.jsonl",
+        log: r#"{"type":"user","uuid":"000000dd-0000-4000-8000-000000000002","parentUuid":null,"sessionId":"000000dd-0000-4000-8000-000000000001","cwd":"/w","timestamp":"2026-03-01T10:00:00.000Z","message":{"role":"user","content":"SECRETWORD"}}"#,
+    },
+    Hole {
+        layout: "chorus",
+        fixture: "chorus-plain",
+        directory: "sessions/w-app/a-outside",
+        name: "c9-messages.jsonl",
+        file: "sessions/w-app/a-new/c9-messages.jsonl",
+        log: r#"{"uuid":"u1","type":"user","content":"SECRETWORD","timestamp":"2026-03-02T09:00:50.000Z"}"#,
+    },
+    Hole {
+        layout: "clog",
+        fixture: "every-role-and-channel",
+        directory: "conversations/conversation-2026-03-26T01-32-20-418Z-outside",
+        name: "chat.jsonl",
+        file: "conversations/conversation-2026-03-26T01-32-20-418Z-new/chat.jsonl",
+        log: r#"{"type":"message","conversationId":"c","threadId":"outside","messageId":"m1","role":"user","channel":"tui","content":"SECRETWORD","createdAt":1774488741418}"#,
+    },
+    Hole {
+        layout: "orchestrator",
+        fixture: "one-day",
+        directory: "projects/OUTSIDEoutsideOUTSID",
+        name: "2026-03-01.jsonl",
+        file: "projects/NEWnewNEWnewNEWnewNE/2026-03-01.jsonl",
+        log: r#"{"type":"user","content":"SECRETWORD","timestamp":"2026-03-01T10:00:00.000Z","metadata":{"source":"cli","sessionId":"main"}}"#,
+    },
+];
+
+/// What reads sessions.
+const VERBS: [&[&str]; 15] = [
+    &[],
+    &["sessions"],
+    &["sessions", "--json"],
+    &["--no-index", "sessions"],
+    &["conversations"],
+    &["projects"],
+    &["show", "latest"],
+    &["tree", "latest"],
+    &["search", "SECRETWORD"],
+    &["search", "e", "--json"],
+    &["cost", "--json"],
+    &["export", "latest"],
+    &["todos", "latest"],
+    &["keep"],
+    &["archive", "latest", "--live", "--apply"],
+];
+
+impl Hole {
+    fn stage(&self) -> Stage {
+        let stage = Stage::of_layout(self.layout, self.fixture);
+        let outside = stage.work().join("outside");
+        fs::create_dir_all(outside.join("below")).unwrap();
+        fs::write(outside.join(self.name), format!("{}\n", self.log)).unwrap();
+        fs::write(outside.join("id_rsa"), "SECRETKEY").unwrap();
+        // Where the file is to lie there is nothing else, in both stages.
+        let parent = stage.root.join(self.file);
+        fs::create_dir_all(parent.parent().unwrap()).unwrap();
+        stage
+    }
+
+    /// Puts a link into a root; gives its path.
+    fn pierce(&self, stage: &Stage, kind: Kind) -> PathBuf {
+        let outside = stage.work().join("outside");
+        let (place, target) = match kind {
+            Kind::Directory => (self.directory, outside),
+            Kind::File => (self.file, outside.join(self.name)),
+            Kind::Everything => (self.directory, "/".into()),
+            Kind::Process => (self.file, "/proc/self/maps".into()),
+        };
+        let link = stage.root.join(place);
+        symlink(target, &link).unwrap();
+        link
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A link to a directory with a log and a key.
+    Directory,
+    /// A link to a log.
+    File,
+    /// A link to the whole file system.
+    Everything,
+    /// A link to what the system tells of a process.
+    Process,
+}
+
+const KINDS: [Kind; 4] = [Kind::Directory, Kind::File, Kind::Everything, Kind::Process];
+
+fn masked(path: &Path, stage: &Stage) -> String {
+    let base = stage.root.parent().unwrap();
+    format!("[DIR]/{}", path.strip_prefix(base).unwrap().display())
+}
+
+/// The lines that name a link, and those that do not.
+fn parted(text: &str, link: &str) -> (usize, Vec<String>) {
+    let (naming, others): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.contains(link));
+    (
+        naming.len(),
+        others.into_iter().map(str::to_owned).collect(),
+    )
+}
+
+fn assert_no_secret(run: &Run, what: &str) {
+    for secret in ["SECRETWORD", "SECRETKEY"] {
+        assert!(!run.out.contains(secret), "{what}: {run}");
+        assert!(!run.err.contains(secret), "{what}: {run}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_link_changes_no_answer() {
+    for hole in &HOLES {
+        for kind in KINDS {
+            let (plain, pierced) = (hole.stage(), hole.stage());
+            let link = hole.pierce(&pierced, kind);
+            let link = masked(&link, &pierced);
+            for verb in VERBS {
+                let what = format!("{} {kind:?} {verb:?}", hole.layout);
+                let (before, after) = (plain.annals(verb), pierced.annals(verb));
+                // Who looks for a word is told which.
+                if verb != ["search", "SECRETWORD"] {
+                    assert_no_secret(&after, &what);
+                }
+                let (told, others) = parted(&after.err, &link);
+                assert_eq!(told, 1, "{what}: {after}");
+                assert_eq!(after.code, 2, "{what}: {after}");
+                if verb == ["keep"] {
+                    // It also says that it could not keep everything.
+                    continue;
+                }
+                let plain: Vec<&str> = before.err.lines().collect();
+                assert_eq!(others, plain, "{what}: {after}");
+                assert_eq!(after.out, before.out, "{what}");
+            }
+            let packs = |stage: &Stage| {
+                let mut names: Vec<(String, usize)> = stage
+                    .tree()
+                    .into_iter()
+                    .filter(|(path, _)| path.extension().is_some_and(|it| it == "pack"))
+                    .map(|(path, bytes)| {
+                        let name = path.file_name().unwrap().to_str().unwrap();
+                        (name.split('.').next().unwrap().to_owned(), bytes.len())
+                    })
+                    .collect();
+                names.sort();
+                names
+            };
+            // Packs hold paths and times, whose lengths may differ by a little.
+            let names = |stage: &Stage| packs(stage).into_iter().map(|it| it.0).collect::<Vec<_>>();
+            assert_eq!(names(&plain), names(&pierced), "{} {kind:?}", hole.layout);
+            let size = |stage: &Stage| packs(stage).iter().map(|it| it.1).sum::<usize>();
+            assert!(
+                size(&pierced) < size(&plain) + 2_000,
+                "{} {kind:?}",
+                hole.layout
+            );
+        }
+    }
+}
+
+/// The law above would see it if a link were followed.
+#[test]
+fn control_a_link_that_is_followed_changes_answers() {
+    for hole in &HOLES {
+        let (plain, pierced) = (hole.stage(), hole.stage());
+        let link = hole.pierce(&pierced, Kind::Directory);
+        pierced.follow(&link);
+        for verb in [&["sessions"][..], &["search", "SECRETWORD"]] {
+            let (before, after) = (plain.annals(verb), pierced.annals(verb));
+            assert_ne!(before.out, after.out, "{} {verb:?}", hole.layout);
+            assert!(after.out.contains("SECRETWORD"), "{} {after}", hole.layout);
+        }
+    }
+}
+
+#[test]
+fn a_check_lists_each_link_once() {
+    for hole in &HOLES {
+        for kind in KINDS {
+            let stage = hole.stage();
+            let link = hole.pierce(&stage, kind);
+            let what = format!("{} {kind:?}", hole.layout);
+            let run = stage.annals(&["check", "--json"]);
+            let found: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+            let files = found["files"].as_array().unwrap().iter();
+            let links: Vec<_> = files
+                .flat_map(|file| {
+                    file["flaws"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(move |flaw| (file, flaw))
+                })
+                .filter(|(_, flaw)| flaw["kind"] == "unread-link")
+                .collect();
+            assert_eq!(links.len(), 1, "{what}: {run}");
+            assert_eq!(links[0].0["path"], masked(&link, &stage), "{what}");
+            assert_eq!(found["ok"], false, "{what}: {run}");
+            assert!(run.err.is_empty(), "{what}: {run}");
+            assert_eq!(run.code, 1, "{what}: {run}");
+            assert_no_secret(&run, &what);
+        }
+    }
+}
+
+#[test]
+fn a_conversion_carries_nothing_from_behind_a_link() {
+    for hole in &HOLES {
+        let to = match hole.layout {
+            "chorus" => "clog",
+            _ => "chorus",
+        };
+        for kind in KINDS {
+            let (plain, pierced) = (hole.stage(), hole.stage());
+            let link = hole.pierce(&pierced, kind);
+            let within = link
+                .strip_prefix(&pierced.root)
+                .unwrap()
+                .display()
+                .to_string();
+            let what = format!("{} {kind:?}", hole.layout);
+            let convert = |stage: &Stage| {
+                let from = format!("{}:{}", hole.layout, stage.root.display());
+                let into = stage.work().join("there");
+                let run = stage.bare(&[
+                    "convert",
+                    &from,
+                    "--to",
+                    to,
+                    "--into",
+                    into.to_str().unwrap(),
+                ]);
+                let mut names = Vec::new();
+                for (path, bytes) in super::below(&into) {
+                    let text = String::from_utf8_lossy(&bytes);
+                    assert!(!text.contains("SECRET"), "{what}: {}", path.display());
+                    names.push(path.strip_prefix(&into).unwrap().to_owned());
+                }
+                (run, names)
+            };
+            let (before, names) = convert(&plain);
+            let (after, others) = convert(&pierced);
+            assert_eq!(before.code, 0, "{what}: {before}");
+            assert_eq!(after.code, 2, "{what}: {after}");
+            assert_eq!(names, others, "{what}");
+            let (told, rest) = parted(&after.out, &within);
+            assert_eq!(told, 1, "{what}: {after}");
+            assert_eq!(rest, before.out.lines().collect::<Vec<_>>(), "{what}");
+        }
+    }
+}
+
+/// People keep `projects` on a larger disk, behind a link.
+#[test]
+fn a_history_behind_a_link_is_never_silently_empty() {
+    let stage = Stage::of("branch-edited-prompt");
+    let before = stage.annals(&["sessions"]).fine();
+    let disk = stage.work().join("disk");
+    fs::rename(stage.root.join("projects"), &disk).unwrap();
+    symlink(&disk, stage.root.join("projects")).unwrap();
+    let run = stage.annals(&["sessions"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(
+        run.err.contains("[DIR]/root/projects was not read"),
+        "{run}"
+    );
+    assert!(run.err.contains("[DIR]/work/disk"), "{run}");
+    assert!(
+        run.err
+            .contains("`follow` in [DIR]/home/.config/annals/config.toml"),
+        "{run}"
+    );
+    // It is read once the user says so, and still not written.
+    let link = stage.root.join("projects");
+    stage.follow(&link);
+    for args in [&["sessions"][..], &["--no-index", "sessions"]] {
+        let run = stage.annals(args).fine();
+        assert_eq!((run.out, run.err), (before.out.clone(), before.err.clone()));
+    }
+    stage.annals(&["check"]).fine();
+    let run = stage.annals(&["append", "latest", "-m", "x"]);
+    assert_eq!(run.code, 2, "{run}");
+    // Links behind the link were not named.
+    symlink("/", disk.join("-slash")).unwrap();
+    let run = stage.annals(&["sessions"]);
+    assert_eq!((run.code, run.out), (2, before.out), "{}", run.err);
+    // The root itself may be a link.
+    fs::remove_file(disk.join("-slash")).unwrap();
+    fs::remove_file(&link).unwrap();
+    fs::rename(&disk, &link).unwrap();
+    let real = stage.work().join("real");
+    fs::rename(&stage.root, &real).unwrap();
+    symlink(&real, &stage.root).unwrap();
+    let home = stage.root.with_file_name("home");
+    fs::remove_file(home.join(".config/annals/config.toml")).unwrap();
+    stage.annals(&["sessions"]).fine();
+}
+
+/// Those who keep their settings with their other dotfiles are not told so by every command.
+#[test]
+fn settings_behind_a_link_are_reported_by_a_check_alone() {
+    let stage = Stage::of("branch-edited-prompt");
+    let dotfiles = stage.work().join("settings.json");
+    fs::write(&dotfiles, r#"{"cleanupPeriodDays":7}"#).unwrap();
+    let _ = fs::remove_file(stage.root.join("settings.json"));
+    symlink(&dotfiles, stage.root.join("settings.json")).unwrap();
+    let run = stage.annals(&["sessions"]).fine();
+    assert_eq!(run.err, "", "{run}");
+    let run = stage.annals(&["check"]);
+    assert!(run.out.contains("unread-link"), "{run}");
+}
+
+/// A root that nobody named may have come with a cloned repository.
+#[test]
+fn a_root_of_the_current_directory_is_trusted_less_than_one_that_is_named() {
+    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let named = stage.annals(&["sessions"]).fine();
+    let found = stage.work().join(".chorus");
+    // A real directory of one's own.
+    fs::rename(&stage.root, &found).unwrap();
+    let run = stage.bare(&["sessions"]).fine();
+    assert_eq!(run.out, named.out, "{run}");
+    // A link.
+    fs::rename(&found, &stage.root).unwrap();
+    symlink(&stage.root, &found).unwrap();
+    let run = stage.bare(&["sessions"]);
+    assert!(!run.out.contains("question"), "{run}");
+    assert!(run.err.contains("[DIR]/work/.chorus was not read"), "{run}");
+    assert!(run.err.contains("symbolic link"), "{run}");
+    let run = stage.bare(&["--root", "chorus:.chorus", "sessions"]).fine();
+    assert_eq!(run.out, named.out, "{run}");
+    // One in the home directory is the user's own, link or not.
+    let home = stage.root.with_file_name("home");
+    fs::create_dir_all(&home).unwrap();
+    fs::rename(&found, home.join(".chorus")).unwrap();
+    let run = stage.bare(&["sessions"]).fine();
+    assert_eq!((run.out, run.err), (named.out, String::new()));
+    // One of another user; only an administrator can make such a directory.
+    fs::remove_file(home.join(".chorus")).unwrap();
+    fs::rename(&stage.root, &found).unwrap();
+    if std::os::unix::fs::chown(&found, Some(54_321), None).is_ok() {
+        let run = stage.bare(&["sessions"]);
+        assert!(run.err.contains("belongs to another user"), "{run}");
+    }
+}

@@ -1,0 +1,278 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+const IDS: [&str; 2] = [
+    "8c549c46-16ca-47dd-b731-f4c264becc53",
+    "8c549c46-16ca-47dd-b731-f4c264becc54",
+];
+
+fn put(root: &Path, path: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "{}\n").unwrap();
+}
+
+fn found(root: &Path) -> (Vec<String>, Vec<Error>) {
+    let mut troubles = Vec::new();
+    let files = walk(
+        &Root::claude_code(root),
+        Path::new(""),
+        &|_| true,
+        &mut troubles,
+    );
+    for file in &files {
+        let metadata = fs::metadata(&file.path).unwrap();
+        assert!(file.id.untouched(&FileId::from(&metadata)));
+    }
+    let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+    let names = files.iter().map(|file| within(file).display().to_string());
+    (names.collect(), troubles)
+}
+
+/// A log stands before the directory of its name, and what lies in that before the next log.
+#[test]
+fn files_come_in_the_order_of_the_bytes_of_their_paths() {
+    let root = tempfile::tempdir().unwrap();
+    for folder in ["-w", "-w-", "-w.x", "-", "-w0"] {
+        for id in IDS {
+            put(root.path(), &format!("projects/{folder}/{id}.jsonl"));
+            put(
+                root.path(),
+                &format!("projects/{folder}/{id}/tool-results/a"),
+            );
+            put(
+                root.path(),
+                &format!("projects/{folder}/{id}/tool-results-b"),
+            );
+            put(
+                root.path(),
+                &format!("projects/{folder}/{id}/subagents/agent-1.jsonl"),
+            );
+        }
+    }
+    put(root.path(), "history.jsonl");
+    put(root.path(), "projects/-w/not-ours.txt");
+    put(root.path(), "elsewhere/x.jsonl");
+    let (names, troubles) = found(root.path());
+    let mut sorted = names.clone();
+    sorted.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+    assert_eq!(names, sorted);
+    assert_eq!((names.len(), troubles.len()), (41, 0));
+}
+
+#[test]
+fn links_are_not_followed_and_reported_if_something_is_missed() {
+    let root = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = format!("{}.jsonl", IDS[0]);
+    put(root.path(), &format!("projects/-w/{log}"));
+    put(root.path(), &format!("kept/{log}"));
+    put(elsewhere.path(), &log);
+    put(elsewhere.path(), "settings.json");
+    let projects = root.path().join("projects");
+    // All of these are found under their own names, or mean nothing.
+    symlink(projects.join("-w"), projects.join("-a")).unwrap();
+    symlink(root.path(), projects.join("-loop")).unwrap();
+    symlink("nowhere", projects.join("-none")).unwrap();
+    symlink(projects.join("-w").join(&log), projects.join("-w/x.jsonl")).unwrap();
+    symlink("/", root.path().join("other")).unwrap();
+    symlink("/dev/zero", projects.join("-w/zero.jsonl")).unwrap();
+    let outside = elsewhere.path();
+    symlink(
+        outside.join("settings.json"),
+        root.path().join("settings.json"),
+    )
+    .unwrap();
+    let (names, troubles) = found(root.path());
+    assert_eq!(names, [format!("projects/-w/{log}")]);
+    assert_eq!(troubles.len(), 0, "{troubles:?}");
+    // All of these hide something.
+    let missed = [
+        ("projects/-b", outside.to_owned()),
+        ("projects/-inside", root.path().join("kept")),
+        ("projects/-w/y.jsonl", outside.join(&log)),
+        ("todos", "/".into()),
+    ];
+    for (link, target) in &missed {
+        symlink(target, root.path().join(link)).unwrap();
+    }
+    let (names, troubles) = found(root.path());
+    assert_eq!(names, [format!("projects/-w/{log}")]);
+    let told: Vec<(PathBuf, PathBuf)> = troubles
+        .into_iter()
+        .map(|trouble| match trouble {
+            Error::Link { path, target } => (path, target),
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        missed.map(|(link, target)| (root.path().join(link), target))
+    );
+}
+
+#[test]
+fn links_that_the_user_named_are_followed_once() {
+    let root = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = format!("{}.jsonl", IDS[0]);
+    put(elsewhere.path(), &format!("-w/{log}"));
+    symlink("../-w", elsewhere.path().join("-w/other")).unwrap();
+    symlink("/", elsewhere.path().join("-slash")).unwrap();
+    let projects = root.path().join("projects");
+    symlink(elsewhere.path(), &projects).unwrap();
+    let mut troubles = Vec::new();
+    let mut found = |links: &[PathBuf]| {
+        let root = Root::claude_code(root.path()).following(links);
+        let files = walk(&root, Path::new(""), &|_| true, &mut troubles);
+        (files.len(), std::mem::take(&mut troubles).len())
+    };
+    assert_eq!(found(&[]), (0, 1));
+    assert_eq!(found(&[root.path().join("todos")]), (0, 1));
+    // What is behind the link has links of its own, which were not named.
+    let gone = root.path().join("todos");
+    symlink("not-mounted", &gone).unwrap();
+    assert_eq!(found(&[]), (0, 2));
+    assert_eq!(found(&[gone]), (0, 2));
+    fs::remove_file(root.path().join("todos")).unwrap();
+    assert_eq!(found(&[projects]), (1, 1));
+}
+
+/// Between the listing and the opening of a directory a link may come into its place.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_directory_is_opened_through_a_link() {
+    let root = tempfile::tempdir().unwrap();
+    put(root.path(), "real/inner/file");
+    symlink("real", root.path().join("link")).unwrap();
+    let top = open(root.path(), DIRECTORY, Mode::empty()).unwrap();
+    assert!(open_beneath(&top, "real/inner", DIRECTORY).is_ok());
+    for name in ["link", "link/inner", "..", "/"] {
+        assert!(open_beneath(&top, name, DIRECTORY).is_err(), "{name}");
+    }
+}
+
+/// The paths that are found with what is known, and what is known then.
+fn known(root: &Path, told: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let mut folders = Folders::recall(told).of_any_age();
+    let mut troubles = Vec::new();
+    let layout = Root::claude_code(root);
+    let (from, all) = (Path::new(""), |_| true);
+    let files = walk_knowing(
+        &layout,
+        from,
+        &all,
+        &mut troubles,
+        &mut folders,
+        &mut |_, _| {},
+    );
+    assert_eq!(troubles.len(), 0);
+    let within = |file: &FoundFile| file.path.strip_prefix(root).unwrap().to_owned();
+    let names = files.iter().map(|file| within(file).display().to_string());
+    (names.collect(), folders.told().into_owned())
+}
+
+#[test]
+fn a_directory_that_lay_still_is_not_read_again() {
+    let root = tempfile::tempdir().unwrap();
+    let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
+    put(root.path(), &one);
+    put(
+        root.path(),
+        &format!("projects/-w/{}/subagents/agent-1.jsonl", IDS[0]),
+    );
+    let (names, told) = known(root.path(), &[]);
+    assert_eq!(names.len(), 2);
+    assert_eq!(known(root.path(), &told), (names.clone(), told.clone()));
+    // What is known of others is not believed.
+    let elsewhere = tempfile::tempdir().unwrap();
+    put(elsewhere.path(), &other);
+    let (_, others) = known(elsewhere.path(), &[]);
+    assert_eq!(known(root.path(), &others).0, names);
+    // What is known is not looked for: a name less in it is a file less.
+    let short = told.len() - "agent-1.jsonl\0".len();
+    let (told, last) = told.split_at(short);
+    assert_eq!(last, b"agent-1.jsonl\0");
+    let mut told = told.to_vec();
+    *told.last_mut().unwrap() = 0;
+    assert_eq!(known(root.path(), &told).0, [one]);
+}
+
+#[test]
+fn whatever_is_done_to_a_known_directory_is_seen() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    let [one, other] = IDS.map(|id| format!("projects/-w/{id}.jsonl"));
+    put(root.path(), &one);
+    let mut told = known(root.path(), &[]).1;
+    let mut after = |change: &dyn Fn()| {
+        // Clocks of file systems are coarse.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        change();
+        let (names, now) = known(root.path(), &told);
+        told = now;
+        assert_eq!(names, found(root.path()).0);
+        names
+    };
+    assert_eq!(after(&|| put(root.path(), &other)).len(), 2);
+    let long = || fs::write(path(&other), "{}\n{}\n").unwrap();
+    assert_eq!(after(&long).len(), 2);
+    let remove = || fs::remove_file(path(&one)).unwrap();
+    assert_eq!(after(&remove).first(), Some(&other));
+    let rename = || fs::rename(path(&other), path(&one)).unwrap();
+    assert_eq!(after(&rename).first(), Some(&one));
+    let link = || symlink(format!("{}.jsonl", IDS[0]), path(&other)).unwrap();
+    assert_eq!(after(&link).len(), 1);
+    let moved = || fs::rename(path("projects/-w"), path("projects/-v")).unwrap();
+    assert!(
+        after(&moved)
+            .iter()
+            .all(|name| name.starts_with("projects/-v/"))
+    );
+    let deeper = format!("projects/-v/{}/subagents/agent-1.jsonl", IDS[0]);
+    assert_eq!(after(&|| put(root.path(), &deeper)).len(), 2);
+    assert_eq!(
+        after(&|| fs::remove_dir_all(path("projects")).unwrap()).len(),
+        0
+    );
+}
+
+/// Others than the owner of everything are not told of files in a directory that cannot be searched.
+#[test]
+fn files_that_the_system_does_not_tell_of_are_trouble() {
+    let root = tempfile::tempdir().unwrap();
+    let layout = Root::claude_code(root.path());
+    let mut troubles = Vec::new();
+    let mut walk = Walk {
+        root: &layout,
+        wanted: &|_| true,
+        troubles: &mut troubles,
+        folders: &mut Folders::unknown(),
+        note: &mut |_, _| {},
+        visited: HashSet::new(),
+        links: BTreeSet::new(),
+        unfollowed: BTreeMap::new(),
+        steps: Vec::new(),
+        found: Vec::new(),
+        listing: Listing::default(),
+        names: Vec::new(),
+        device: 0,
+        refused: None,
+    };
+    let mut listing = Listing::default();
+    let names = IDS.map(|id| format!("{id}.jsonl\0")).concat();
+    listing.recall(names.as_bytes());
+    walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::NOENT));
+    assert_eq!(walk.troubles.len(), 0);
+    walk.go_through("projects/-w", &listing, &|_, _, _| Err(Errno::ACCESS));
+    assert_eq!(walk.troubles.len(), 1);
+    assert!(walk.troubles[0].to_string().contains("projects/-w"));
+}
+
+#[test]
+fn a_root_that_is_not_there_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let (names, troubles) = found(&root.path().join("none"));
+    assert_eq!((names.len(), troubles.len()), (0, 1));
+}
