@@ -29,6 +29,7 @@ mod tail;
 pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
 pub use holder::{Holder, refuse_held};
+pub(crate) use identity::IdParts;
 pub use identity::{Cursor, FileId};
 pub(crate) use lock::claim;
 pub use open::Create;
