@@ -1,5 +1,6 @@
 //! Writing: changes go in, edits come out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -8,8 +9,8 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SessionId, Todo,
-    Usage,
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, Role, SessionId,
+    Todo, Usage,
 };
 
 /// Turns changes into edits. Pure: the store gives it what it must know and does what it says.
@@ -27,6 +28,12 @@ pub trait Writer: Sync {
     /// other is refused before anything is written.
     fn members(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Gives drafts that are added to a log what its own program wants in them, or refuses them. Not
+    /// asked for entries that are converted, which stay what they are.
+    fn complete<'d>(&self, _: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
+        Ok(Cow::Borrowed(drafts))
     }
 
     /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
@@ -265,6 +272,7 @@ impl Head {
             git_branch: None,
             version: None,
             prompt: None,
+            model: None,
             anchored: true,
             end: 0,
             follows: false,
@@ -297,6 +305,9 @@ impl Head {
         }
         let surplus = self.calls.len().saturating_sub(MOST);
         self.calls.drain(..surplus);
+        if message.role == Role::Assistant {
+            self.model = message.model.clone().or(self.model.take());
+        }
         if let Some(response) = &message.response {
             self.replied(response, message.usage.unwrap_or_default());
         }
@@ -423,6 +434,8 @@ pub struct Head {
     pub version: Option<String>,
     /// The last thing a person asked.
     pub prompt: Option<String>,
+    /// The model of the newest reply, as far as the end of the log tells it.
+    pub model: Option<String>,
     /// Every reader will go on at this leaf. If not, a change must say so in the log.
     pub anchored: bool,
     /// Where in the log's file the next record will stand.

@@ -248,6 +248,11 @@ impl Head {
     /// Takes in what an outline tells about the writer's place.
     fn note(&mut self, outline: &Outline) {
         self.time = self.time.max(outline.time);
+        let model = outline
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.model.as_deref());
+        self.model = model.map(str::to_owned).or(self.model.take());
         self.learn(outline);
         for fact in &outline.facts {
             let (slot, text) = match fact {
