@@ -120,6 +120,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         Error::NotFound {
             what: "message", ..
         } => "`annals tree SESSION` shows the ids of its messages".to_owned(),
+        Error::NotFound { what: "log", .. } => {
+            "`annals sessions -p DIRECTORY` lists the dates that have one".to_owned()
+        }
         Error::NotFound { what: "record", .. } => {
             "the file may have changed since; search again".to_owned()
         }

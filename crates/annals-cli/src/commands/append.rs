@@ -9,13 +9,15 @@ use std::path::Path;
 use annals::jsonl::Durability;
 use annals::layout::{Layout, Spawn};
 use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Message, Role};
-use annals::store::{Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::store::{MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::text::shell_word;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{Outcome, draft, input};
 use crate::context::Context;
+use crate::render::command::plain_hint;
 use crate::render::size::plural;
 use crate::render::style::{DIM, ID, paint};
 
@@ -37,9 +39,10 @@ layout keeps them on lines of their own.
 A message may also have id, parent and timestamp, and a reply usage, stop_reason,
 message_id and request_id. Counts in usage may be spelled as in the Messages API,
 without `input_`, or in camelCase. Other members belong to the layout: `channel`
-for clog, `sessionId` for Chorus. What a layout has no place for is refused, and
-so is an id that is there already, which makes a retry safe. A timestamp names its
-zone (2025-11-16T10:00:00.123456+00:00) and is stored with all its digits, in UTC.
+for clog, `sessionId` for Chorus, `metadata` for the orchestrator. What a layout
+has no place for is refused, and so is an id that is there already, which makes a
+retry safe. A timestamp names its zone (2025-11-16T10:00:00.123456+00:00) and is
+stored with all its digits, in UTC.
 All lines are checked first and written in one go, or nothing is. Each block
 becomes an entry.
 
@@ -65,6 +68,7 @@ Examples:
   annals append 8c549c46 --at 1405c20a -m 'Asked differently'   makes a branch
   annals append 8c549c46 --agent a753668 --kind Explore -m 'Look for callers'
   annals append 8c549c46 < messages.jsonl
+  annals append ~/src/my-app/2026-11-16 -m 'Go on.'     a day of an orchestrator
   annals append --follow < lines-of-many-sessions")]
 pub(crate) struct AppendArgs {
     /// The session; SESSION@MESSAGE means --at MESSAGE
@@ -171,6 +175,12 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         return follow::run(args, context);
     }
     let named = args.session.as_deref().unwrap_or_default();
+    let mut content = None;
+    if let Some(log) = missing_log(named, context)? {
+        // Input that cannot be read begins no session.
+        content = Some(read_content(args)?);
+        begin(&log, context)?;
+    }
     let inventory = match args.agent {
         None => context.inventory_at(named),
         Some(_) => context.inventory(),
@@ -191,13 +201,12 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         }
         (given, named) => given.as_ref().or(named.as_ref()),
     };
-    let content = match &args.message {
-        Some(text) => Content::Drafts(vec![one(args, text)?], Vec::new()),
-        None if args.raw && at.is_some() => {
-            bail!("a raw record names its own parent, so `@` makes no sense")
-        }
-        None if args.raw => Content::Raw(raw_lines()?),
-        None => from_stdin()?,
+    if args.raw && at.is_some() {
+        bail!("a raw record names its own parent, so `@` makes no sense");
+    }
+    let content = match content {
+        Some(content) => content,
+        None => read_content(args)?,
     };
     let content = match content {
         Content::Drafts(mut drafts, lines) => {
@@ -223,6 +232,43 @@ enum Content {
     Drafts(Vec<Draft>, Vec<usize>),
     /// Records of the layout.
     Raw(Vec<Vec<u8>>),
+}
+
+fn read_content(args: &AppendArgs) -> Result<Content> {
+    match &args.message {
+        Some(text) => Ok(Content::Drafts(vec![one(args, text)?], Vec::new())),
+        None if args.raw => Ok(Content::Raw(raw_lines()?)),
+        None => from_stdin(),
+    }
+}
+
+/// The log that a directory and a date name, if it is not there and may begin: today's. For another
+/// date, the error has the command that creates it.
+fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
+    let missing = context.store.missing_log(named, context.writing())?;
+    let log = match missing {
+        Some(log) if !log.today => log,
+        missing => return Ok(missing),
+    };
+    let place = format!("{}:{}", log.root.layout.name(), log.root.path.display());
+    let words = [("--root", place.as_str()), ("--cwd", &log.new.cwd)];
+    let words = words.map(|(option, word)| format!(" {option} {}", shell_word(word)));
+    let command = format!("annals new{} --id", words.concat());
+    bail!(
+        "there is no log `{named}`, and an append creates only today's; {} creates it",
+        plain_hint(&command, log.new.id.as_str(), "")
+    )
+}
+
+/// Begins the session of a log that is not there. Another process may do the same.
+fn begin(log: &MissingLog, context: &Context) -> Result<()> {
+    let begun = context.store.create(&log.root, &log.new, context.writing());
+    let place = log.root.layout.log_named(log.new.id.as_str());
+    let path = place.map(|place| log.root.path.join(log.root.layout.place(&place)));
+    match begun {
+        Err(_) if path.is_some_and(|path| path.exists()) => Ok(()),
+        begun => Ok(begun.map(drop)?),
+    }
 }
 
 /// Opens the log to append to, and creates the sub-agent if needed; the flag is true if it was created.

@@ -1,5 +1,7 @@
 //! The verbs on a root of the orchestrator, where ids are counted up and sessions share files.
 
+use std::fs;
+
 use crate::harness::Stage;
 
 #[test]
@@ -48,4 +50,141 @@ fn sessions_of_one_file_are_deleted_together() {
     assert!(!left.out.contains(ids[0]), "{left}");
     stage.annals(&["delete", "--undo", ids[1]]).fine();
     assert!(stage.tree() == before);
+}
+
+/// A session whose instructions stand in the log's companion alone, and the companion.
+fn with_companion() -> (Stage, std::path::PathBuf, std::path::PathBuf) {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
+    fs::create_dir_all(&folder).unwrap();
+    let log = folder.join("2025-11-16.jsonl");
+    fs::write(
+        &log,
+        "{\"type\":\"user\",\"content\":\"Hello\",\"timestamp\":\"2025-11-16T10:00:00Z\"}\n",
+    )
+    .unwrap();
+    let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
+    let instruct = ["append", id, "--role", "system", "-m", "Mind the zebra."];
+    stage.annals(&instruct).fine();
+    stage.settle();
+    let companion = log.with_extension("annals");
+    assert!(fs::read_to_string(&companion).unwrap().contains("zebra"));
+    (stage, log, companion)
+}
+
+#[test]
+fn a_search_notices_that_a_companion_is_gone_changed_and_back() {
+    let (stage, _, companion) = with_companion();
+    let found = |word: &str| {
+        let found = stage.annals(&["search", word, "--json"]);
+        let found: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+        found["total"].as_u64().unwrap()
+    };
+    assert_eq!((found("zebra"), found("zebra"), found("quagga")), (1, 1, 0));
+    let text = fs::read_to_string(&companion).unwrap();
+    fs::remove_file(&companion).unwrap();
+    assert_eq!((found("zebra"), found("Hello")), (0, 1));
+    fs::write(&companion, &text).unwrap();
+    assert_eq!((found("zebra"), found("quagga")), (1, 0));
+    fs::write(&companion, text.replace("zebra", "quagga")).unwrap();
+    assert_eq!((found("zebra"), found("quagga")), (0, 1));
+}
+
+#[test]
+fn a_check_reports_companions_that_match_no_log() {
+    let (stage, log, companion) = with_companion();
+    let check = |args: &[&str]| {
+        let run = stage.annals(&[&["check", "--json"], args].concat());
+        let checked: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        let files = checked["files"].as_array().unwrap().iter();
+        let flaws = files.flat_map(|file| {
+            let flaws = file["flaws"].as_array().unwrap().iter();
+            flaws.map(|flaw| {
+                let path = file["path"].as_str().unwrap();
+                let name = std::path::Path::new(path).file_name().unwrap();
+                format!("{} {}", name.display(), flaw["kind"].as_str().unwrap())
+            })
+        });
+        let flaws = flaws.filter(|flaw| flaw.contains(".annals"));
+        flaws.collect::<Vec<_>>()
+    };
+    assert_eq!(check(&[]), [""; 0]);
+    let (said, noted) = (fs::read(&log).unwrap(), fs::read(&companion).unwrap());
+    // The lines of another log.
+    fs::write(
+        &log,
+        String::from_utf8_lossy(&said).replace("Hello", "Other"),
+    )
+    .unwrap();
+    stage.settle_times();
+    let told = ["2025-11-16.annals unmatched-entry"];
+    let moved = fs::read_to_string(&log).unwrap().replace(" \n", "");
+    fs::write(&log, moved).unwrap();
+    assert_eq!(check(&[]), told);
+    assert_eq!(check(&["2025-11-16-v_FXjHoCS5zUJmfyn-5v"]), told);
+    fs::write(&log, &said).unwrap();
+    fs::write(&companion, [&noted[..], b"damaged\n"].concat()).unwrap();
+    assert_eq!(check(&[]), ["2025-11-16.annals bad-json"]);
+    fs::write(&companion, &noted).unwrap();
+    assert_eq!(check(&[]), [""; 0]);
+    fs::remove_file(&log).unwrap();
+    assert_eq!(check(&[]), ["2025-11-16.annals stray"]);
+    let listed = stage.annals(&["repair"]);
+    assert!(listed.out.contains("companion"), "{listed}");
+}
+
+/// What each session has in a log is remembered, and what is added later is read alone.
+#[test]
+fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
+    use annals::index::Catalogue;
+    use annals::store::{Root, Store};
+    let stage = Stage::empty().with_layout("orchestrator");
+    let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
+    fs::create_dir_all(&folder).unwrap();
+    let log = folder.join("2025-11-16.jsonl");
+    let line = |number: usize, session: &str| {
+        let content = "lorem ipsum ".repeat(20);
+        format!(
+            "{{\"type\":\"user\",\"content\":\"{number} {content}\",\"timestamp\":\"2025-11-16T10:00:00Z\",\"metadata\":{{\"sessionId\":\"{session}\"}}}}\n"
+        )
+    };
+    let mut text = String::new();
+    for number in 0..30_000 {
+        text += &line(number, ["one", "other"][number / 100 % 2]);
+    }
+    fs::write(&log, &text).unwrap();
+    let root = Root::new("orchestrator", &stage.root).unwrap();
+    let store = Store::new(vec![root]);
+    let state = stage.root.with_file_name("own-state");
+    fs::create_dir_all(&state).unwrap();
+    let read = || -> u64 {
+        let io = fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+        let rchar = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        rchar.and_then(|count| count.parse().ok()).unwrap_or(0)
+    };
+    let seen = |inventory: &annals::store::Inventory| {
+        let sessions = inventory.sessions.iter();
+        let shares = sessions.map(|files| {
+            let log = files.log.as_ref().unwrap();
+            format!("{} {:?}", files.id, log.share)
+        });
+        shares.collect::<Vec<_>>()
+    };
+    // What was written a moment ago is not remembered.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut catalogue = Catalogue::open(&state).unwrap();
+    let first = catalogue.inventory(&store);
+    assert_eq!(first.sessions.len(), 2);
+    for more in [line(1, "new"), line(2, "one")] {
+        text += &more;
+        fs::write(&log, &text).unwrap();
+        let before = read();
+        let found = catalogue.inventory(&store);
+        assert!(read() - before < 2 << 20, "{} bytes", read() - before);
+        assert_eq!(seen(&found), seen(&store.inventory()));
+    }
+    // Another log of the same length in the same file.
+    let swapped = text.replace("\"other\"", "\"third\"");
+    fs::write(&log, &swapped).unwrap();
+    assert_eq!(seen(&catalogue.inventory(&store)), seen(&store.inventory()));
 }

@@ -229,9 +229,13 @@ fn is_stray(file: &FoundFile) -> bool {
         K::AgentLog => true,
         // Programs write `[]` for every session.
         K::Todos => file.artifact.session.is_some() && file.id.len > 2,
-        K::Task | K::FileVersion | K::ToolResult | K::AgentMeta | K::TitleFile | K::Notes => {
-            file.artifact.session.is_some()
-        }
+        K::Task
+        | K::FileVersion
+        | K::ToolResult
+        | K::AgentMeta
+        | K::TitleFile
+        | K::Notes
+        | K::Companion => file.artifact.session.is_some(),
         _ => false,
     }
 }
@@ -246,6 +250,7 @@ fn noun(kind: ArtifactKind) -> &'static str {
         ArtifactKind::ToolResult => "tool output",
         ArtifactKind::TitleFile => "title",
         ArtifactKind::Notes => "log of notes",
+        ArtifactKind::Companion => "companion file",
         _ => "other file",
     }
 }

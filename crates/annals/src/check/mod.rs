@@ -2,12 +2,13 @@
 //!
 //! Four depths, one file each: single lines and documents (`read`), how the entries of one log hang
 //! together (`log`, and `resume` for what the agent's own program would leave out), what files say of
-//! each other (`across`, and `unknown` for those that no layout knows), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
+//! each other (`across`, `companion`, and `unknown` for those that no layout knows), and the machine that they lie on ([`machine()`]). Reports; changes nothing.
 //!
 //! Logs are read in parallel and each once. What is kept of a log for the checks across files is
 //! small: eight bytes for each id, and the names of files and directories that it speaks of.
 
 mod across;
+mod companion;
 mod kept;
 mod log;
 mod machine;
@@ -142,7 +143,11 @@ pub fn session(
     let checked = files.files().filter(|file| has_schema(file.artifact.kind));
     let read: Vec<Read<'_>> = checked.map(|file| examine(&files.root, file)).collect();
     let kept = kept::Kept::new(inventory, archive);
-    gather(read, |traces| across::missing(inventory, traces, &kept))
+    gather(read, |traces| {
+        let mut found = across::missing(inventory, traces, &kept);
+        found.extend(companion::check(std::iter::once(files)));
+        found
+    })
 }
 
 /// Checks every file that has a schema, and what files say of each other; `progress` hears of bytes
@@ -177,6 +182,7 @@ pub fn all(
     gather(read, |traces| {
         let mut found = across::check(inventory, traces, archive);
         found.extend(unknown::check(inventory));
+        found.extend(companion::check(inventory.sessions.iter()));
         found
     })
 }

@@ -164,6 +164,9 @@ impl Covered {
 
 /// Whether a file is as it was up to where it was read.
 fn still_known(file: &FoundFile, mark: &Mark) -> bool {
+    if !file.has_companion_of(mark.companion.as_ref(), &mark.id) {
+        return false;
+    }
     if mark.id.untouched(&file.id) {
         return true;
     }

@@ -376,6 +376,7 @@ fn read_words(
     Ok(ReadWords {
         mark: Mark {
             id: file.id,
+            companion: file.companion_id(),
             cursor,
             lines: count,
         },

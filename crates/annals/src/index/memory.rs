@@ -1,5 +1,5 @@
 //! What is known of roots from before, as the catalogue keeps it: whose logs are where only their
-//! contents tell, what directories held, and what all of a root was.
+//! contents tell, whose the stretches of shared logs are, what directories held, and what all of a root was.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -20,6 +20,10 @@ use super::seal::{Stamp, seal, unseal};
 /// All that is known of a root in one piece: it is asked for as a whole.
 pub(super) const TABLES: &str = "
     CREATE TABLE owners (
+        root INTEGER PRIMARY KEY,
+        told BLOB NOT NULL
+    );
+    CREATE TABLE shares (
         root INTEGER PRIMARY KEY,
         told BLOB NOT NULL
     );
@@ -48,12 +52,16 @@ impl Catalogue {
         let mut memory = Memory::of(&self.database);
         let found = go_through(&mut memory);
         let learnt = memory.learnt();
-        let nothing = learnt.owners.is_empty() && learnt.folders.is_empty();
+        let nothing =
+            learnt.owners.is_empty() && learnt.shares.is_empty() && learnt.folders.is_empty();
         if !nothing && !self.is_read_only() {
             // Nobody waits for this; another time will do.
             let _ = self.database.busy_timeout(Duration::ZERO);
             for (root, owned) in learnt.owners {
                 let _ = keep(&self.database, "owners", &root, spell(owned));
+            }
+            for (root, shares) in learnt.shares {
+                let _ = keep(&self.database, "shares", &root, shares);
             }
             for (root, folders) in learnt.folders {
                 let _ = keep(&self.database, "folders", &root, folders);
@@ -68,6 +76,10 @@ impl Recall for Connection {
     fn owners(&self, root: &Root) -> Vec<Owned> {
         let told = told(self, "owners", root).unwrap_or_default();
         owned(&told).unwrap_or_default()
+    }
+
+    fn shares(&self, root: &Root) -> Vec<u8> {
+        told(self, "shares", root).unwrap_or_default()
     }
 
     fn folders(&self, root: &Root) -> Vec<u8> {

@@ -116,6 +116,10 @@ impl Mixer {
             let within = path.strip_prefix(root.as_os_str().as_bytes());
             self.bytes(within.unwrap_or(path));
             self.id(&volume.id);
+            // What it says is part of the log's records.
+            if let Some(companion) = volume.companion_id() {
+                self.id(&companion);
+            }
             let Some(share) = &volume.share else { continue };
             self.bytes(share.name.as_str().as_bytes());
             self.word(share.known);

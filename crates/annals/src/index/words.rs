@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use crate::jsonl::{Cursor, FileId};
+use crate::jsonl::{Cursor, FileId, IdParts};
 use crate::model::Span;
 use crate::search::word::{Lookup, Token};
 
@@ -52,6 +52,8 @@ pub(super) const TABLES: &str = "
 pub(super) struct Mark {
     /// What the file was when it was read.
     pub(super) id: FileId,
+    /// What its companion was, if it had one.
+    pub(super) companion: Option<FileId>,
     /// How far it was read: to the end of its last whole line.
     pub(super) cursor: Cursor,
     /// How many lines that is.
@@ -61,8 +63,8 @@ pub(super) struct Mark {
 /// A mark as it is spelled.
 #[derive(Serialize, Deserialize)]
 struct Spelled {
-    file: (u64, u64, u64),
-    times: (i64, i64),
+    file: IdParts,
+    companion: Option<IdParts>,
     offset: u64,
     guard: [u8; 16],
     lines: u64,
@@ -71,8 +73,8 @@ struct Spelled {
 impl Mark {
     fn spell(&self, path: &[u8]) -> rusqlite::Result<Vec<u8>> {
         let spelled = Spelled {
-            file: (self.id.dev, self.id.ino, self.id.len),
-            times: (self.id.mtime_ns, self.id.ctime_ns),
+            file: self.id.parts(),
+            companion: self.companion.map(|id| id.parts()),
             offset: self.cursor.offset,
             guard: self.cursor.guard,
             lines: self.lines,
@@ -86,18 +88,13 @@ impl Mark {
         let bytes = seal::unseal(Stamp::of_bytes(path), bytes).ok_or_else(damaged)?;
         let spelled = postcard::from_bytes(bytes);
         let spelled: Spelled = spelled.map_err(|_| damaged())?;
-        let (dev, ino, len) = spelled.file;
+        let id = FileId::from_parts(spelled.file);
         Ok(Mark {
-            id: FileId {
-                dev,
-                ino,
-                len,
-                mtime_ns: spelled.times.0,
-                ctime_ns: spelled.times.1,
-            },
+            id,
+            companion: spelled.companion.map(FileId::from_parts),
             cursor: Cursor {
-                dev,
-                ino,
+                dev: id.dev,
+                ino: id.ino,
                 offset: spelled.offset,
                 guard: spelled.guard,
             },

@@ -39,7 +39,26 @@ impl PartialEq for FileId {
 
 impl Eq for FileId {}
 
+/// A [`FileId`] as it is stored: device, inode, length, and both times.
+pub(crate) type IdParts = (u64, u64, u64, i64, i64);
+
 impl FileId {
+    /// Its parts, to be stored.
+    pub(crate) fn parts(&self) -> IdParts {
+        (self.dev, self.ino, self.len, self.mtime_ns, self.ctime_ns)
+    }
+
+    /// The id that has these parts.
+    pub(crate) fn from_parts((dev, ino, len, mtime_ns, ctime_ns): IdParts) -> Self {
+        FileId {
+            dev,
+            ino,
+            len,
+            mtime_ns,
+            ctime_ns,
+        }
+    }
+
     /// Whether nothing at all was done to the file, not even its times set back.
     pub fn untouched(&self, other: &FileId) -> bool {
         self == other && self.ctime_ns == other.ctime_ns

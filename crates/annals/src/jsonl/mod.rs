@@ -31,6 +31,7 @@ pub use append::{Appended, Durability, Log, Options};
 pub use bytes::{Bytes, BytesReader, LogFile};
 pub(crate) use bytes::{open_to_read, read_document};
 pub use holder::{Holder, refuse_held};
+pub(crate) use identity::IdParts;
 pub use identity::{Cursor, FileId};
 pub(crate) use lock::claim;
 pub use open::Create;

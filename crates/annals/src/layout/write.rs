@@ -1,5 +1,6 @@
 //! Writing: changes go in, edits come out.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::field::milliseconds;
 use crate::error::{Error, Result};
 use crate::model::{
-    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, SYNTHETIC,
+    About, AgentId, Artifact, Block, Body, Draft, EntryId, Key, Members, Place, Role, SYNTHETIC,
     SessionId, Todo, Usage,
 };
 
@@ -28,6 +29,12 @@ pub trait Writer: Sync {
     /// other is refused before anything is written.
     fn members(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Gives drafts that are added to a log what its own program wants in them, or refuses them. Not
+    /// asked for entries that are converted, which stay what they are.
+    fn complete<'d>(&self, _: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
+        Ok(Cow::Borrowed(drafts))
     }
 
     /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
@@ -295,7 +302,9 @@ impl Head {
         let Body::Message(message) = body else {
             return;
         };
-        if let Some(model) = &message.model {
+        if let Some(model) = &message.model
+            && message.role == Role::Assistant
+        {
             self.learn_model(model);
         }
         for block in &message.blocks {

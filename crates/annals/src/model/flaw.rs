@@ -179,6 +179,9 @@ kinds! {
     /// Files of a session whose log is not there.
     Stray "stray" Warning kept
         "restore the log from a backup; `annals repair` lists the files";
+    /// An entry of a log's companion is for a line that the log does not have.
+    UnmatchedEntry "unmatched-entry" Warning kept
+        "restore the log and its companion from one backup; the log is read without these entries";
     /// A record names a file of its session that is not there.
     MissingFile "missing-file" Warning kept
         "restore the file from a backup; the record itself is whole";

@@ -21,6 +21,8 @@
 //! The companion is written before the log, so that a reader of the log finds it there. What an append
 //! that was cut off in between leaves behind is taken away by the next one.
 
+mod unmatched;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -33,7 +35,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::json;
 use crate::jsonl::{
-    Bytes as _, BytesReader, Ending, LogFile, Scanner, TailReader, open_to_read, read_span,
+    Bytes as _, BytesReader, Ending, FileId, LogFile, Scanner, TailReader, open_to_read, read_span,
 };
 use crate::layout::{Again, BLANK, Decoder, Record, Sink, Writer};
 use crate::model::{Artifact, ArtifactKind, Entry, Outline};
@@ -594,6 +596,26 @@ pub(super) fn give(sessions: &mut [SessionFiles], companion: &FoundFile) -> bool
         }
     }
     given
+}
+
+impl FoundFile {
+    /// What the log's companion is, if it has one.
+    pub(crate) fn companion_id(&self) -> Option<FileId> {
+        self.companion.as_ref().map(|companion| companion.id)
+    }
+
+    /// Whether what was said of the log's records while the log was `log` is still said of them: the
+    /// companion is the same, or both grew.
+    pub(crate) fn has_companion_of(&self, companion: Option<&FileId>, log: &FileId) -> bool {
+        match (companion, self.companion_id()) {
+            (None, None) => true,
+            (Some(before), Some(now)) => {
+                let grew = self.id.len > log.len && now.len > before.len;
+                before.untouched(&now) || (grew && before.same_file(&now))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Whether a file is the companion of a log.

@@ -8,13 +8,25 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::jsonl::FileId;
-use crate::layout::LAYOUTS;
+use crate::layout::{LAYOUTS, NewSession};
 use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
 
 use super::inventory::{FoundFile, Inventory, NAMED_WITHIN, SessionFiles};
 use super::log;
 use super::share::Share;
-use super::{Root, Store};
+use super::{Root, Store, WriteOptions};
+
+/// A log that a text names by itself and that is not there.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MissingLog {
+    /// The root in which it would lie.
+    pub root: Root,
+    /// The session that [`Store::create`] begins with it.
+    pub new: NewSession,
+    /// It is the log that its program would write to now.
+    pub today: bool,
+}
 
 /// So many `@` of a text are tried as the one between a session and its message.
 const MAX_SPLITS: usize = 16;
@@ -153,6 +165,30 @@ impl Store {
         })
     }
 
+    /// The log that a text such as `/path/to/project/2025-11-16` names and that is not there; `None`
+    /// if the text is no such name, or the log is there.
+    pub fn missing_log(&self, text: &str, options: WriteOptions) -> Result<Option<MissingLog>> {
+        if !text.starts_with('/') || Path::new(text).is_file() || self.file_named(text).is_some() {
+            return Ok(None);
+        }
+        let Some((directory, _)) = text.rsplit_once('/') else {
+            return Ok(None);
+        };
+        for root in self.roots() {
+            let named = root.layout.log_named(text);
+            let Some(session) = named.and_then(|log| log.session) else {
+                continue;
+            };
+            let today = self.log_of_now(root, &NewSession::unnamed(directory)?, options.now)?;
+            return Ok(Some(MissingLog {
+                root: root.clone(),
+                today: today.as_ref() == Some(&session),
+                new: NewSession::new(session, directory),
+            }));
+        }
+        Ok(None)
+    }
+
     /// The session whose log `text` names by itself, and nothing else: no other file is read, so
     /// this costs the same whatever lies beside it. Its sub-agents are not told apart from others'.
     ///
@@ -172,8 +208,20 @@ impl Store {
 
     fn at_path(&self, inventory: &Inventory, path: &Path) -> Result<(SessionFiles, FoundFile)> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
-        let metadata =
-            std::fs::metadata(&absolute).map_err(|error| Error::io("read", path, error))?;
+        let metadata = match std::fs::metadata(&absolute) {
+            // The name of a log that the layout of a root could have.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let id = path.to_string_lossy().into_owned();
+                let mut roots = self.roots().iter();
+                return Err(
+                    match roots.any(|root| root.layout.log_named(&id).is_some()) {
+                        true => Error::NotFound { what: "log", id },
+                        false => Error::io("read", path, error),
+                    },
+                );
+            }
+            metadata => metadata.map_err(|error| Error::io("read", path, error))?,
+        };
         if metadata.is_dir() {
             return Err(Error::refused(format!(
                 "{} is a directory; name a log file or a session",

@@ -20,7 +20,6 @@ use super::companion;
 use super::kept::{self, Kept};
 use super::log;
 use super::memory::Memory;
-use super::owners::Owners;
 use super::share::{self, Share};
 
 pub(crate) use folders::Folders;
@@ -347,7 +346,7 @@ impl Inventory {
                     inventory.troubles.truncate(before);
                 }
             }
-            inventory.group(root, files, rows, &mut memory.owners, true);
+            inventory.group(root, files, rows, memory, true);
         }
         inventory
     }
@@ -355,7 +354,7 @@ impl Inventory {
     /// Some files of a root, grouped as they would be among all of it.
     pub(crate) fn of_files(root: &Root, files: Vec<FoundFile>, memory: &mut Memory<'_>) -> Self {
         let mut inventory = Inventory::default();
-        inventory.group(root, files, kept::Rows::new(), &mut memory.owners, false);
+        inventory.group(root, files, kept::Rows::new(), memory, false);
         inventory
     }
 
@@ -390,7 +389,7 @@ impl Inventory {
         root: &Root,
         files: Vec<FoundFile>,
         rows: kept::Rows,
-        owners: &mut Owners<'_>,
+        memory: &mut Memory<'_>,
         whole: bool,
     ) {
         let root = Arc::new(root.clone());
@@ -409,7 +408,7 @@ impl Inventory {
             false => files.into_iter().partition(companion::is_companion),
         };
         companion::pair(&mut shared, &companions);
-        for (id, file) in share::split(&root, shared, &mut self.troubles) {
+        for (id, file) in share::split(&root, shared, &mut memory.shares, &mut self.troubles) {
             sessions.add_log(&id, file);
         }
         for file in files {
@@ -417,7 +416,7 @@ impl Inventory {
                 (ArtifactKind::SessionLog | ArtifactKind::AgentLog, Some(id)) => {
                     sessions.add_log(&id, file);
                 }
-                (ArtifactKind::AgentLog, None) => match owners.owner(&root, &file) {
+                (ArtifactKind::AgentLog, None) => match memory.owners.owner(&root, &file) {
                     Some(id) => sessions.add_log(&id, file),
                     None => self.others.push(other(file)),
                 },
@@ -425,7 +424,7 @@ impl Inventory {
                 (_, None) => self.others.push(other(file)),
             }
         }
-        owners.end(&root);
+        memory.owners.end(&root);
         let own = self.others.iter().skip(before);
         let mut registers = Registers::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();

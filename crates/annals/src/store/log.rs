@@ -241,10 +241,19 @@ pub(crate) fn tailed<'a>(line: &TailLine<'a>) -> Record<'a> {
 /// Hands every line of a file to `visit`, until it says `false`.
 pub(crate) fn each_line(
     file: &FoundFile,
+    visit: impl FnMut(&Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    each_line_from(file, 0, visit)
+}
+
+/// The same from where a line begins; it counts as the first.
+pub(super) fn each_line_from(
+    file: &FoundFile,
+    offset: u64,
     mut visit: impl FnMut(&Record<'_>) -> Result<bool>,
 ) -> Result<()> {
     let failed = |error| Error::io("read", &file.path, error);
-    with_scanner(file.reader(file.open()?, 0), |lines| {
+    with_scanner(file.reader(file.open()?, offset), |lines| {
         while let Some(line) = lines.next().map_err(failed)? {
             if !visit(&record(&line))? {
                 break;

@@ -3,11 +3,15 @@
 use super::Root;
 use super::inventory::Folders;
 use super::owners::{Owned, Owners};
+use super::share::KnownShares;
 
 /// What somebody remembers of roots. Whatever it is, answers are the same; they come sooner.
 pub(crate) trait Recall {
     /// Whose logs are where only their contents tell.
     fn owners(&self, root: &Root) -> Vec<Owned>;
+
+    /// Whose the stretches of shared logs are, as it was learnt.
+    fn shares(&self, root: &Root) -> Vec<u8>;
 
     /// What directories held, as it was learnt.
     fn folders(&self, root: &Root) -> Vec<u8>;
@@ -17,6 +21,7 @@ pub(crate) trait Recall {
 pub(crate) struct Memory<'a> {
     recall: Option<&'a dyn Recall>,
     pub(super) owners: Owners<'a>,
+    pub(super) shares: KnownShares<'a>,
     /// What directories hold, where that is not what was known.
     learnt: Vec<(Root, Vec<u8>)>,
 }
@@ -24,6 +29,7 @@ pub(crate) struct Memory<'a> {
 /// What is not remembered yet.
 pub(crate) struct Learnt {
     pub(crate) owners: Vec<(Root, Vec<Owned>)>,
+    pub(crate) shares: Vec<(Root, Vec<u8>)>,
     pub(crate) folders: Vec<(Root, Vec<u8>)>,
 }
 
@@ -33,6 +39,7 @@ impl<'a> Memory<'a> {
         Memory {
             recall: None,
             owners: Owners::unknown(),
+            shares: KnownShares::unknown(),
             learnt: Vec::new(),
         }
     }
@@ -42,6 +49,7 @@ impl<'a> Memory<'a> {
         Memory {
             recall: Some(recall),
             owners: Owners::new(|root| recall.owners(root)),
+            shares: KnownShares::new(|root| recall.shares(root)),
             learnt: Vec::new(),
         }
     }
@@ -69,6 +77,7 @@ impl<'a> Memory<'a> {
     pub(crate) fn learnt(self) -> Learnt {
         Learnt {
             owners: self.owners.learnt,
+            shares: self.shares.learnt,
             folders: self.learnt,
         }
     }

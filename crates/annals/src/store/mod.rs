@@ -59,7 +59,7 @@ pub use agent::{Agent, Call};
 pub use books::Spent;
 pub use branch::Branches;
 pub use file::{SavedFile, SavedVersion};
-pub use find::Target;
+pub use find::{MissingLog, Target};
 pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
 pub(crate) use inventory::{Still, spell_still};

@@ -4,6 +4,8 @@
 //! before it. At the beginning of a file that is the file's own session, or the one with which the
 //! volume before it ended if this one goes on in the middle of a turn.
 
+mod known;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::model::{AgentId, Fact, Kind, Outline, SessionId, Span};
 
 use super::inventory::FoundFile;
 use super::{Root, log};
+
+pub(crate) use known::KnownShares;
 
 /// A turn that goes on in the next volume does so within this time.
 const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);
@@ -153,6 +157,7 @@ fn name(outline: &Outline) -> Option<SessionId> {
 pub(super) fn split(
     root: &Root,
     files: Vec<FoundFile>,
+    known: &mut KnownShares<'_>,
     troubles: &mut Vec<Error>,
 ) -> Vec<(SessionId, FoundFile)> {
     let mut found = Vec::new();
@@ -160,7 +165,7 @@ pub(super) fn split(
     for file in files {
         let folder = file.artifact.folder.clone();
         let last = before.take().filter(|(of, _)| *of == folder);
-        match Shares::read(root, &file, last.as_ref().map(|(_, ending)| ending)) {
+        match known.read(root, &file, last.as_ref().map(|(_, ending)| ending)) {
             Err(error) => troubles.push(error),
             Ok(shares) => {
                 before = shares.ending().map(|ending| (folder, ending));
@@ -168,6 +173,7 @@ pub(super) fn split(
             }
         }
     }
+    known.end(root);
     found
 }
 
@@ -186,23 +192,36 @@ struct Shares {
     time: Option<Timestamp>,
     len: u64,
     lines: u64,
+    /// The last line has its ending.
+    terminated: bool,
 }
 
 impl Shares {
-    fn read(root: &Root, file: &FoundFile, before: Option<&Ending>) -> crate::Result<Self> {
+    /// Reads a log, or what comes behind the part of it of which the shares are known.
+    fn read(
+        root: &Root,
+        file: &FoundFile,
+        before: Option<&Ending>,
+        known: Option<Shares>,
+    ) -> crate::Result<Self> {
         let missing = || Error::refused(format!("{} names no session", file.path.display()));
         let own = file.artifact.session.clone().ok_or_else(missing)?;
-        let mut shares = Shares {
+        let mut shares = known.unwrap_or_else(|| Shares {
             sessions: Vec::new(),
             places: HashMap::new(),
             current: 0,
             time: None,
             len: 0,
             lines: 0,
-        };
+            terminated: true,
+        });
+        let (from, lines) = (shares.len, shares.lines);
+        if from > 0 && from == file.id.len {
+            return Ok(shares);
+        }
         let mut decoder = root.decoder(file);
         let mut sink: Sink<Outline> = Sink::default();
-        log::each_line(file, |record| {
+        log::each_line_from(file, from, |record| {
             decoder.outline(record, &mut sink);
             let first = sink.found.first();
             let named = sink.found.iter().rev().find_map(name);
@@ -218,7 +237,11 @@ impl Shares {
                 }
                 None => {}
             }
-            shares.extend(record.span);
+            shares.extend(Span {
+                line: lines + record.span.line,
+                ..record.span
+            });
+            shares.terminated = record.terminated;
             for outline in sink.found.drain(..) {
                 shares.time = shares.time.max(outline.time);
             }

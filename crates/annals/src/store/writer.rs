@@ -8,6 +8,7 @@
 mod new_id;
 mod raw;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,6 +155,18 @@ impl Store {
         let own = artifact.session;
         let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
         Ok(own.unwrap_or_else(|| new.id.clone()))
+    }
+
+    /// The own session of the log that a session would be written to if it began at this time, or now.
+    pub(super) fn log_of_now(
+        &self,
+        root: &Root,
+        new: &NewSession,
+        now: Option<Timestamp>,
+    ) -> Result<Option<SessionId>> {
+        let writer = writer_of(root)?;
+        let log = stamped(now, &self.zone(), |stamp| writer.session(new, stamp))?;
+        Ok(log.session)
     }
 
     /// Makes a new session's log, or finds the one that it will share.
@@ -613,6 +626,14 @@ impl SessionWriter {
     }
 
     pub(super) fn plan(&self, writer: &dyn Writer, head: &Head, change: &Change) -> Result<Plan> {
+        let completed = match change {
+            Change::Append(drafts) => match writer.complete(head, drafts)? {
+                Cow::Owned(drafts) => Some(Change::Append(drafts)),
+                Cow::Borrowed(_) => None,
+            },
+            _ => None,
+        };
+        let change = completed.as_ref().unwrap_or(change);
         plan(writer, head, change, self.options.now, &self.zone)
     }
 

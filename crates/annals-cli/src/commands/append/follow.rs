@@ -479,6 +479,9 @@ impl Writers {
     }
 
     fn look_up(&mut self, text: &str, context: &mut Context) -> Result<Key> {
+        if let Some(log) = super::missing_log(text, context)? {
+            super::begin(&log, context)?;
+        }
         let target = context.find_to_write(text)?;
         target.refuse_agent()?;
         if let Some(message) = &target.message {

@@ -322,6 +322,66 @@ fn a_session_is_created_active_resumed_and_active_again() {
     assert!(matches!(missing, Err(annals::Error::NotFound { .. })));
 }
 
+/// Requirements: 004.9, 004.45, 004.46
+#[test]
+fn an_append_creates_the_log_of_today_and_of_no_other_day() {
+    let stage = stage();
+    let today = format!("{PROJECT}/2026-11-15");
+    let bad = stage.refused(&["append", &today], "no JSON");
+    assert!(!log(&stage, "2026-11-15").exists(), "{bad}");
+    stage.annals(&["append", &today, "-m", "First."]).fine();
+    stage.annals(&["append", &today, "-m", "Second."]).fine();
+    assert_eq!(parsed(&log(&stage, "2026-11-15")), "2 messages\n");
+    let listed = stage.annals(&["sessions", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["project"], PROJECT, "{listed}");
+    let other = format!("{PROJECT}/2025-11-17");
+    let refused = stage.refused(&["append", &other, "-m", "x"], "");
+    let id = format!("2025-11-17-{FOLDER}");
+    assert!(refused.err.contains("annals new --root"), "{refused}");
+    assert!(refused.err.contains(&id), "{refused}");
+    assert_eq!(stage.annals(&["show", &other]).code, 2);
+    stage
+        .annals(&["new", "--cwd", PROJECT, "--id", &id, "-m", "x"])
+        .fine();
+    stage.annals(&["append", &other, "-m", "y"]).fine();
+    assert_eq!(parsed(&log(&stage, "2025-11-17")), "2 messages\n");
+}
+
+/// The document's cost calculation rejects a model that has no price.
+///
+/// Requirements: 004.26, 004.36, 004.59
+#[test]
+fn a_reply_without_a_model_can_be_priced_by_the_document() {
+    let (stage, id) = examples();
+    let last = |day: &str| -> serde_json::Value {
+        let text = fs::read_to_string(log(&stage, day)).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    };
+    let append = ["append", &id, "--role", "assistant", "-m", "Yes."];
+    stage.annals(&append).fine();
+    let line = last("2025-11-16");
+    assert_eq!(line["model"], "claude-sonnet-4-5-20250929");
+    assert_eq!(line["usage"]["output_tokens"], 0);
+    let shown = stage.annals(&["show", &id, "--json", "--last", "1"]).json();
+    assert!(shown["entries"][0]["model"].is_null(), "{shown}");
+    assert!(!parsed(&log(&stage, "2025-11-16")).contains("warning"));
+    // Tokens are those of the session's model.
+    let spent = r#"{"role":"assistant","content":"x","usage":{"output_tokens":6}}"#;
+    let named = ASSISTANT.replace("claude-sonnet-4-5-20250929", "claude-opus-4-1-20250805");
+    let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
+    fs::write(log(&stage, "2025-11-16"), format!("{text}{named}\n")).unwrap();
+    stage.with_stdin(&["append", &id], spent).fine();
+    let line = last("2025-11-16");
+    assert_eq!(line["model"], "claude-opus-4-1-20250805");
+    assert_eq!(line["usage"]["output_tokens"], 6);
+    // No reply of this session has a model.
+    fs::write(log(&stage, "2025-11-15"), format!("{USER}\n")).unwrap();
+    let other = format!("2025-11-15-{FOLDER}");
+    stage.annals(&["append", &other, "-m", "Go on."]).fine();
+    let refused = stage.refused(&["append", &other], spent);
+    assert!(refused.err.contains("`model`"), "{refused}");
+}
+
 /// Requirements: 004.10, 004.46
 #[test]
 fn a_session_goes_on_in_its_own_file() {
@@ -624,13 +684,27 @@ fn a_message_says_its_source_and_its_session() {
             json!({"source": source, "sessionId": "s1"})
         );
     }
-    for bad in [
-        r#"{"role":"user","content":"x","source":"web"}"#,
-        r#"{"role":"assistant","content":"x","source":"cli"}"#,
+    // The document's own nesting.
+    let nested = r#"{"role":"user","content":"x","metadata":{"source":"cli","sessionId":"s1"}}"#;
+    stage.with_stdin(&["append", "s1"], nested).fine();
+    let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["metadata"], json!({"source":"cli","sessionId":"s1"}));
+    for (bad, named) in [
+        (r#""source":"web""#, "source"),
+        (r#""metadata":{"source":"web"}"#, "metadata.source"),
+        (r#""metadata":{"sessionId":"s2"}"#, "metadata.sessionId"),
+        (r#""metadata":{"source":"cli","tags":[]}"#, "`tags`"),
+        (r#""metadata":"cli""#, "`metadata`"),
+        (r#""source":"api","metadata":{"source":"cli"}"#, "differ"),
     ] {
-        let refused = stage.refused(&["append", "s1"], bad);
-        assert!(refused.err.contains("source"), "{refused}");
+        let line = format!(r#"{{"role":"user","content":"x",{bad}}}"#);
+        let refused = stage.refused(&["append", "s1"], &line);
+        assert!(refused.err.contains(named), "{refused}");
     }
+    let reply = r#"{"role":"assistant","content":"x","source":"cli"}"#;
+    let refused = stage.refused(&["append", "s1"], reply);
+    assert!(refused.err.contains("source"), "{refused}");
 }
 
 /// Requirements: 004.11, 004.42, 004.43, 004.44, 004.52, 004.53, 004.54, 004.80, 004.81, 004.83, 004.84

@@ -14,6 +14,9 @@ object! {
 /// Where a message came from: `cli`, `api` or `agent`.
 pub(super) const SOURCE: &str = "source";
 
+/// The object in which the document's records have the source.
+pub(super) const METADATA: &str = "metadata";
+
 /// How long a tool took.
 pub(super) const DURATION: &str = "duration_ms";
 

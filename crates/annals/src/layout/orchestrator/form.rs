@@ -28,8 +28,9 @@ pub(super) struct Written<'a> {
     pub(super) timestamp: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Spent>,
+    /// That of a reply may be unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) model: Option<&'a str>,
+    pub(super) model: Option<Option<&'a str>>,
     #[serde(rename = "stopReason", skip_serializing_if = "Option::is_none")]
     pub(super) stop: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +142,16 @@ const INNER: &[(&str, &[&str])] = &[
 const NOTHING_USED: &str =
     r#"{"input_tokens":0,"output_tokens":0,"cache_creation_tokens":0,"cache_read_tokens":0}"#;
 
+/// The model in the log's line of a reply without one, which the document's cost calculation would
+/// reject. It is one of the document's own price list, and the line has no tokens, so that the reply
+/// costs nothing there. The companion says what is true.
+const STAND_IN_MODEL: &str = r#""claude-sonnet-4-5-20250929""#;
+
+/// Whether a model can have a price: not one such as `<synthetic>`, which answered nothing.
+pub(super) fn can_have_price(model: &str) -> bool {
+    !model.is_empty() && !model.starts_with('<')
+}
+
 /// Members that a record must have.
 const NEEDED: &[(&str, &[&str])] = &[
     ("user", &["content", "timestamp"]),
@@ -184,11 +195,22 @@ pub(super) fn part(record: &str) -> Option<(Vec<u8>, Option<String>)> {
     };
     let metadata = json::member(record, "metadata").unwrap_or("{}");
     let copied = json::member(metadata, "forkedFrom").is_some();
+    let model = json::member(record, "model");
+    let priced = model
+        .and_then(json::string)
+        .is_some_and(|model| can_have_price(&model));
+    // A record without the member is another program's, and stays what it is.
+    let unpriced = kind.as_deref() == Some("assistant") && model.is_some() && !priced;
     let (mut line, mut beside) = (Object::default(), Object::default());
     for (name, value) in &pairs.0 {
         let value = value.0?;
-        if copied && name == "usage" {
-            // A program that adds up the log must not count a copy again.
+        if unpriced && name == "model" {
+            line.add(name, STAND_IN_MODEL);
+            beside.add(name, value);
+            continue;
+        }
+        if name == "usage" && (copied || (unpriced && value != NOTHING_USED)) {
+            // A program that adds up the log must not count a copy again, nor price these tokens.
             line.add(name, NOTHING_USED);
             beside.add(name, value);
             continue;
@@ -281,6 +303,27 @@ mod tests {
             parted(r#"{"type":"user","content":"x","metadata":{"cwd":"/w"}}"#).0,
             r#"{"type":"user","content":"x"}"#
         );
+    }
+
+    #[test]
+    fn a_reply_without_a_model_has_a_stand_in_and_no_tokens_in_the_log() {
+        let stand_in = |text: &str| {
+            let used = r#"{"input_tokens":5}"#;
+            let said = format!(r#"{{"type":"assistant","content":"x","usage":{used}{text}}}"#);
+            parted(&said)
+        };
+        let line = format!(
+            r#"{{"type":"assistant","content":"x","usage":{NOTHING_USED},"model":{STAND_IN_MODEL}}}"#
+        );
+        let beside = r#"{"usage":{"input_tokens":5},"model":null}"#.to_owned();
+        assert_eq!(stand_in(r#","model":null"#), (line.clone(), Some(beside)));
+        let (synthetic, beside) = stand_in(r#","model":"<synthetic>""#);
+        assert_eq!(synthetic, line);
+        assert!(beside.unwrap().contains(r#""model":"<synthetic>""#));
+        // One with a model, and other records, stay as they are.
+        assert_eq!(stand_in(r#","model":"m""#).1, None);
+        assert_eq!(stand_in("").1, None);
+        assert_eq!(parted(r#"{"type":"user","content":"x"}"#).1, None);
     }
 
     #[test]

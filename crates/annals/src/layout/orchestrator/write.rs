@@ -6,8 +6,14 @@
 //! them and `annals.usage` all of them. So a program that adds up what `assistant` records say gets
 //! every response once.
 //!
+//! The document wants a model on every reply, and its cost calculation fails for a model that has no
+//! price. A reply of which no model is known is written with `null`; [`form::part`] puts a stand-in
+//! into the log. [`Orchestrator::complete`] gives the model of the reply before to one with tokens.
+//!
 //! A record is written as one object. [`form::part`] tells what of it goes into the log and what to
 //! the log's companion.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 
@@ -25,7 +31,7 @@ use crate::model::{
     Todo, Usage,
 };
 
-use super::decode::{DURATION, SOURCE};
+use super::decode::{DURATION, METADATA, SOURCE};
 use super::form::{self, Metadata, Spent, Written};
 use super::line::{CALL_OF, Line};
 use super::part::{called, encode, later, parts, parts_json, texts};
@@ -70,7 +76,36 @@ impl Writer for Orchestrator {
     }
 
     fn members(&self) -> &'static [&'static str] {
-        &[SOURCE, DURATION]
+        &[SOURCE, DURATION, METADATA]
+    }
+
+    fn complete<'d>(&self, head: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
+        let mut drafts = Cow::Borrowed(drafts);
+        let named = |model: &String| form::can_have_price(model);
+        let mut known = head.model.clone().filter(named);
+        for at in 0..drafts.len() {
+            let Some(Body::Message(message)) = drafts.get(at).map(|draft| &draft.body) else {
+                continue;
+            };
+            if message.role == Role::Assistant {
+                known = message.model.clone().filter(named).or(known);
+            }
+            if !needs_model(message) {
+                continue;
+            }
+            if known.is_none() {
+                return Err(Error::refused(
+                    "a reply with `usage` needs a `model`, because its tokens have no price without one, \
+                     and no reply near the end of the session has one; add `model` to the message",
+                ));
+            }
+            if let Some(draft) = drafts.to_mut().get_mut(at)
+                && let Body::Message(message) = &mut draft.body
+            {
+                message.model.clone_from(&known);
+            }
+        }
+        Ok(drafts)
     }
 
     fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
@@ -211,46 +246,89 @@ const STOP_REASONS: [&str; 4] = ["end_turn", "max_tokens", "stop_sequence", "too
 const SOURCES: [&str; 3] = ["cli", "api", "agent"];
 
 /// The members of a draft that only this layout knows.
+#[derive(Default)]
 struct MemberValues<'a> {
     source: Option<String>,
     duration: Option<&'a str>,
 }
 
 impl<'a> MemberValues<'a> {
-    /// Checks the members of a message. What has no place in its records is refused.
-    fn of(draft: &'a Draft, message: &Message) -> Result<Self> {
-        let (mut source, mut duration) = (None, None);
+    /// Checks the members of a message to `session`. What has no place in its records is refused.
+    fn of(draft: &'a Draft, message: &Message, session: &str) -> Result<Self> {
         let results = message.blocks.iter();
         let results = results.filter(|block| matches!(block, Block::ToolResult { .. }));
         let results = results.count();
-        let says = message.role == Role::User && results == 0;
+        let prompt = message.role == Role::User && results == 0;
+        let mut values = MemberValues::default();
         for (name, json) in &draft.members {
-            let refuse = |why: &str| Err(Error::refused(format!("`{name}`: {why}")));
             match name.as_str() {
-                SOURCE => {
-                    let text = json::string(json).map(|text| text.into_owned());
-                    match text.filter(|text| SOURCES.contains(&text.as_str())) {
-                        Some(_) if !says => {
-                            return refuse("only messages of the user have a source");
-                        }
-                        None => return refuse("it must be \"cli\", \"api\" or \"agent\""),
-                        text => source = text,
-                    }
-                }
+                SOURCE => values.set_source(name, json, prompt)?,
+                METADATA => values.set_metadata(json, prompt, session)?,
                 _ => {
                     let number = json.parse::<f64>().ok();
                     match number.filter(|number| *number >= 0.0) {
                         Some(_) if results != 1 => {
-                            return refuse("only a message with one tool result has a duration");
+                            let why = "only a message with one tool result has a duration";
+                            return Err(bad_member(name, why));
                         }
-                        None => return refuse("it must be a number of milliseconds"),
-                        Some(_) => duration = Some(json.as_str()),
+                        None => {
+                            return Err(bad_member(name, "it must be a number of milliseconds"));
+                        }
+                        Some(_) => values.duration = Some(json.as_str()),
                     }
                 }
             }
         }
-        Ok(MemberValues { source, duration })
+        Ok(values)
     }
+
+    fn set_source(&mut self, name: &str, json: &str, prompt: bool) -> Result<()> {
+        let text = json::string(json).map(|text| text.into_owned());
+        let text = text.filter(|text| SOURCES.contains(&text.as_str()));
+        let why = match (&text, &self.source) {
+            (None, _) => "it must be \"cli\", \"api\" or \"agent\"",
+            (Some(_), _) if !prompt => "only messages of the user have a source",
+            (given, Some(_)) if *given != self.source => "`source` and `metadata.source` differ",
+            _ => {
+                self.source = text;
+                return Ok(());
+            }
+        };
+        Err(bad_member(name, why))
+    }
+
+    /// Takes `metadata` as the document's records have it.
+    fn set_metadata(&mut self, json: &str, prompt: bool, session: &str) -> Result<()> {
+        let members: json::Pairs<'_> =
+            serde_json::from_str(json).map_err(|_| bad_member(METADATA, "it must be an object"))?;
+        for (name, value) in &members.0 {
+            let value = value.0.unwrap_or("null");
+            match &**name {
+                "source" => self.set_source("metadata.source", value, prompt)?,
+                "sessionId" if json::string(value).as_deref() == Some(session) => {}
+                "sessionId" => {
+                    let why = format!("the message goes to the session {session}");
+                    return Err(bad_member("metadata.sessionId", &why));
+                }
+                other => {
+                    let why = format!("it has no member `{other}`; known are source, sessionId");
+                    return Err(bad_member(METADATA, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bad_member(name: &str, why: &str) -> Error {
+    Error::refused(format!("`{name}`: {why}"))
+}
+
+/// Whether a message has tokens and no model to price them by.
+fn needs_model(message: &Message) -> bool {
+    message.role == Role::Assistant
+        && message.model.is_none()
+        && message.usage.is_some_and(|usage| !usage.is_zero())
 }
 
 /// What annals must say of a record, if it is anything.
@@ -367,7 +445,7 @@ impl Pen<'_, '_> {
         let parts = parts(message, !told.fresh.is_zero());
         let last = parts.len().saturating_sub(1);
         let response = message.response.as_deref();
-        let members = MemberValues::of(draft, message)?;
+        let members = MemberValues::of(draft, message, &self.name)?;
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
         for (at, part) in parts.iter().enumerate() {
             // A given id names the end of the message: that is what the next one hangs from.
@@ -467,7 +545,7 @@ impl Pen<'_, '_> {
             line.usage = Some(Spent::of(&fresh));
             let all = told.and_then(|told| told.all);
             words.usage = all.map(|all| field::Spent::of(&all));
-            line.model = Some(message.model.as_deref().unwrap_or("unknown"));
+            line.model = Some(message.model.as_deref());
             // The document knows four reasons.
             let stop = message.stop_reason.as_deref();
             line.stop = stop.filter(|stop| STOP_REASONS.contains(stop));

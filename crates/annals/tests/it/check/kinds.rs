@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 
-use annals::model::FlawKind as F;
-use annals::store::{Session, SessionFiles, Store};
+use annals::model::{Block, Body, Draft, EntryId, FlawKind as F, Message, Role};
+use annals::store::{Session, SessionFiles, Store, WriteOptions};
 
 use super::{Made, SESSION, call, kinds, reply, reports, result, user};
 use crate::support::{case, cases};
@@ -214,6 +214,7 @@ const MADE: &[F] = &[
     F::Unreadable,
     F::UnreadLink,
     F::RowWithoutLog,
+    F::UnmatchedEntry,
     F::OnlyArchived,
     F::OpenMode,
     F::Network,
@@ -479,6 +480,28 @@ fn a_log_that_goes_away_is_unreadable() {
     let root = made.root();
     let found = annals::check::file(&root, files.log.as_ref().unwrap());
     assert!(found.is_err(), "a check says that it could not look");
+}
+
+#[test]
+fn entries_of_companions_must_match_lines_of_their_logs() {
+    let copy = case("one-day").copy();
+    let files = copy.sessions().remove(0);
+    let log = files.log.as_ref().unwrap().path.clone();
+    let writer = copy.store().write(&files, WriteOptions::default()).unwrap();
+    let system = Message::new(Role::System, vec![Block::Text("Be brief.".to_owned())]);
+    writer.append(Draft::new(Body::Message(system))).unwrap();
+    writer
+        .append(Draft::user("Otherwise").named(EntryId::new("given")))
+        .unwrap();
+    drop(writer);
+    assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), None);
+    let text = fs::read_to_string(&log).unwrap();
+    // A line that moved is found again; one that says something else is not.
+    let moved = text.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n";
+    fs::write(&log, moved).unwrap();
+    assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), None);
+    fs::write(&log, text.replace("Otherwise", "Other")).unwrap();
+    assert_eq!(kinds(&copy.root).get(&F::UnmatchedEntry), Some(&1));
 }
 
 #[test]
