@@ -124,9 +124,10 @@ fn measure(dir: &Path, show: bool) -> Result<(), Box<dyn std::error::Error>> {
             let masked = redactor.json(line);
             if show && masked != line {
                 for at in masked.match_indices("[redacted:").map(|(at, _)| at) {
-                    let start = masked.floor_char_boundary(at.saturating_sub(60));
-                    let end = masked.floor_char_boundary(at + 60);
-                    println!("{}: {}", path.display(), &masked[start..end]);
+                    let before: Vec<char> = masked[..at].chars().rev().take(60).collect();
+                    let before: String = before.into_iter().rev().collect();
+                    let after: String = masked[at..].chars().take(60).collect();
+                    println!("{}: {before}{after}", path.display());
                 }
             }
         }

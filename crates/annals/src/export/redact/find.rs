@@ -173,10 +173,9 @@ fn insert(found: &mut Found, mut range: Range<usize>, rule: &'static Rule) {
 
 /// Tokens whose hints are what they begin with.
 fn prefixed() -> impl Iterator<Item = &'static Rule> {
-    let long = |hint: &&str| hint.len() >= 4;
-    TOKENS
-        .iter()
-        .filter(move |rule| rule.keep >= 3 && rule.hints.iter().all(|hint| long(&hint)))
+    let is_long = |rule: &&Rule| rule.hints.iter().all(|hint| hint.len() >= 4);
+    let public = TOKENS.iter().filter(|rule| rule.keep >= 3);
+    public.filter(is_long)
 }
 
 /// The beginning of a secret at the end of a text: a prefix of a token, or what comes before a secret
