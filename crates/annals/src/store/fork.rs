@@ -73,7 +73,6 @@ impl Store {
                 (root.locate(&artifact)?, artifact)
             };
             let (path, artifact) = place;
-            writer::make_parent(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
             let id = match &artifact.session {
                 Some(id) if !shared => id.clone(),
@@ -91,7 +90,10 @@ impl Store {
             let (first, mut others) = part(begin.edits, &own, lone);
             let (last, more) = part(titled.edits, &own, lone);
             others.extend(more);
-            let write = || copies.write(&path, shared, &id, &first, &last);
+            let write = || {
+                writer::make_parent(root, &path)?;
+                copies.write(&path, shared, &id, &first, &last)
+            };
             let made = match lone {
                 true => write(),
                 false => writer::begin_alone(root, &head.log, || {
