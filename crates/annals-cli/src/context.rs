@@ -1,15 +1,15 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
+mod environment;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use annals::archive::Archive;
 use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Notice, Recent, Searched};
-use annals::layout::Env;
 use annals::retain::Pins;
 use annals::search::{Found, Query};
 use annals::store::{
@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use self::environment::{config_dir, environment, is_absent, state_dir, system_zone, variable};
 use crate::cli::Global;
 use crate::config::Config;
 use crate::render::out::Out;
@@ -748,67 +749,4 @@ fn named_roots(text: &str) -> Result<Vec<Root>> {
         }
     }
     Ok(roots)
-}
-
-/// What layouts may know of the machine.
-fn environment() -> Env {
-    let vars = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    Env {
-        home: std::env::home_dir(),
-        cwd: std::env::current_dir().ok(),
-        vars,
-    }
-}
-
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
-}
-
-fn is_absent(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory)
-}
-
-/// The zone of whoever runs the program; its name if there is none of that name.
-///
-/// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
-/// all zones there are.
-fn system_zone(env: &Env) -> Result<TimeZone, String> {
-    let local = || {
-        let path = std::fs::canonicalize("/etc/localtime").ok()?;
-        let (_, name) = path.to_str()?.split_once("/zoneinfo/")?;
-        TimeZone::tzif(name, &std::fs::read(&path).ok()?).ok()
-    };
-    match env.vars.get("TZ").map(String::as_str) {
-        Some("UTC") => Ok(TimeZone::UTC),
-        Some(name) => TimeZone::try_system().map_err(|_| name.to_owned()),
-        None => Ok(local().unwrap_or_else(TimeZone::system)),
-    }
-}
-
-/// Where annals keeps its own things.
-fn state_dir(env: &Env) -> PathBuf {
-    own_dir(env, "ANNALS_STATE_DIR", "XDG_STATE_HOME", ".local/state")
-}
-
-/// Where the user keeps what annals should know.
-fn config_dir(env: &Env) -> PathBuf {
-    own_dir(env, "ANNALS_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
-}
-
-/// A directory of annals: named by itself, or in one that the system or the user's home has for such things.
-fn own_dir(env: &Env, own: &str, common: &str, usual: &str) -> PathBuf {
-    let var = |name: &str| {
-        env.vars
-            .get(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let home = || env.home.clone().unwrap_or_else(std::env::temp_dir);
-    var(own).unwrap_or_else(|| {
-        let common = var(common).unwrap_or_else(|| home().join(usual));
-        common.join("annals")
-    })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Store;
 
 #[test]
 fn what_was_asked_for_reaches_the_log() {

@@ -1,0 +1,70 @@
+//! What the machine tells: variables, the zone, and the directories that annals uses.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use annals::layout::Env;
+use jiff::tz::TimeZone;
+
+/// What layouts may know of the machine.
+pub(super) fn environment() -> Env {
+    let vars = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Env {
+        home: std::env::home_dir(),
+        cwd: std::env::current_dir().ok(),
+        vars,
+    }
+}
+
+pub(super) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+pub(super) fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// The zone of whoever runs the program; its name if there is none of that name.
+///
+/// Mostly the file that `/etc/localtime` leads to is all that it takes; finding it by its name would mean listing
+/// all zones there are.
+pub(super) fn system_zone(env: &Env) -> Result<TimeZone, String> {
+    let local = || {
+        let path = std::fs::canonicalize("/etc/localtime").ok()?;
+        let (_, name) = path.to_str()?.split_once("/zoneinfo/")?;
+        TimeZone::tzif(name, &std::fs::read(&path).ok()?).ok()
+    };
+    match env.vars.get("TZ").map(String::as_str) {
+        Some("UTC") => Ok(TimeZone::UTC),
+        Some(name) => TimeZone::try_system().map_err(|_| name.to_owned()),
+        None => Ok(local().unwrap_or_else(TimeZone::system)),
+    }
+}
+
+/// Where annals keeps its own things.
+pub(super) fn state_dir(env: &Env) -> PathBuf {
+    own_dir(env, "ANNALS_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+}
+
+/// Where the user keeps what annals should know.
+pub(super) fn config_dir(env: &Env) -> PathBuf {
+    own_dir(env, "ANNALS_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+}
+
+/// A directory of annals: named by itself, or in one that the system or the user's home has for such things.
+fn own_dir(env: &Env, own: &str, common: &str, usual: &str) -> PathBuf {
+    let var = |name: &str| {
+        env.vars
+            .get(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let home = || env.home.clone().unwrap_or_else(std::env::temp_dir);
+    var(own).unwrap_or_else(|| {
+        let common = var(common).unwrap_or_else(|| home().join(usual));
+        common.join("annals")
+    })
+}
