@@ -54,6 +54,9 @@ struct SessionRow<'a> {
     entries: u64,
     agents: u64,
     left_out: &'a BTreeMap<&'static str, u64>,
+    /// Todo lists that existed already and were left as they are.
+    #[serde(skip_serializing_if = "<[PathBuf]>::is_empty")]
+    existing: &'a [PathBuf],
     /// An earlier run that was cut off had written it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     already: bool,
@@ -147,6 +150,7 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
             entries: one.entries,
             agents: one.agents,
             left_out: &one.left_out,
+            existing: &one.existing,
             already: one.already,
             replaced: one.replaced,
             continued: one.continued,
@@ -176,6 +180,13 @@ fn report(imported: &[Imported], context: &mut Context) -> Result<()> {
             paint(ID, one.session.as_str()),
             paint(DIM, &facts.join(", "))
         ))?;
+    }
+    for path in imported.iter().flat_map(|one| &one.existing) {
+        let text = format!(
+            "{} existed already with other todos and was left as it is",
+            path.display()
+        );
+        context.out.line(paint(DIM, &text))?;
     }
     let sessions = plural(imported.len() as u64, "session");
     let entries = plural(entries, "entry");

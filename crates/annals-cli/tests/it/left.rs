@@ -2,7 +2,7 @@
 //! off, configurations that are gone.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::harness::Stage;
 
@@ -211,6 +211,54 @@ fn an_import_that_was_cut_off_is_run_again() {
     let run = stage.annals(&import);
     assert_eq!(run.code, 2, "{run}");
     assert!(run.err.contains("already"), "{run}");
+}
+
+#[test]
+fn import_leaves_a_todo_list_that_exists_and_reports_it() {
+    for (layout, fixture) in [
+        ("claude-code", "2.1.325-s01-multiturn"),
+        ("chorus", "chorus-plain"),
+    ] {
+        let stage = Stage::of_layout(layout, fixture);
+        let cwd = ["--cwd", "/home/dev/one", "-m", "question"];
+        stage
+            .annals(&[&["new", "--id", SESSION][..], &cwd].concat())
+            .fine();
+        stage.settle();
+        stage.annals(&["todo", SESSION, "add", "exported"]).fine();
+        let lists = todo_lists(&stage.root);
+        let file = stage.work().join("one.jsonl");
+        let file = file.to_str().unwrap();
+        stage.annals(&["export", SESSION, "-o", file]).fine();
+        stage.annals(&["delete", SESSION, "--apply"]).fine();
+        let list = lists.iter().find(|list| !list.exists()).unwrap();
+        fs::create_dir_all(list.parent().unwrap()).unwrap();
+        let foreign = r#"[{"content":"foreign","status":"pending","activeForm":"x"}]"#;
+        fs::write(list, foreign).unwrap();
+        let into = format!("{layout}:{}", stage.root.display());
+        let run = stage.annals(&["import", file, "--into", &into]).fine();
+        assert_eq!(fs::read_to_string(list).unwrap(), foreign, "{layout}");
+        let name = list.file_name().unwrap().to_str().unwrap();
+        let told = run.out.lines().find(|line| line.contains(name));
+        assert!(told.unwrap().contains("left as it is"), "{run}");
+    }
+}
+
+/// All todo lists of a root.
+fn todo_lists(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            let is_list = path.to_string_lossy().contains("todos") && path.is_file();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.extend(is_list.then_some(path)),
+            }
+        }
+    }
+    found
 }
 
 #[test]

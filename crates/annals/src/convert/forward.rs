@@ -621,7 +621,7 @@ impl<'a> Work<'a> {
                         self.put(&path, line)?;
                     }
                 }
-                Edit::Replace { path, bytes } => {
+                Edit::Create { path, bytes } | Edit::Replace { path, bytes } => {
                     let mut staged = self.target.stage.file(&path)?;
                     staged.put(&bytes)?;
                     self.out.insert(path, Out::File(staged));

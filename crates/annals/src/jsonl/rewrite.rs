@@ -3,10 +3,11 @@
 //! The one exception to the rule that logs are only appended to, for repairs alone: who calls it
 //! keeps a durable copy of the old log first and holds its lock. The new one grows under a temporary
 //! name, is synced, and takes the name only if the old one is still what was looked at. It keeps the
-//! old one's mode, owner and time, because mending a log is not working on it.
+//! old one's owner and, unless others are given, its mode and time.
 
-use std::fs::{File, FileTimes};
+use std::fs::{File, FileTimes, Permissions};
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -17,13 +18,15 @@ use super::replace::{LOCK_WAIT, adopt, make_temp, open_dir, open_document, paren
 use crate::{Error, Result};
 
 /// Replaces the log at `path`, which must be untouched since it was `looked` at, by what `fill` hands
-/// over piece by piece, with the time `modified`.
+/// over piece by piece, with the time `modified` and the mode `mode` if they are given. The file has
+/// them before it takes the name: afterwards another process may already have moved it.
 ///
 /// Gives the replaced file, through which one can see what was written to it too late.
 pub fn rewrite(
     path: &Path,
     looked: &FileId,
     modified: Option<SystemTime>,
+    mode: Option<u32>,
     fill: impl FnOnce(&File, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
 ) -> Result<File> {
     let changed = || Error::Changed {
@@ -42,6 +45,10 @@ pub fn rewrite(
     buffer.flush().map_err(failed)?;
     drop(buffer);
     adopt(temp.as_file(), &metadata).map_err(failed)?;
+    if let Some(mode) = mode {
+        let mode = Permissions::from_mode(mode & 0o777);
+        temp.as_file().set_permissions(mode).map_err(failed)?;
+    }
     if let Some(modified) = modified {
         let times = FileTimes::new().set_modified(modified);
         temp.as_file().set_times(times).map_err(failed)?;

@@ -43,6 +43,12 @@ pub trait Writer: Sync {
         false
     }
 
+    /// Whether the title of a session is in the session list and not in its log. Such a session has
+    /// its title ([`Head::TITLE`]) from the moment it is listed.
+    fn lists_title(&self) -> bool {
+        false
+    }
+
     /// The members that a new session may be given: see [`NewSession::members`]. They stand in
     /// [`Head::words`] when it begins.
     fn session_members(&self) -> &'static [&'static str] {
@@ -166,6 +172,8 @@ pub struct Row {
     pub purpose: Option<String>,
     /// A title to set.
     pub title: Option<String>,
+    /// A title to set if the row has none.
+    pub first_title: Option<String>,
     /// The session of another program that the newest message names, for a row that is made anew.
     pub session_id: Option<String>,
     /// Members of the row to set, as JSON texts; [`Writer::session_members`] lists their names.
@@ -556,6 +564,13 @@ pub enum Edit {
         path: PathBuf,
         /// Names and JSON values.
         members: Vec<(String, String)>,
+    },
+    /// Makes a document, which must not exist with other content.
+    Create {
+        /// The document.
+        path: PathBuf,
+        /// Its content.
+        bytes: Vec<u8>,
     },
     /// Puts a whole document in the place of another or of none.
     Replace {

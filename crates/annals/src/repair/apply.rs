@@ -6,9 +6,9 @@
 //! as it was and can run the repair again; who is killed after it has nothing left to do. A repair
 //! that fails leaves nothing in the quarantine.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +46,7 @@ impl Store {
             let folder = quarantine.join(&kept.id);
             let modified = metadata.modified().ok();
             let rewritten = keep(plan, &kept, handle, &folder).and_then(|()| {
-                jsonl::rewrite(path, &plan.file.id, modified, |old, put| {
+                jsonl::rewrite(path, &plan.file.id, modified, None, |old, put| {
                     mended(plan, old, put)?;
                     refuse_held(path, &plan.file.id, live)
                 })
@@ -113,12 +113,11 @@ impl Store {
             }
             let modified = time_of(kept.original.mtime_ns);
             let looked = FileId::from(&metadata);
-            let mode = Permissions::from_mode(kept.original.mode & 0o777);
-            let old = jsonl::rewrite(&path, &looked, modified, |_, put| {
+            let mode = Some(kept.original.mode);
+            let old = jsonl::rewrite(&path, &looked, modified, mode, |_, put| {
                 copy(&source, 0..length, &original, put)?;
                 refuse_held(&path, &looked, live)
             })?;
-            fs::set_permissions(&path, mode).map_err(|e| Error::io("restore", &path, e))?;
             save_late(&path, &old, looked.len)
         })?;
         self.drop_folder(&kept.id)

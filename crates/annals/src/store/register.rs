@@ -129,7 +129,7 @@ impl SessionWriter {
             members = self.given_members()?;
         }
         if now {
-            self.tell(title, members)?;
+            self.tell(title, begins, members)?;
         }
         if begins {
             let head = self.tail().head.clone();
@@ -158,7 +158,7 @@ impl SessionWriter {
             .as_ref()
             .is_some_and(|listing| listing.state().unheard);
         match behind {
-            true => self.tell(None, Members::new()),
+            true => self.tell(None, false, Members::new()),
             false => Ok(()),
         }
     }
@@ -186,7 +186,7 @@ impl SessionWriter {
         self.heal()
     }
 
-    fn tell(&self, title: Option<String>, members: Members) -> Result<()> {
+    fn tell(&self, title: Option<String>, begins: bool, members: Members) -> Result<()> {
         let Some(listing) = &self.listing else {
             return Ok(());
         };
@@ -208,6 +208,10 @@ impl SessionWriter {
         row.cwd = head.cwd;
         row.git_branch = head.git_branch;
         row.title = title;
+        if begins && writer.lists_title() {
+            let title = head.words.get(Head::TITLE).map(|title| title.trim());
+            row.first_title = title.map(str::to_owned);
+        }
         enrol(
             &self.root,
             writer,
@@ -215,7 +219,7 @@ impl SessionWriter {
             std::slice::from_ref(&row),
         )?;
         let mut state = listing.state();
-        state.titled |= row.title.is_some() || row.answered;
+        state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
         state.unheard = false;
         if state.titled {
             state.messages = Some(row.messages);

@@ -134,6 +134,12 @@ impl SessionWriter {
         self.root.layout.writer().map_or(&[], Writer::members)
     }
 
+    /// Whether the session's title is in the session list, and not in its log.
+    pub(crate) fn lists_title(&self) -> bool {
+        let writer = self.root.layout.writer();
+        writer.is_some_and(Writer::lists_title)
+    }
+
     /// Gives the session a title.
     pub fn retitle(&self, title: &str) -> Result<()> {
         let body = Body::Title {
@@ -420,6 +426,14 @@ impl SessionWriter {
                 head.beside
                     .extend(file.filter(|file| !head.beside.contains(file)));
                 return Ok(added);
+            }
+            Edit::Create { path, bytes } => {
+                let path = self.root.path.join(path);
+                make_parent(&self.root, &path)?;
+                match jsonl::create_new(&path, &bytes) {
+                    Err(_) if jsonl::read_document(&path).is_ok_and(|old| old == bytes) => Ok(()),
+                    created => created,
+                }
             }
             Edit::Replace { path, bytes } => {
                 let path = self.root.path.join(path);

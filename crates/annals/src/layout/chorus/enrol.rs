@@ -292,7 +292,7 @@ fn spell(time: Timestamp) -> String {
 /// The title of a conversation: what was given, what a sub-agent is for, or the first prompt once
 /// something answered it.
 fn title(row: &Row) -> String {
-    if let Some(title) = &row.title {
+    if let Some(title) = row.title.as_ref().or(row.first_title.as_ref()) {
         return title.clone();
     }
     let prompt = row.prompt.as_deref().filter(|_| row.answered);

@@ -167,6 +167,10 @@ impl Writer for Chorus {
         MEMBERS
     }
 
+    fn lists_title(&self) -> bool {
+        true
+    }
+
     fn session_members(&self) -> &'static [&'static str] {
         enrol::MEMBERS
     }

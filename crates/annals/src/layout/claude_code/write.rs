@@ -530,7 +530,7 @@ impl Pen<'_, '_> {
             description: &spawn.description,
             call: spawn.call.as_deref(),
         })?;
-        self.plan.edits.push(Edit::Replace {
+        self.plan.edits.push(Edit::Create {
             path: path::place(&file),
             bytes,
         });

@@ -32,6 +32,13 @@ impl Store {
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
         refuse_unknown(root, writer.session_members(), &new.members)?;
+        if new
+            .title
+            .as_deref()
+            .is_some_and(|title| title.trim().is_empty())
+        {
+            return Err(Error::refused("a title must not be empty"));
+        }
         let cwd = real_directory(&new.cwd);
         let home = || register::home(root, writer, &cwd);
         let new = &NewSession {
@@ -85,7 +92,8 @@ impl Store {
             unwritten: false,
         };
         session.change(&Change::Begin)?;
-        if let Some(title) = new.title.as_deref().filter(|_| !writer.begins_with_title()) {
+        let has_title = writer.begins_with_title() || writer.lists_title();
+        if let Some(title) = new.title.as_deref().filter(|_| !has_title) {
             session.retitle(title)?;
         }
         Ok(session)
