@@ -489,7 +489,7 @@ the Claude Code clients %s: %s.
 Each row is a session that annals wrote. `ok` means: resumed by that client, exactly the messages meant were
 sent to the (mock) API, the client went on from the entry that annals wrote last, inserted nothing of its own,
 and changed no byte of the file. The rows whose names begin with `reads-` are sessions of other programs; there
-`ok` means: annals goes on from the entry from which client 2.1.325 does, and where client 2.0.77 sends
+`ok` means: annals continues at the entry where client 2.1.325 resumes, and where client 2.0.77 sends
 something else, `annals check` reports it. To repeat it: Node with npm and the npm registry are needed once per client
 version; nothing of your own `~/.claude` is read or written.
 

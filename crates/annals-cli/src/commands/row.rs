@@ -217,6 +217,7 @@ impl Short {
 
     fn part(&self, id: &str) -> Option<Range<usize>> {
         const SHORTEST: usize = 8;
+        const WHOLE: usize = 12;
         let spelled = |place: &Range<usize>| self.text.get(place.clone());
         let at = self.ids.partition_point(|other| spelled(other) < Some(id));
         let known = |at: usize| self.ids.get(at).and_then(spelled);
@@ -232,7 +233,9 @@ impl Short {
             .map(SessionId::name)
             .filter(|name| *name != id)
         else {
-            return Some(0..(longest + 1).max(SHORTEST));
+            let shown = (longest + 1).max(SHORTEST);
+            // An id that is hardly longer, such as a date, is shown whole.
+            return Some(0..if id.len() <= WHOLE { id.len() } else { shown });
         };
         let first = self
             .ids
@@ -279,4 +282,25 @@ pub(crate) fn fit(text: &str, context: &Context) -> String {
 /// The first `len` bytes of an id, or all of it.
 pub(crate) fn head(id: &str, len: usize) -> &str {
     id.get(..len).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_cut_where_it_is_unique_and_a_date_is_shown_whole() {
+        let ids = [
+            "2026-03-01",
+            "5f0c9f62-1111-4000-8000-000000000001",
+            "agent-session-one",
+            "agent-session-two",
+        ];
+        let short = Short::of(ids.into_iter());
+        let shown = ids.map(|id| short.get(id));
+        assert_eq!(
+            shown,
+            ["2026-03-01", "5f0c9f62", "agent-session-o", "agent-session-t"]
+        );
+    }
 }

@@ -236,9 +236,9 @@ struct Key {
 }
 
 /// The files of a session that was written to.
-struct Known {
+struct FoundSession {
     files: SessionFiles,
-    /// They were looked at since logs were last closed.
+    /// They were listed again after the last log was closed.
     checked: bool,
 }
 
@@ -253,8 +253,8 @@ struct Writers {
     /// Sessions by what `new` said of them.
     begun: HashMap<NewMembers, Key>,
     /// The files of sessions, by keys without a sub-agent.
-    known: HashMap<Key, Known>,
-    /// What sub-agents were begun for.
+    known: HashMap<Key, FoundSession>,
+    /// How each sub-agent was begun.
     purposes: HashMap<Key, Spawn>,
     /// How many lines were written.
     lines: u64,
@@ -304,7 +304,7 @@ impl Writers {
         let written = match written {
             Ok(written) => written,
             Err(error) => {
-                // What is known of the log may be wrong: it is looked at again for the next line.
+                // The cached state of the log may be wrong. The next line reads it again.
                 self.open.remove(&key);
                 if let Some(known) = self.known.get_mut(&main) {
                     known.checked = false;
@@ -443,7 +443,7 @@ impl Writers {
             agent: None,
         };
         let checked = true;
-        self.known.insert(key.clone(), Known { files, checked });
+        self.known.insert(key.clone(), FoundSession { files, checked });
         key
     }
 
