@@ -344,3 +344,23 @@ fn a_conversation_that_comes_from_another_layout_begins_with_its_title() {
         serde_json::from_str(titled[0].lines().next().unwrap()).unwrap();
     assert_eq!(header["title"], "Release 1.2");
 }
+
+#[test]
+fn a_session_of_one_project_claims_no_thread_without_a_project() {
+    let stage = Stage::of_layout("clog", "examples-of-the-document");
+    let before = stage.annals(&["sessions", "--json"]).json();
+    let before = before["sessions"].as_array().unwrap().len();
+    let work = stage.work();
+    let work = work.to_str().unwrap();
+    stage
+        .annals(&["new", "--id", "t1", "--cwd", work, "-m", "one"])
+        .fine();
+    stage.settle();
+    for verb in ["sessions", "delete"] {
+        let run = stage.annals(&[verb, "-p", work, "--json"]).json();
+        assert_eq!(run["sessions"].as_array().map(Vec::len), Some(1), "{verb}");
+    }
+    stage.annals(&["delete", "-p", work, "--apply"]).fine();
+    let after = stage.annals(&["sessions", "--json"]).json();
+    assert_eq!(after["sessions"].as_array().unwrap().len(), before);
+}

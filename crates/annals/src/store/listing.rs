@@ -428,9 +428,11 @@ impl Homes {
         folder: Option<&str>,
         directories: &[Box<str>],
     ) {
+        // A layout without folders for projects tells nothing of the session next to another.
+        let Some(folder) = folder else { return };
         for path in directories {
             // Most lines name the one before again.
-            if !self.0.contains(path) && layout.folder(path).as_deref() == folder {
+            if !self.0.contains(path) && layout.folder(path).as_deref() == Some(folder) {
                 self.0.insert(path.clone());
             }
         }

@@ -270,14 +270,16 @@ impl<'a> Payers<'a> {
 
     /// Where a session names no directory, others of its folder may, if there is no doubt.
     fn ask_others(&self, accounts: &mut [Account]) {
-        let mut homes: HashMap<Option<&str>, BTreeSet<String>> = HashMap::new();
+        let mut homes: HashMap<&str, BTreeSet<String>> = HashMap::new();
         for payer in &self.sessions {
             let project = accounts.get(payer.account).map(|account| &account.project);
             let Some(project) = project.filter(|project| !project.guessed) else {
                 continue;
             };
-            let folder = payer.folder.as_deref();
-            if self.root.layout.folder(&project.path).as_deref() == folder {
+            let Some(folder) = payer.folder.as_deref() else {
+                continue;
+            };
+            if self.root.layout.folder(&project.path).as_deref() == Some(folder) {
                 homes
                     .entry(folder)
                     .or_default()
@@ -285,7 +287,8 @@ impl<'a> Payers<'a> {
             }
         }
         for payer in &self.sessions {
-            let homes = homes.get(&payer.folder.as_deref());
+            let folder = payer.folder.as_deref();
+            let homes = folder.and_then(|folder| homes.get(folder));
             let home = homes.filter(|homes| homes.len() == 1);
             let home = home.and_then(|homes| homes.first());
             if let Some(account) = accounts.get_mut(payer.account)
