@@ -372,7 +372,7 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     let leaving = leaving(sessions, now);
     if !leaving.is_empty() {
         let text = format!(
-            "! {} will be deleted by their own program within {SOON} days",
+            "! the agent program will delete {} within {SOON} days",
             plural(leaving.len() as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;
@@ -383,7 +383,7 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         .count();
     if expired > 0 {
         let text = format!(
-            "! {} past the age at which their own program deletes them when it next starts",
+            "! the agent program may delete {} at its next start: older than it keeps sessions",
             plural(expired as u64, "session")
         );
         context.out.line(paint(WARNING, &text))?;

@@ -424,6 +424,8 @@ fn holds(filter: &Filter, scope: Scope<'_>, record: &Record<'_>) -> bool {
         }
         Filter::Attribute(name, wanted) => match own_attribute(entry, name) {
             Some(value) => is_attribute(name, wanted, &value),
+            // A prompt without a source says nothing of where it came from.
+            None if *name == "source" => false,
             None => [*name, other_name(name)].into_iter().any(|name| {
                 let value = around.attribute(name);
                 value.is_some_and(|value| is_attribute(name, wanted, &value))

@@ -690,6 +690,13 @@ fn a_message_says_its_source_and_its_session() {
     let text = fs::read_to_string(log(&stage, "2025-11-16")).unwrap();
     let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(last["metadata"], json!({"source":"cli","sessionId":"s1"}));
+    // A search finds the prompts that name the source, not the others of their session.
+    for (source, hits) in [("cli", 2), ("api", 2), ("agent", 1)] {
+        let query = format!("source:{source}");
+        let found = stage.annals(&["search", &query, "--json"]).json();
+        let found = found["hits"].as_array().map(Vec::len);
+        assert_eq!(found, Some(hits), "{source}");
+    }
     for (bad, named) in [
         (r#""source":"web""#, "source"),
         (r#""metadata":{"source":"web"}"#, "metadata.source"),
@@ -715,7 +722,7 @@ fn old_sessions_expire_and_are_cleaned_up() {
     let listed = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(listed["sessions"][0]["state"], "active");
     let overview = stage.annals(&[]).fine();
-    assert!(!overview.out.contains("past the age"), "{overview}");
+    assert!(!overview.out.contains("older than it keeps"), "{overview}");
     let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
     let times = fs::FileTimes::new().set_modified(old);
     fs::File::options()
