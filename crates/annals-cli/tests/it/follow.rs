@@ -178,3 +178,18 @@ fn an_agent_of_chorus_is_named_by_its_name() {
         refused(&answers[2], "nobody");
     }
 }
+
+#[test]
+fn every_line_is_answered_also_a_blank_one() {
+    let stage = staged("claude-code");
+    let lines = "\n{\"new\":{\"id\":\"s-one\"},\"role\":\"user\",\"content\":\"x\"}\n \n";
+    let run = stage.with_stdin(&["append", "--follow"], lines).fine();
+    let answers: Vec<Value> = run
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let blank = |line| json!({"line": line, "ok": true, "entries": []});
+    assert_eq!((&answers[0], &answers[2]), (&blank(1), &blank(3)));
+    assert_eq!(answers[1]["entries"].as_array().map(Vec::len), Some(1));
+}

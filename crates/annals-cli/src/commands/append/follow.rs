@@ -73,10 +73,12 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         }
         line += 1;
         if bytes.trim_ascii().is_empty() {
+            // Every line is answered: the caller counts.
+            answer(line, Ok(None), context)?;
             continue;
         }
         let done = match whole {
-            true => write(args, &bytes, &mut writers, context),
+            true => write(args, &bytes, &mut writers, context).map(Some),
             false => Err(anyhow!(
                 "the line is longer than the {} MB that readers take",
                 MAX_LINE >> 20
@@ -119,7 +121,8 @@ fn read_line(stdin: &mut BufReader<File>, bytes: &mut Vec<u8>) -> io::Result<boo
     }
 }
 
-fn answer(line: u64, done: Result<Done>, context: &mut Context) -> Result<()> {
+/// Answers a line; one that is blank writes nothing.
+fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Result<()> {
     let done = match done {
         Ok(done) => done,
         Err(error) => {
@@ -136,13 +139,15 @@ fn answer(line: u64, done: Result<Done>, context: &mut Context) -> Result<()> {
             return Ok(());
         }
     };
+    let done = done.as_ref();
+    let written = done.map_or(&[][..], |done| &done.written);
     context.out.json_line(&Answer {
         line,
         ok: true,
-        session: Some(&done.session),
-        agent: done.agent.as_ref().map(AgentId::as_str),
-        began: done.began,
-        entries: Some(done.written.iter().map(EntryRow::of).collect()),
+        session: done.map(|done| done.session.as_str()),
+        agent: done.and_then(|done| done.agent.as_ref().map(AgentId::as_str)),
+        began: done.is_some_and(|done| done.began),
+        entries: Some(written.iter().map(EntryRow::of).collect()),
         error: None,
     })?;
     context.out.flush()?;
@@ -443,7 +448,8 @@ impl Writers {
             agent: None,
         };
         let checked = true;
-        self.known.insert(key.clone(), FoundSession { files, checked });
+        self.known
+            .insert(key.clone(), FoundSession { files, checked });
         key
     }
 
