@@ -66,6 +66,20 @@ fn sessions_of_a_workspace_that_nobody_configured_are_shown() {
 }
 
 #[test]
+fn the_plan_of_a_removal_has_every_file_that_goes() {
+    let stage = plain();
+    fs::write(stage.root.join("sessions/w-app/a-main/left.txt"), "x").unwrap();
+    let remove = ["workspaces", "remove", "w-app", "--json"];
+    let plan = stage.annals(&remove).json();
+    let done = stage.annals(&[&remove[..], &["--apply"]].concat()).json();
+    assert_eq!(plan["files"], 4, "{plan}");
+    assert_eq!(
+        (&plan["files"], &plan["bytes"]),
+        (&done["files"], &done["bytes"])
+    );
+}
+
+#[test]
 fn changes_touch_nothing_else() {
     let stage = plain();
     let before = config(&stage);

@@ -96,7 +96,22 @@ impl Store {
             plan.config = entry.iter().cloned().collect();
             Ok(plan)
         };
-        sessions.iter().map(plan).collect()
+        let mut plans: Vec<Trashed> = sessions.iter().map(plan).collect::<Result<_>>()?;
+        if let Some(folder) = edit.and_then(removed_folder) {
+            let mut left = files_in(root, &folder);
+            // A session list goes with its last session.
+            left.retain(|(path, _)| {
+                let listed = root.layout.classify(path);
+                let mut files = plans.iter().flat_map(|plan| &plan.files);
+                !listed.is_some_and(|it| it.kind == ArtifactKind::Register)
+                    && !files.any(|file| file.path == *path)
+            });
+            if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
+                let config = entry.iter().cloned().collect();
+                plans.push(Store::folder_deletion(root, &folder, left, config, now));
+            }
+        }
+        Ok(plans)
     }
 
     /// Moves sessions to the trash and then makes a change of the configuration, if there is one to
@@ -124,7 +139,8 @@ impl Store {
                 && (!left.is_empty() || (done.is_empty() && entry.is_some()))
             {
                 let config = entry.iter().cloned().collect();
-                done.push(self.delete_folder(root, folder, left, config, now)?);
+                let plan = Store::folder_deletion(root, folder, left, config, now);
+                done.push(self.delete_folder(root, plan)?);
             }
             Ok(())
         });

@@ -227,17 +227,25 @@ impl Store {
 
     /// Moves to the trash what is left in the folder of a workspace or an agent: files of no session, and
     /// its entry of the configuration.
-    pub(super) fn delete_folder(
-        &self,
+    pub(super) fn delete_folder(&self, root: &Root, plan: Trashed) -> Result<Trashed> {
+        for file in &plan.files {
+            root.guard(&plan.root.join(&file.path))?;
+        }
+        let dirs = manifest::directories(&plan, std::iter::empty());
+        self.move_out(root, plan, dirs, &[])
+    }
+
+    /// What [`delete_folder`](Store::delete_folder) moves to the trash.
+    pub(super) fn folder_deletion(
         root: &Root,
         folder: &str,
         files: Vec<(PathBuf, u64)>,
         config: Vec<TrashedEntry>,
         now: Timestamp,
-    ) -> Result<Trashed> {
+    ) -> Trashed {
         let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
         let files = files.into_iter();
-        let plan = Trashed {
+        Trashed {
             id: format!("{stamp}-{}", folder.replace('/', "-")),
             // No session has a slash in its id.
             session: format!("{folder}/"),
@@ -251,12 +259,7 @@ impl Store {
                 .collect(),
             rows: Vec::new(),
             config,
-        };
-        for file in &plan.files {
-            root.guard(&plan.root.join(&file.path))?;
         }
-        let dirs = manifest::directories(&plan, std::iter::empty());
-        self.move_out(root, plan, dirs, &[])
     }
 
     /// The same, if `still` says so once the logs are locked and known to be what they were.
