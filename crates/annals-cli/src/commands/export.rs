@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::{resolve_dir, unknown};
+use super::filter::{named, resolve_dir, unknown};
 use super::output::{Standard, refuse_roots, refuse_taken, to_file};
 use crate::context::Context;
 use crate::render::json::Tamed;
@@ -36,7 +36,12 @@ Examples:
   annals export 8c549c46 -o safe.json --redact")]
 pub(crate) struct ExportArgs {
     /// SESSION, SESSION@MESSAGE, the path of a log, or a project
-    #[arg(value_name = "ID|PROJECT", required_unless_present = "project")]
+    #[arg(
+        value_name = "ID|PROJECT",
+        required_unless_present = "project",
+        allow_hyphen_values = true,
+        value_parser = named
+    )]
     id: Option<String>,
     /// All sessions of this project: its path, its name, or its id
     #[arg(

@@ -33,6 +33,14 @@ pub(crate) struct SessionFilter {
     pub(crate) page: Page,
 }
 
+/// A name that may begin with a hyphen, as the folders of Claude Code do. An option is none.
+pub(crate) fn named(text: &str) -> Result<String> {
+    match text.starts_with("--") {
+        true => Err(anyhow!("there is no such option; --help lists all")),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// A stretch of time.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Period {

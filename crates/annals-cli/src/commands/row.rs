@@ -300,7 +300,12 @@ mod tests {
         let shown = ids.map(|id| short.get(id));
         assert_eq!(
             shown,
-            ["2026-03-01", "5f0c9f62", "agent-session-o", "agent-session-t"]
+            [
+                "2026-03-01",
+                "5f0c9f62",
+                "agent-session-o",
+                "agent-session-t"
+            ]
         );
     }
 }

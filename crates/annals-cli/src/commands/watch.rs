@@ -55,8 +55,11 @@ pub(crate) struct WatchArgs {
     /// PROJECT, SESSION, SESSION@MESSAGE, or the path of a log
     #[arg(value_name = "WHAT")]
     what: Vec<String>,
+    /// This project: its path, its name, or its id
+    #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
+    project: Option<String>,
     /// Everything, without asking
-    #[arg(long, short, conflicts_with = "what")]
+    #[arg(long, short, conflicts_with_all = ["what", "project"])]
     all: bool,
     /// Only thoughts and prompts
     #[arg(long, conflicts_with = "tools")]
@@ -77,8 +80,9 @@ pub(crate) struct WatchArgs {
 
 pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     let people = context.out.is_terminal() && std::io::stdin().is_terminal();
-    let what = match args.what.is_empty() && !args.all && people && !context.json {
-        false => args.what.clone(),
+    let what: Vec<String> = args.what.iter().chain(&args.project).cloned().collect();
+    let what = match what.is_empty() && !args.all && people && !context.json {
+        false => what,
         true => match choose::choose(context)? {
             Some(what) => what,
             None => return Ok(Outcome::Fine),

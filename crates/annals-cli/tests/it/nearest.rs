@@ -45,3 +45,15 @@ fn a_project_that_is_none_is_told_with_the_nearest() {
         assert!(run.err.contains("the nearest: `"), "{verb:?}: {run}");
     }
 }
+
+#[test]
+fn a_folder_that_begins_with_a_hyphen_names_a_project() {
+    let stage = Stage::of("2.1.325-s01-multiturn");
+    let folder = "-home-dev-work-s01-multiturn";
+    let whole = stage.annals(&["export", "--project", folder]).fine();
+    let named = stage.annals(&["export", folder]).fine();
+    assert_eq!(named.out, whole.out);
+    assert!(!named.out.is_empty());
+    let run = stage.refused(&["export", "--nonesuch"], "");
+    assert!(run.err.contains("no such option"), "{run}");
+}

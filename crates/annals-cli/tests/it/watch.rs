@@ -295,6 +295,8 @@ fn projects_are_followed_by_name_path_and_place() {
         let mut watch = Watch::start(&stage, &[wanted, "--json"]);
         assert_eq!(watch.event()["project"], "/home/me/app", "{wanted}");
     }
+    let mut watch = Watch::start(&stage, &["-p", "-home-me-app", "--json"]);
+    assert_eq!(watch.event()["project"], "/home/me/app");
     let run = stage.annals(&["watch", "nobody", "--json"]);
     assert_snapshot!(run, @r"
     exit code 1
