@@ -21,6 +21,11 @@ const CALL: &str = r#"{"type":"tool_call","tool":"Read","arguments":{"file_path"
 const SUCCESS: &str = r#"{"type":"tool_result","tool":"Read","result":"import bcrypt from 'bcrypt';\n\nexport class AuthService {\n  async hashPassword(password: string): Promise<string> {\n    return bcrypt.hash(password, 10);\n  }\n}","timestamp":"2025-11-16T10:30:06.543Z","duration_ms":543,"toolCallId":"call_abc123"}"#;
 const FAILURE: &str = r#"{"type":"tool_result","tool":"Read","error":"File not found: /Users/nick/project/src/auth/authentication.ts","timestamp":"2025-11-16T10:30:06.123Z","duration_ms":123,"toolCallId":"call_abc123"}"#;
 
+/// The fixture that has them.
+const EXAMPLES: &str = include_str!(
+    "../../../../../fixtures/orchestrator/examples-of-the-document/projects/v_FXjHoCS5zUJmfyn-5v/2025-11-16.jsonl"
+);
+
 /// An empty root, and the log of the document's project on a day.
 fn stage() -> Stage {
     let stage = Stage::empty().with_layout("orchestrator");
@@ -39,8 +44,8 @@ fn log(stage: &Stage, day: &str) -> PathBuf {
 /// A root with the document's examples in the log of its day.
 fn examples() -> (Stage, String) {
     let stage = stage();
-    let lines = [USER, ASSISTANT, CALL, SUCCESS].join("\n") + "\n";
-    fs::write(log(&stage, "2025-11-16"), lines).unwrap();
+    assert!(EXAMPLES.lines().eq([USER, ASSISTANT, CALL, SUCCESS]));
+    fs::write(log(&stage, "2025-11-16"), EXAMPLES).unwrap();
     stage.settle();
     (stage, format!("2025-11-16-{FOLDER}"))
 }
