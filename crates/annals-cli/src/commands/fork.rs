@@ -80,7 +80,9 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let Some(last) = last else {
         bail!("session {} has no messages to fork", session.files.id);
     };
-    let forked = context.store.fork(&session, &path, to, title)?;
+    let forked = context
+        .store
+        .fork(&session, &path, to, title, context.clock.now)?;
     let from = format!("{}@{last}", session.files.id);
     if context.json {
         let entries = path.len();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Plan, Writer};
+use crate::layout::{Change, Edit, Graft, Head, NewSession, Parent, Writer};
 use crate::model::{
     Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Kind, Outline, SessionId, TitleSource,
 };
@@ -39,6 +39,7 @@ impl Store {
         path: &[usize],
         to: SessionId,
         title: Option<&str>,
+        now: Timestamp,
     ) -> Result<Forked> {
         let root = session.root();
         let writer = writer::writer_of(root)?;
@@ -58,7 +59,7 @@ impl Store {
         };
         let title = title.filter(|_| !writer.begins_with_title());
         let lone = session.files.is_lone();
-        let mut now = Timestamp::now();
+        let mut now = now;
         loop {
             let place = if lone {
                 // A log outside of any tree is forked beside itself.
@@ -83,8 +84,9 @@ impl Store {
                 words: words.clone(),
                 ..Head::new(id.clone(), artifact)
             };
-            let begin = self.planned(writer, &head, Change::Fork { from: from.clone() })?;
-            let titled = title.map(|title| self.planned(writer, &head, retitle(title)));
+            let plan = |change| writer::plan(writer, &head, &change, Some(now), &self.zone());
+            let begin = plan(Change::Fork { from: from.clone() })?;
+            let titled = title.map(|title| plan(retitle(title)));
             let titled = titled.transpose()?.unwrap_or_default();
             let own = root.layout.place(&head.log);
             let (first, mut others) = part(begin.edits, &own, lone);
@@ -125,10 +127,6 @@ impl Store {
             register::list_new(root, writer, &head, title)?;
             return Ok(Forked { session: id, path });
         }
-    }
-
-    fn planned(&self, writer: &dyn Writer, head: &Head, change: Change) -> Result<Plan> {
-        writer::plan(writer, head, &change, None, &self.zone())
     }
 }
 

@@ -127,7 +127,9 @@ impl Store {
             Error::refused(format!("`{message}` stands beside the tree of messages"))
         })?;
         let to = SessionId::new(&Uuid::new_v4().to_string())?;
-        Ok(self.fork(session, &path, to, None)?.session)
+        Ok(self
+            .fork(session, &path, to, None, Timestamp::now())?
+            .session)
     }
 
     /// Moves every session of one project to the trash, and nothing else.

@@ -50,7 +50,9 @@ fn a_fork_spends_nothing() {
                     let to = format!("{forked:08x}-ffff-4000-8000-000000000000");
                     let to = SessionId::new(&to).unwrap();
                     let path = tree.path(conversation);
-                    copy.store().fork(&session, &path, to, None).unwrap();
+                    copy.store()
+                        .fork(&session, &path, to, None, jiff::Timestamp::now())
+                        .unwrap();
                     forked += 1;
                 }
             }

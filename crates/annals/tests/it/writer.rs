@@ -499,7 +499,8 @@ fn a_read_only_directory_is_an_error_and_no_loss() {
                     &session,
                     &[1],
                     SessionId::new(&ID.replace('a', "b")).unwrap(),
-                    None
+                    None,
+                    jiff::Timestamp::now()
                 )
                 .is_err()
         );
@@ -703,9 +704,17 @@ fn a_fork_can_be_titled_and_written_to() {
     let path = tree.path(&tree.conversations[1]);
     let to = SessionId::new(&ID.replace('a', "c")).unwrap();
     copy.store()
-        .fork(&session, &path, to.clone(), Some("The left way"))
+        .fork(
+            &session,
+            &path,
+            to.clone(),
+            Some("The left way"),
+            jiff::Timestamp::now(),
+        )
         .unwrap();
-    let again = copy.store().fork(&session, &path, to.clone(), None);
+    let again = copy
+        .store()
+        .fork(&session, &path, to.clone(), None, jiff::Timestamp::now());
     assert!(again.is_err(), "a session is never forked over another");
     let written = copy
         .writer("cccccccc")

@@ -311,7 +311,13 @@ fn a_fork_goes_to_the_same_folder_and_the_index() {
     let to = SessionId::new("forked").unwrap();
     let made = copy
         .store()
-        .fork(&session, &path[..2], to, Some("Half of it"))
+        .fork(
+            &session,
+            &path[..2],
+            to,
+            Some("Half of it"),
+            jiff::Timestamp::now(),
+        )
         .unwrap();
     assert!(
         made.path

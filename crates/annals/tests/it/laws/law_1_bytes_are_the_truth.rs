@@ -170,7 +170,7 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                 let before = picture(&copy.root.path);
                 let made = copy
                     .store()
-                    .fork(&session, &path, to.clone(), None)
+                    .fork(&session, &path, to.clone(), None, jiff::Timestamp::now())
                     .unwrap();
                 forked += 1;
                 let bytes = fs::read(&made.path).unwrap();

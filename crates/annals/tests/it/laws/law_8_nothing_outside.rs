@@ -69,7 +69,7 @@ fn hostile_ids_change_nothing() {
                 let made = store.create(&copy.root, &new, QUICK).unwrap().path();
                 let file = format!("projects/-w/{id}.jsonl");
                 assert_eq!(made, copy.root.path.join(file), "{id:?}");
-                let taken = store.fork(&session, &[0], to, None);
+                let taken = store.fork(&session, &[0], to, None, jiff::Timestamp::now());
                 std::fs::remove_file(&made).unwrap();
                 std::fs::remove_dir(made.parent().unwrap()).unwrap();
                 if let Ok(fork) = taken {
@@ -219,7 +219,7 @@ fn links_lead_nobody_outside() {
         assert_eq!(outside(dir), before, "writing {}", files.id);
         let session = Session::read(files.clone()).unwrap();
         let to = SessionId::new(&other.replace('d', "e")).unwrap();
-        let _ = store.fork(&session, &[0], to, Some("t"));
+        let _ = store.fork(&session, &[0], to, Some("t"), jiff::Timestamp::now());
         assert_eq!(outside(dir), before, "forking {}", files.id);
         let _ = store.delete(files, now);
         assert_eq!(outside(dir), before, "deleting {}", files.id);

@@ -553,7 +553,10 @@ fn a_fork_into_the_same_log_leaves_the_source_as_it_was() {
         .unwrap()
         .path(&source.tree().unwrap().conversations[0]);
     let to = SessionId::new("ff").unwrap();
-    stage.store().fork(&source, &path, to, None).unwrap();
+    stage
+        .store()
+        .fork(&source, &path, to, None, jiff::Timestamp::now())
+        .unwrap();
     assert_eq!(said(&stage.read(&own)), ["ask", "answer"]);
     assert_eq!(said(&stage.read("ff")), ["ask", "answer"]);
     // A program that adds up the log counts the reply once.

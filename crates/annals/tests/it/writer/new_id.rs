@@ -27,7 +27,7 @@ fn one_of_several_that_take_an_id_at_once_gets_it() {
                 start.wait();
                 match number % 2 {
                     0 => store
-                        .fork(&session, &path, id.clone(), None)
+                        .fork(&session, &path, id.clone(), None, jiff::Timestamp::now())
                         .map(|fork| fork.path),
                     // Each is about another directory, and so in another folder.
                     _ => {
