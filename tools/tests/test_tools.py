@@ -383,5 +383,37 @@ providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1'
             self.assertEqual(set(out.read_text(encoding="utf-8").splitlines()), after)
 
 
+class Golden(unittest.TestCase):
+    """The recorder of what the program prints and writes."""
+
+    def record(self, folder, script):
+        """Records one fixture with a program that is a shell script."""
+        program = Path(folder, "program")
+        program.write_text("#!/bin/sh\n" + script, encoding="utf-8")
+        program.chmod(0o755)
+        command = [sys.executable, "-B", str(TOOLS / "golden" / "golden.py"), "record", str(Path(folder, "out")),
+                   "--program", str(program), "--only", "clog/header-alone", "--history", "0"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def compare(self, before, after):
+        """The exit code and the output of a comparison."""
+        command = [sys.executable, "-B", str(TOOLS / "golden" / "golden.py"), "compare"]
+        run = subprocess.run([*command, *(str(Path(one, "out")) for one in (before, after))],
+                             check=False, capture_output=True, text=True)
+        return run.returncode, run.stdout
+
+    def test_a_difference_is_found_and_made_up_ids_are_none(self):
+        fresh = "cat /proc/sys/kernel/random/uuid"
+        with tempfile.TemporaryDirectory() as scratch:
+            one, two, other = (Path(scratch, name) for name in ("one", "two", "other"))
+            for folder, script in ((one, fresh), (two, fresh), (other, fresh + "; echo more")):
+                folder.mkdir()
+                self.record(folder, script)
+            self.assertEqual(self.compare(one, two)[0], 0)
+            code, printed = self.compare(one, other)
+            self.assertEqual(code, 1)
+            self.assertIn("+more", printed)
+
+
 if __name__ == "__main__":
     unittest.main()
