@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use annals::archive::Archive;
+use annals::archive::{Archive, KeepOptions};
 use annals::export::{self, Exporter, Format, ImportOptions, Importer, Part};
 use annals::jsonl::{FileId, Log, Options, ensure_dir, refuse_held};
 use annals::layout::NewSession;
@@ -56,6 +56,13 @@ fn role() {
             let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
             pack.restore(None).map(drop)
         }
+        "keep" => {
+            let store = store(&dir);
+            let inventory = store.inventory();
+            let now = Timestamp::UNIX_EPOCH;
+            let kept = store.keep(&inventory, KeepOptions::default(), now, &|_, _| {});
+            kept.map(|kept| assert!(kept.is_fine()))
+        }
         "import" => import(&dir, 2),
         "undelete" => store(&dir).undelete(IDS[0]).map(drop),
         other => panic!("{other}"),
@@ -75,6 +82,17 @@ fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<Str
         .args(injections.map(|inject| format!("--inject={inject}")))
         .args(only.map(|path| format!("--trace-path={}", path.display())));
     play(strace, part, dir)
+}
+
+/// Gives a part to a child process, and counts calls of it.
+fn count(calls: &str, part: &str, dir: &Path) -> Option<usize> {
+    let list = dir.join("calls");
+    let told = play(strace(calls, &list), part, dir)?;
+    assert_eq!(told, "fine");
+    // A call that another one interrupts takes two lines.
+    let list = fs::read_to_string(list).unwrap();
+    let begun = list.lines().filter(|line| !line.contains(" resumed>"));
+    Some(begun.count())
 }
 
 fn strace(calls: &str, list: &Path) -> Command {
@@ -128,6 +146,32 @@ fn sessions(dir: &Path) -> Store {
         writer.set_todos(&[Todo::pending("go")]).unwrap();
     }
     store
+}
+
+/// Each pack was synced twice, and the path of the root resolved for each session.
+#[test]
+fn each_session_that_is_kept_is_synced_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let root = store.roots()[0].clone();
+    let mut counts = Vec::new();
+    for upto in [10, 20] {
+        for number in upto - 10..upto {
+            let id = format!("{number:08x}-0000-4000-8000-000000000000");
+            let new = NewSession::new(SessionId::new(&id).unwrap(), "/home/dev/w");
+            let writer = store.create(&root, &new, QUICK).unwrap();
+            writer.append(Draft::user("hi")).unwrap();
+        }
+        let sync = count("fsync,fdatasync", "keep", dir.path());
+        fs::remove_dir_all(dir.path().join("state")).unwrap();
+        let resolve = count("readlink,readlinkat", "keep", dir.path());
+        fs::remove_dir_all(dir.path().join("state")).unwrap();
+        counts.extend(sync.zip(resolve));
+    }
+    if let [few, many] = counts[..] {
+        // Ten sessions more.
+        assert_eq!((many.0 - few.0, many.1 - few.1), (10, 0), "{counts:?}");
+    }
 }
 
 /// Imports the first sessions of an export into a root of its own.
