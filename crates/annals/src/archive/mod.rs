@@ -8,6 +8,7 @@
 //! removing them, is the store's business.
 
 mod allowed;
+mod attributes;
 mod forget;
 mod index;
 mod keep;
@@ -37,12 +38,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
+pub use attributes::{Attribute, Dir, Owner};
 pub use forget::Forgotten;
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
 pub use living::Restoring;
 pub use pack::{Pack, PackedFile};
-pub use restore::{Fate, Restored, RestoredFile};
+pub use restore::{Fate, Restored, RestoredDir, RestoredFile};
 pub use root::ROOT;
 pub(crate) use root::is_told;
 pub(crate) use roster::{Roster, is_beside, number};
