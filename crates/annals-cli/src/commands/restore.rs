@@ -10,14 +10,15 @@ use serde::Serialize;
 use super::Outcome;
 use crate::context::Context;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, paint};
+use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 
 /// Puts archived sessions back.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every file comes back byte for byte with its mode and time, to where it was or, with --to, to another
-root. Nothing that is there is written over: if another file is in the place of any, nothing is
+root. Owners, extended attributes (user.*) and the modes of directories that are made anew come back
+where that is allowed; what cannot be restored is listed. Nothing that is there is written over: if another file is in the place of any, nothing is
 changed; only documents of a session whose log is there, as todos are, may be others, and stay.
 The archive keeps what it has. What a session that lives lost comes back where it looks for it,
 also if its folder was renamed since. Settings and other configuration come back only with --also.
@@ -102,6 +103,7 @@ pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> 
         })?;
     } else {
         tell(args.apply, &restored, context)?;
+        tell_not_restored(args.apply, &restored, context)?;
         tell_damage(&found.pack.path, damage.as_deref(), &restored, context)?;
     }
     let sound = damage.is_none() && restored.damaged().next().is_none();
@@ -178,6 +180,28 @@ fn tell_damage(
     Ok(())
 }
 
+/// Prints what beside the content of files does not come back.
+fn tell_not_restored(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
+    let files = restored.files.iter();
+    let files = files.map(|file| (&file.path, &file.not_restored));
+    let dirs = restored.dirs.iter();
+    let all = files.chain(dirs.map(|dir| (&dir.path, &dir.not_restored)));
+    let label = match applied {
+        true => "not restored",
+        false => "cannot be restored",
+    };
+    for (path, left) in all.filter(|(_, left)| !left.is_empty()) {
+        let path = path.display().to_string();
+        context.out.line(format_args!(
+            "{} {}: {}",
+            paint(WARNING, label),
+            paint(PATH, &path),
+            left.join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
 fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()> {
     let mut table = Table::new([
         Column::new("SIZE").right(),
@@ -239,7 +263,7 @@ fn tell(applied: bool, restored: &Restored, context: &mut Context) -> Result<()>
             "Files that are there and differ stay; the archive keeps the others. --to DIR puts those elsewhere.",
         )?;
     }
-    let put = |file: &&RestoredFile| matches!(file.fate, Fate::New | Fate::Partial | Fate::Earlier);
+    let put = |file: &&RestoredFile| file.is_put_back();
     let sum = format!(
         "{}, {}",
         plural(restored.files.iter().filter(put).count() as u64, "file"),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Archive;
+use super::attributes::{Attribute, Dir, Owner};
 use super::index::Member;
 use super::pack::Pack;
 use crate::error::{Error, Result};
@@ -75,6 +76,21 @@ impl Pack {
             true => member.mode & 0o600,
             false => member.mode,
         }
+    }
+
+    /// The owner and the attributes that a file gets.
+    pub(super) fn belongings_of<'a>(&self, member: &'a Member) -> (Option<Owner>, &'a [Attribute]) {
+        match self.standing.elsewhere {
+            true => (None, &[]),
+            false => (member.owner, &member.attributes),
+        }
+    }
+
+    /// The directories of a file, the outer ones first, where it says what they are like.
+    pub(super) fn dirs_of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Dir> {
+        let dirs = self.index.dirs.iter();
+        let dirs = dirs.filter(|_| !self.standing.elsewhere);
+        dirs.filter(move |dir| path.starts_with(&dir.path))
     }
 
     /// The root that its files go to.

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::attributes::{Attribute, Dir, Owner};
 use crate::jsonl::FileId;
 use crate::layout;
 use crate::model::ArtifactKind;
@@ -89,6 +90,9 @@ pub struct Index {
     /// Earlier versions of files that were replaced or cut, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Member>,
+    /// The directories that the files lay in, the outer ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dirs: Vec<Dir>,
     /// What registers said about the logs, in the register's own words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<Row>,
@@ -134,6 +138,12 @@ pub struct Member {
     pub state: Sum,
     /// Its permissions.
     pub mode: u32,
+    /// Who owned it; nothing if nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// Its extended attributes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
     /// When it was last changed, in nanoseconds since 1970.
     pub mtime_ns: i64,
     /// When anything about it was last changed.
@@ -258,6 +268,12 @@ impl Index {
         if let Some(member) = self.all().find(|member| !self.is_place(&member.path)) {
             let path = member.path.display();
             return Some(format!("{path} is no place for a file of its layout"));
+        }
+        let above = self.all().flat_map(|it| it.path.ancestors().skip(1));
+        let above: HashSet<&Path> = above.filter(|dir| !dir.as_os_str().is_empty()).collect();
+        if let Some(dir) = self.dirs.iter().find(|dir| !above.contains(&*dir.path)) {
+            let path = dir.path.display();
+            return Some(format!("no file of it lies in the directory {path}"));
         }
         self.fault_of_parts()
     }

@@ -10,15 +10,21 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Archive;
+use super::root::ROOT;
 use super::roster;
 use super::session::Archived;
 use super::verify::{Damage, Verified};
+use super::write;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::store::{Inventory, SessionFiles, Store};
 
 /// Within this time every pack is read back once, however often one keeps.
 const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// So many packs are written at once. Each writer mostly waits until its pack is on the disk, and file
+/// systems make what several wait for durable together.
+const WRITERS: usize = 16;
 
 /// The version of the note that is left for the next run.
 const VERSION: u32 = 1;
@@ -125,7 +131,9 @@ impl Store {
         let aside = archive.set_aside_in(None)?;
         let aside = aside.iter().map(|path| Damage::set_aside(path));
         kept.verified.damaged.extend(aside);
-        kept.take(self.mirror_all(&all, now, &suspects, progress));
+        let mirrored = mirror_all(&archive, &all, now, &suspects, progress);
+        kept.sync_names(&mirrored);
+        kept.take(mirrored);
         for root in self.roots() {
             let others = self.mirror_root(root, inventory, now, &suspects);
             let name = format!("what belongs to no session of {}", root.path.display());
@@ -182,33 +190,57 @@ impl Store {
         }
         Ok(())
     }
+}
 
-    /// Mirrors sessions, those that share files together; each one's result, and how many it is of.
-    fn mirror_all(
-        &self,
-        all: &[&SessionFiles],
-        now: Timestamp,
-        suspects: &BTreeSet<PathBuf>,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Vec<(String, usize, Result<Archived>)> {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        let total = all.iter().map(|files| files.bytes()).sum();
-        let done = AtomicU64::new(0);
-        let groups = SessionFiles::sharing(all);
-        let mirror = |group: &Vec<&SessionFiles>| {
-            let name = group
-                .first()
-                .map_or_else(String::new, |it| it.id.to_string());
-            let made = self.mirror_with(group, now, suspects);
-            let bytes: u64 = group.iter().map(|files| files.bytes()).sum();
-            progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
-            (name, group.len(), made)
-        };
-        groups.par_iter().with_max_len(1).map(mirror).collect()
+/// Mirrors sessions, those that share files together; each one's result, and how many it is of. The
+/// names of new packs are not durable yet.
+fn mirror_all(
+    archive: &Archive,
+    all: &[&SessionFiles],
+    now: Timestamp,
+    suspects: &BTreeSet<PathBuf>,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Vec<(String, usize, Result<Archived>)> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let total = all.iter().map(|files| files.bytes()).sum();
+    let done = AtomicU64::new(0);
+    let groups = SessionFiles::sharing(all);
+    let mirror = |group: &Vec<&SessionFiles>| {
+        let name = group
+            .first()
+            .map_or_else(String::new, |it| it.id.to_string());
+        let made = Store::mirror_unsynced(archive, group, now, suspects);
+        let bytes: u64 = group.iter().map(|files| files.bytes()).sum();
+        progress(done.fetch_add(bytes, Ordering::Relaxed) + bytes, total);
+        (name, group.len(), made)
+    };
+    // Once for all writers. Where it fails, each of them says why.
+    let dirs: BTreeSet<PathBuf> = all.iter().map(|it| archive.dir_of(&it.root)).collect();
+    dirs.iter().for_each(|dir| _ = jsonl::ensure_dir(dir));
+    let mirror = || groups.par_iter().with_max_len(1).map(mirror).collect();
+    match rayon::ThreadPoolBuilder::new().num_threads(WRITERS).build() {
+        Ok(pool) => pool.install(mirror),
+        Err(_) => mirror(),
     }
 }
 
 impl Kept {
+    /// Makes the names of packs durable, each directory once. Those that have not changed count too: a
+    /// run that was killed may have made them.
+    fn sync_names(&mut self, mirrored: &[(String, usize, Result<Archived>)]) {
+        let made = mirrored
+            .iter()
+            .filter_map(|(_, _, made)| made.as_ref().ok());
+        let dirs = made.filter_map(|made| made.pack.parent());
+        let dirs: BTreeSet<&Path> = dirs.collect();
+        for dir in dirs {
+            if let Err(error) = write::sync_dir(&dir.join(ROOT)) {
+                let why = "what was archived may be lost with the power";
+                self.troubles.push(format!("{why}: {error}"));
+            }
+        }
+    }
+
     fn take(&mut self, results: Vec<(String, usize, Result<Archived>)>) {
         for (session, count, result) in results {
             match result {

@@ -45,6 +45,10 @@ impl Restoring {
                 file.pack = Some(other.path.clone());
                 file
             }));
+            let known: Vec<PathBuf> = plan.dirs.iter().map(|dir| dir.path.clone()).collect();
+            let dirs = more.dirs.into_iter();
+            plan.dirs
+                .extend(dirs.filter(|dir| !known.contains(&dir.path)));
             states.extend(from);
         }
         Ok((plan, states))

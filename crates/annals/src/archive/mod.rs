@@ -8,6 +8,7 @@
 //! removing them, is the store's business.
 
 mod allowed;
+mod attributes;
 mod forget;
 mod index;
 mod keep;
@@ -29,18 +30,21 @@ mod verify;
 mod write;
 mod writer;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
+pub use attributes::{Attribute, Dir, Owner};
 pub use forget::Forgotten;
 pub use index::{Frame, Index, Member, Named, Part, Row, Sum, VERSION};
 pub use keep::{KeepOptions, Kept};
 pub use living::Restoring;
 pub use pack::{Pack, PackedFile};
-pub use restore::{Fate, Restored, RestoredFile};
+pub use restore::{Fate, Restored, RestoredDir, RestoredFile};
 pub use root::ROOT;
 pub(crate) use root::is_told;
 pub(crate) use roster::{Roster, is_beside, number};
@@ -58,6 +62,8 @@ use crate::store::Root;
 #[derive(Clone, Debug)]
 pub struct Archive {
     dir: PathBuf,
+    /// The directories of roots that were asked for, by layout and path.
+    dirs: Arc<Mutex<HashMap<(&'static str, PathBuf), PathBuf>>>,
 }
 
 impl Archive {
@@ -65,6 +71,7 @@ impl Archive {
     pub fn open(state: &Path) -> Self {
         Archive {
             dir: state.join("archive"),
+            dirs: Arc::default(),
         }
     }
 
@@ -142,6 +149,13 @@ impl Archive {
 
     /// Where the packs of a root lie.
     pub fn dir_of(&self, root: &Root) -> PathBuf {
+        let mut dirs = self.dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (root.layout.name(), root.path.clone());
+        let dir = dirs.entry(name).or_insert_with(|| self.find_dir(root));
+        dir.clone()
+    }
+
+    fn find_dir(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
         let path = root.path.canonicalize();
         let path = path.or_else(|_| std::path::absolute(&root.path));

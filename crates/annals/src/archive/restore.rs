@@ -1,15 +1,17 @@
-//! Putting archived sessions back, byte for byte, with their modes and times.
+//! Putting archived sessions back, byte for byte, with their modes and times, their owners and attributes.
 //!
 //! Everything is unpacked once, straight into files that have no names yet. Only when all checksums
 //! fit does the first of them get its name. Nothing that is there is ever written over.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::attributes::{self, Dir};
 use super::index::Member;
 use super::pack::{self, Pack};
 use super::salvage::State;
@@ -18,6 +20,7 @@ use super::verify::unpack;
 use super::write::open_source;
 use crate::convert::stage::{Naming, Stage};
 use crate::error::{Error, Result};
+use crate::jsonl;
 use crate::store::{Root, Store};
 
 /// The directory of a root in which files are until they are whole.
@@ -37,6 +40,21 @@ pub struct Restored {
     pub pack: PathBuf,
     /// The files.
     pub files: Vec<RestoredFile>,
+    /// The directories that are made for them and of which it is known what they were like, the outer ones
+    /// first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dirs: Vec<RestoredDir>,
+}
+
+/// A directory that is made for files that are put back.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct RestoredDir {
+    /// Its path within the root.
+    pub path: PathBuf,
+    /// What of it cannot be restored: its owner, its group, extended attributes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_restored: Vec<String>,
 }
 
 /// A file that is put back.
@@ -59,6 +77,9 @@ pub struct RestoredFile {
     /// The pack that it comes from, if that is another one than the rest does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PathBuf>,
+    /// What beside its content cannot be restored: its owner, its group, extended attributes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_restored: Vec<String>,
 }
 
 /// What becomes of an archived file.
@@ -112,11 +133,16 @@ impl Restored {
 }
 
 impl RestoredFile {
+    /// It is put back, whole or in part.
+    pub fn is_put_back(&self) -> bool {
+        matches!(self.fate, Fate::New | Fate::Partial | Fate::Earlier)
+    }
+
     /// How many bytes of it are put back.
     fn put_back(&self) -> u64 {
-        match self.fate {
-            Fate::New | Fate::Partial | Fate::Earlier => self.bytes.saturating_sub(self.gone()),
-            Fate::Same | Fate::Grown | Fate::Different | Fate::Left | Fate::Held | Fate::Lost => 0,
+        match self.is_put_back() {
+            true => self.bytes.saturating_sub(self.gone()),
+            false => 0,
         }
     }
 
@@ -168,6 +194,7 @@ impl Pack {
                     .collect(),
                 earlier: state.earlier,
                 pack: None,
+                not_restored: Vec::new(),
             })
         };
         let mut files = states.iter().map(fate).collect::<Result<Vec<_>>>()?;
@@ -176,12 +203,23 @@ impl Pack {
             if matches!(file.fate, Fate::Same | Fate::Grown | Fate::Left) {
                 (file.earlier, state.earlier) = (None, None);
             }
+            if file.is_put_back() {
+                let (owner, attributes) = self.belongings_of(&state.member);
+                file.not_restored = attributes::foresee(owner, attributes);
+            }
         }
+        let back = files.iter().filter(|file| file.is_put_back());
+        let dirs = missing_dirs(&root, back.map(|file| (self, file.path.as_path())));
+        let dirs = dirs.into_values().map(|dir| RestoredDir {
+            path: dir.path.clone(),
+            not_restored: attributes::foresee(Some(dir.owner), &dir.attributes),
+        });
         let sessions = self.index.sessions.iter();
         let restored = Restored {
             sessions: sessions.map(|session| session.id.clone()).collect(),
             layout: root.layout.name(),
-            root: root.path,
+            dirs: dirs.collect(),
+            root: root.path.clone(),
             pack: self.path.clone(),
             files,
         };
@@ -217,7 +255,7 @@ impl Pack {
     pub(super) fn carry_out(
         &self,
         to: Option<&Path>,
-        plan: Restored,
+        mut plan: Restored,
         states: &[State],
     ) -> Result<Restored> {
         if let Some(other) = plan.in_the_way().next() {
@@ -235,8 +273,7 @@ impl Pack {
         }
         let root = self.target(to)?;
         let each = states.iter().zip(&plan.files);
-        let fresh =
-            each.filter(|(_, file)| matches!(file.fate, Fate::New | Fate::Partial | Fate::Earlier));
+        let fresh = each.filter(|(_, file)| file.is_put_back());
         let fresh: Vec<Source<'_>> = fresh
             .map(|(state, file)| Source {
                 pack: &state.pack,
@@ -247,7 +284,13 @@ impl Pack {
         // One that was killed when all had their names leaves an empty stage.
         let left = root.path.join(STAGE).symlink_metadata().is_ok();
         if left || !fresh.is_empty() {
-            self.place(&root, &fresh)?;
+            let mut not_restored = self.place(&root, &fresh)?;
+            for file in plan.files.iter_mut().filter(|file| file.is_put_back()) {
+                file.not_restored = not_restored.remove(&file.path).unwrap_or_default();
+            }
+            for dir in &mut plan.dirs {
+                dir.not_restored = not_restored.remove(&dir.path).unwrap_or_default();
+            }
         }
         if !self.index.lone {
             let is_gone = |fate| matches!(fate, Fate::Lost | Fate::Held);
@@ -273,14 +316,16 @@ impl Pack {
                 partly: false,
             })
             .collect();
-        self.place(root, &members)
+        self.place(root, &members).map(drop)
     }
 
-    /// Makes files, and of those that are marked what can be read of them.
-    fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<()> {
+    /// Makes files, and of those that are marked what can be read of them. Returns what beside the content
+    /// of files and directories could not be restored, by their paths.
+    fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<HashMap<PathBuf, Vec<String>>> {
         // The main log gets its name last: until then there is no session that could be taken for whole.
         let main = self.index.main().map(|main| main.path.as_path());
         let stage = Stage::named(root, STAGE, "restoring", Naming::AtTheEnd)?;
+        let mut not_restored = HashMap::new();
         for source in members.iter().rev() {
             let Source {
                 pack,
@@ -288,20 +333,43 @@ impl Pack {
                 partly,
             } = *source;
             let last = Some(member.path.as_path()) == main;
-            if let Err(error) = pack.stage(&stage, member, partly, last) {
-                stage.abandon();
-                return Err(error);
+            match pack.stage(&stage, member, partly, last) {
+                Ok(left) => _ = not_restored.insert(member.path.clone(), left),
+                Err(error) => {
+                    stage.abandon();
+                    return Err(error);
+                }
             }
         }
-        match stage.close()?.first() {
-            None => Ok(()),
-            Some(taken) => Err(Error::Changed {
-                path: taken.clone(),
-            }),
+        // They are made just before files get their names in them.
+        let sources = members.iter();
+        let sources = sources.map(|source| (source.pack, source.member.path.as_path()));
+        let dirs = missing_dirs(root, sources);
+        for (path, dir) in &dirs {
+            root.guard(path)?;
+            jsonl::ensure_dir(path)?;
+            not_restored.insert(dir.path.clone(), dir.apply_open(path)?);
         }
+        if let Some(taken) = stage.close()?.first() {
+            return Err(Error::Changed {
+                path: taken.clone(),
+            });
+        }
+        // The inner ones first: an outer one may let nobody in.
+        for (path, dir) in dirs.iter().rev() {
+            dir.close(path)?;
+        }
+        Ok(not_restored)
     }
 
-    fn stage(&self, stage: &Stage, member: &Member, partly: bool, last: bool) -> Result<()> {
+    /// Unpacks a file, and returns what beside its content could not be restored.
+    fn stage(
+        &self,
+        stage: &Stage,
+        member: &Member,
+        partly: bool,
+        last: bool,
+    ) -> Result<Vec<String>> {
         let mut staged = stage.file(&member.path)?;
         let damaged = match partly {
             true => self
@@ -315,11 +383,15 @@ impl Pack {
                 "{path} cannot be put back, and nothing was changed: {detail} (--salvage puts back what can be read)"
             )));
         }
+        // Its mode comes last: a new owner takes some of it away.
+        let (owner, attributes) = self.belongings_of(member);
+        let left = attributes::apply(staged.file(), owner, attributes);
         staged.like(self.mode_of(member), member.mtime_ns);
         match last {
-            true => stage.commit_last(staged).map(drop),
-            false => stage.commit(staged).map(drop),
-        }
+            true => stage.commit_last(staged)?,
+            false => stage.commit(staged)?,
+        };
+        Ok(left)
     }
 
     /// Hands over what can be read of a log.
@@ -352,6 +424,19 @@ struct Source<'a> {
     member: &'a Member,
     /// What can be read of it is all that is wanted.
     partly: bool,
+}
+
+/// The directories of files that are not there, by their paths, as far as the packs that the files come from
+/// say what they were like. The outer ones come first.
+fn missing_dirs<'a>(
+    root: &Root,
+    files: impl Iterator<Item = (&'a Pack, &'a Path)>,
+) -> BTreeMap<PathBuf, &'a Dir> {
+    let dirs = files.flat_map(|(pack, path)| pack.dirs_of(path));
+    let dirs = dirs.map(|dir| (root.path.join(&dir.path), dir));
+    let mut dirs: BTreeMap<PathBuf, &Dir> = dirs.collect();
+    dirs.retain(|path, _| path.symlink_metadata().is_err());
+    dirs
 }
 
 fn fate(path: &Path, member: &Member, is_log: bool) -> Result<Fate> {

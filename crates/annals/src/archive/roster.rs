@@ -17,6 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use rustix::fs::OFlags;
 
 use super::index::Index;
@@ -183,22 +184,20 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
             ..Options::default()
         },
     )?;
-    let mut lines = Vec::new();
     if roster.is_none() {
         log.append(sealed(HEADER).as_bytes())?;
     }
     let known = roster.as_ref().map(Roster::known).unwrap_or_default();
-    for pack in &packs {
+    let line = |pack: &PathBuf| {
         // Of one that cannot be read nothing can be told; whoever looks for damage finds it.
-        let Ok(open) = Pack::open(pack) else { continue };
+        let open = Pack::open(pack).ok()?;
         let name = name_of(pack);
         let told = |number: &str| known.contains(&(name.as_str(), number));
         let mut lacking = numbers(None, &open.index);
         lacking.retain(|number| !told(number));
-        if !lacking.is_empty() {
-            lines.push(sealed(&format!("{name} {}", lacking.join(" "))));
-        }
-    }
+        (!lacking.is_empty()).then(|| sealed(&format!("{name} {}", lacking.join(" "))))
+    };
+    let mut lines: Vec<String> = packs.par_iter().filter_map(line).collect();
     if roster.is_none() {
         lines.push(sealed(ALL));
     }

@@ -76,26 +76,32 @@ impl Store {
     /// A session that has not changed costs a `stat` for each of its files, unless its pack was found
     /// damaged: then what cannot be read of it is taken from the files again.
     pub fn mirror(&self, group: &[&SessionFiles], now: Timestamp) -> Result<Archived> {
-        let damaged = keep::known_damaged(&self.archive()?);
-        self.mirror_with(group, now, &damaged)
+        let archive = self.archive()?;
+        let damaged = keep::known_damaged(&archive);
+        let archived = Store::mirror_unsynced(&archive, group, now, &damaged)?;
+        if !archived.unchanged {
+            write::sync_dir(&archived.pack)?;
+        }
+        Ok(archived)
     }
 
-    /// The same, with the packs that are known to be damaged.
-    pub(super) fn mirror_with(
-        &self,
+    /// The same, with the packs that are known to be damaged. The name of a pack that is created is
+    /// durable only when its directory is synced.
+    pub(super) fn mirror_unsynced(
+        archive: &Archive,
         group: &[&SessionFiles],
         now: Timestamp,
         damaged: &BTreeSet<PathBuf>,
     ) -> Result<Archived> {
-        let archive = self.archive()?;
         let holdings = holdings(group, false)?;
-        let path = place(&archive, group, &holdings);
+        let path = place(archive, group, &holdings);
         let pack = existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
         if plan.unchanged && !damaged.contains(&path) {
             return Ok(plan);
         }
-        let stored = put(group, &holdings, &path, now)?;
+        let contents = contents(group, &holdings)?;
+        let stored = write::store_unsynced(&path, &contents, now)?;
         refuse_damaged(&path, &verify_since(&stored.pack, stored.since))?;
         Ok(done(plan, &stored))
     }
@@ -120,7 +126,7 @@ impl Store {
         let path = place(&archive, group, &holdings);
         let pack = existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
-        let stored = put(group, &holdings, &path, now)?;
+        let stored = write::store(&path, &contents(group, &holdings)?, now)?;
         if let Some(gone) = stored.missing.first() {
             return Err(Error::Changed {
                 path: holdings.root.path.join(gone),
@@ -309,14 +315,10 @@ pub(super) fn done(plan: Archived, stored: &Stored) -> Archived {
     }
 }
 
-fn put(
-    group: &[&SessionFiles],
-    holdings: &Holdings,
-    path: &Path,
-    now: Timestamp,
-) -> Result<Stored> {
+/// What is to be in the pack of sessions.
+fn contents(group: &[&SessionFiles], holdings: &Holdings) -> Result<Contents> {
     let rows = Store::rows_of(group)?.into_iter();
-    let contents = Contents {
+    Ok(Contents {
         layout: holdings.root.layout.name().to_owned(),
         root: holdings.root.path.clone(),
         lone: holdings.lone,
@@ -324,8 +326,7 @@ fn put(
         files: holdings.files.clone(),
         rows: rows.map(|(path, text)| Row { path, text }).collect(),
         told: told(group),
-    };
-    write::store(path, &contents, now)
+    })
 }
 
 fn named(group: &[&SessionFiles]) -> Vec<Named> {

@@ -1,5 +1,6 @@
 //! Packs: what goes in comes out, whatever happens to them.
 
+mod attributes;
 mod bounds;
 mod damage;
 mod forget;

@@ -65,6 +65,8 @@ pub struct Stored {
     pub set_aside: Option<SetAside>,
     /// What was wrong with the pack, if it was written anew with all that it held.
     pub mended: Option<String>,
+    /// The pack was created.
+    pub created: bool,
 }
 
 /// A pack that nobody can tell what it holds.
@@ -91,6 +93,16 @@ enum Turn {
 
 /// Brings a pack up to date with its files, or makes it.
 pub fn store(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored> {
+    let stored = store_unsynced(path, contents, now)?;
+    if stored.created {
+        sync_dir(path)?;
+    }
+    Ok(stored)
+}
+
+/// The same, but the name of a pack that is created is durable only when its directory is synced: whoever
+/// writes many packs syncs it once.
+pub(super) fn store_unsynced(path: &Path, contents: &Contents, now: Timestamp) -> Result<Stored> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let (mut set_aside, mut mended) = (None, None);
     loop {
@@ -210,7 +222,6 @@ fn fill(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<T
             }
             Err(error) => return Err(Error::io("create", path, error.into())),
         }
-        sync_dir(path)?;
         let pack = Pack::open(path)?;
         if !told {
             // One may have been made meanwhile, by a process that did not see this pack.
@@ -224,6 +235,7 @@ fn fill(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<T
             missing,
             set_aside: None,
             mended: None,
+            created: true,
         }))
     };
     log.locked(|file| {
@@ -293,6 +305,7 @@ fn extend(
         missing,
         set_aside: None,
         mended: None,
+        created: false,
     })
 }
 
@@ -420,7 +433,8 @@ pub(super) fn unwritten(path: &Path, error: io::Error) -> Error {
     }
 }
 
-fn sync_dir(path: &Path) -> Result<()> {
+/// Makes the names in the directory of a pack durable.
+pub(super) fn sync_dir(path: &Path) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| Error::io("sync", dir, error))

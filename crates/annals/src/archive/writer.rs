@@ -1,6 +1,6 @@
 //! Writes the frames and the index of a pack, and takes in files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
+use super::attributes::{self, Attribute, Dir, Owner};
 use super::index::{FRAME, Frame, Index, Member, Part, VERSION};
 use super::pack::{self, FOOTER, HEADER, Pack};
 use super::sum::Summing;
@@ -101,6 +102,7 @@ impl<'a> Writer<'a> {
             archived: now,
             members: Vec::new(),
             earlier: Vec::new(),
+            dirs: Vec::new(),
             rows: what.rows.clone(),
             told: what.told,
             twice: true,
@@ -147,6 +149,7 @@ impl<'a> Writer<'a> {
             && old.root == contents.root
             && old.rows == rows(old, contents)
             && old.told == contents.told
+            && old.dirs == self.index.dirs
     }
 
     /// Takes in all files, as far as they are not there already. Gives back those that are gone.
@@ -178,7 +181,22 @@ impl<'a> Writer<'a> {
             (beside, place(member).unwrap_or(usize::MAX))
         });
         self.index.members = members;
+        self.describe_dirs(&contents.root)?;
         Ok(missing)
+    }
+
+    /// Takes in what the directories of all files are like; those that are gone stay as they were.
+    fn describe_dirs(&mut self, root: &Path) -> Result<()> {
+        let members = self.index.members.iter();
+        let above = members.flat_map(|member| member.path.ancestors().skip(1));
+        let above: BTreeSet<&Path> = above.filter(|dir| !dir.as_os_str().is_empty()).collect();
+        let mut dirs = Vec::with_capacity(above.len());
+        for within in above {
+            let known = || self.index.dirs.iter().find(|dir| dir.path == within);
+            dirs.extend(Dir::read(root, within)?.or_else(|| known().cloned()));
+        }
+        self.index.dirs = dirs;
+        Ok(())
     }
 
     /// Takes in a file, which is that member already if it is any. `false` if it is gone.
@@ -200,6 +218,7 @@ impl<'a> Writer<'a> {
             && is_sound
             && let Ok(metadata) = path.metadata()
             && member.id().untouched(&FileId::from(&metadata))
+            && member.owner.is_some()
         {
             return Ok(true);
         }
@@ -212,6 +231,8 @@ impl<'a> Writer<'a> {
             file,
             id: FileId::from(&metadata),
             mode: metadata.mode() & 0o7777,
+            owner: Owner::from(&metadata),
+            attributes: attributes::read(&path)?,
         };
         let Some((at, member)) = known else {
             self.index.members.push(fresh.member(within));
@@ -449,6 +470,8 @@ pub(super) struct Fresh<'a> {
     pub(super) file: File,
     pub(super) id: FileId,
     pub(super) mode: u32,
+    pub(super) owner: Owner,
+    pub(super) attributes: Vec<Attribute>,
 }
 
 impl Fresh<'_> {
@@ -461,6 +484,8 @@ impl Fresh<'_> {
             sha256: empty.sum(),
             state: empty.state(),
             mode: self.mode,
+            owner: Some(self.owner),
+            attributes: self.attributes.clone(),
             mtime_ns: self.id.mtime_ns,
             ctime_ns: self.id.ctime_ns,
             dev: self.id.dev,

@@ -288,6 +288,11 @@ impl Staged {
             .map_err(|error| Error::io("write", &self.to, error))
     }
 
+    /// The file, to be given what belongs to it beside its content.
+    pub(crate) fn file(&self) -> &File {
+        self.out.get_ref()
+    }
+
     /// Adds a line.
     pub(crate) fn line(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes)?;

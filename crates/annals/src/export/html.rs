@@ -20,7 +20,8 @@ use crate::text::{Breaks, visible};
 
 use super::Cover;
 use super::shown::{
-    arguments, decoded_len, entry_anchor, grouped, moment, plural, section_anchor, tokens,
+    LONGEST_MARKDOWN, arguments, decoded_len, entry_anchor, grouped, moment, plural,
+    section_anchor, tokens,
 };
 use super::walk::{self, About, Heading, Said, Section, What};
 
@@ -123,13 +124,19 @@ impl<'a> Page<'a> {
     fn block(&mut self, block: &Block, said: &Said<'_>) -> io::Result<()> {
         match block {
             Block::Text(text) if text.trim().is_empty() => Ok(()),
-            Block::Text(text) => writeln!(self.out, "<div class=\"text\">{}</div>", prose(text)),
+            Block::Text(text) => {
+                self.text(text)?;
+                writeln!(self.out)
+            }
             Block::Thinking { text, .. } if text.trim().is_empty() => Ok(()),
-            Block::Thinking { text, .. } => writeln!(
-                self.out,
-                "<details class=\"thinking\"><summary>Thinking</summary><div class=\"text\">{}</div></details>",
-                prose(text)
-            ),
+            Block::Thinking { text, .. } => {
+                write!(
+                    self.out,
+                    "<details class=\"thinking\"><summary>Thinking</summary>"
+                )?;
+                self.text(text)?;
+                writeln!(self.out, "</details>")
+            }
             Block::ToolUse { name, input, .. } => self.call(name, input),
             Block::ToolResult {
                 call,
@@ -137,13 +144,36 @@ impl<'a> Page<'a> {
                 is_error,
             } => self.result(said.tools.get(call), output, *is_error, said),
             Block::Image { media_type, data } => self.image(media_type, data),
-            Block::Opaque { kind, json } => writeln!(
-                self.out,
-                "<details class=\"tool\"><summary><b>{}</b></summary>{}</details>",
-                escape(kind),
-                code(json)
-            ),
+            Block::Opaque { kind, json } => {
+                write!(
+                    self.out,
+                    "<details class=\"tool\"><summary><b>{}</b></summary>",
+                    escape(kind)
+                )?;
+                self.code(json)?;
+                writeln!(self.out, "</details>")
+            }
         }
+    }
+
+    /// Writes what was said.
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        write!(self.out, "<div class=\"text\">")?;
+        match text.len() > LONGEST_MARKDOWN {
+            true => self.code(text)?,
+            false => write!(self.out, "{}", prose(text))?,
+        }
+        write!(self.out, "</div>")
+    }
+
+    /// Writes a text as it is, piece by piece.
+    fn code(&mut self, text: &str) -> io::Result<()> {
+        // The first line break after the tag would be swallowed.
+        writeln!(self.out, "<pre>")?;
+        for piece in pieces(text.trim_end_matches('\n')) {
+            write!(self.out, "{}", escape_block(piece))?;
+        }
+        write!(self.out, "</pre>")
     }
 
     fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
@@ -159,7 +189,7 @@ impl<'a> Page<'a> {
             if !name.is_empty() {
                 write!(self.out, "<h4>{}</h4>", escape(&name))?;
             }
-            write!(self.out, "{}", code(&text))?;
+            self.code(&text)?;
         }
         writeln!(self.out, "</details>")
     }
@@ -187,7 +217,10 @@ impl<'a> Page<'a> {
         let mut pictures = Vec::new();
         for block in output {
             match block {
-                Block::Text(text) => writeln!(self.out, "{}", code(text))?,
+                Block::Text(text) => {
+                    self.code(text)?;
+                    writeln!(self.out)?;
+                }
                 // A picture says more unfolded.
                 Block::Image { .. } => pictures.push(block),
                 other => self.block(other, said)?,
@@ -435,9 +468,24 @@ fn marked(text: &str) -> String {
     out
 }
 
-fn code(text: &str) -> String {
-    // The first line break after the tag would be swallowed.
-    format!("<pre>\n{}</pre>", escape_block(text.trim_end_matches('\n')))
+/// Cuts a text where what stands before and after does not depend on each other: behind a line's end
+/// or a space, where there is one.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    const LONGEST: usize = 64 << 10;
+    std::iter::from_fn(move || {
+        let most = (0..=text.len().min(LONGEST)).rev();
+        let start = most.into_iter().find_map(|end| text.get(..end))?;
+        let end = match start.len() == text.len() {
+            true => start.len(),
+            false => start.rfind(['\n', ' ']).map_or(start.len(), |at| at + 1),
+        };
+        if end == 0 {
+            return None;
+        }
+        let (piece, rest) = text.split_at_checked(end)?;
+        text = rest;
+        Some(piece)
+    })
 }
 
 /// The beginning of a text, for what is folded.
@@ -489,6 +537,20 @@ mod tests {
             digest(""),
             "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
         );
+    }
+
+    #[test]
+    fn pieces_are_the_text_and_end_between_words() {
+        for unit in ["", "ab c\r\n", "abc", "aé⟩", "\u{202e}", " x"] {
+            let text = unit.repeat((256 << 10) / unit.len().max(1));
+            let cut: Vec<&str> = pieces(&text).collect();
+            assert_eq!(cut.concat(), text, "{unit:?}");
+            let all_but_last = cut.split_last().map_or(&[][..], |(_, before)| before);
+            for piece in all_but_last {
+                assert!(piece.len() <= 64 << 10 && piece.len() > 63 << 10);
+                assert!(piece.ends_with(['\n', ' ']) || !unit.contains(' '));
+            }
+        }
     }
 
     #[test]

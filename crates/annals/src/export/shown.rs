@@ -7,6 +7,10 @@ use crate::json::{self, Pairs};
 
 use super::walk::{About, Anchor, Section};
 
+/// Texts that are longer are shown as they are: a parser of Markdown takes up to eighty times their
+/// size of memory.
+pub(super) const LONGEST_MARKDOWN: usize = 1 << 20;
+
 /// A moment as people read it.
 pub(super) fn moment(time: Timestamp, zone: &TimeZone) -> String {
     let zoned = time.to_zoned(zone.clone());

@@ -7,9 +7,8 @@
 //! record says.
 
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +17,7 @@ use std::time::Duration;
 use super::batch::Batch;
 use super::device::{Device, Os};
 use super::group::Unsettled;
+use super::identity::is_named;
 use super::lock::{Lock, Patience};
 use super::lock_file::{self, LockFile};
 use super::open::{Create, Open};
@@ -231,7 +231,7 @@ impl Log {
             let copied = lock_file::is_copied(&self.path)?;
             let held = open.file.metadata();
             let held = held.map_err(|e| Error::io("stat", &self.path, e))?;
-            if !copied && self.is_named(&held) && lock_file.is_current() {
+            if !copied && is_named(&self.path, &held)? && lock_file.is_current()? {
                 return Ok((open, start));
             }
             drop(lock_file);
@@ -262,18 +262,12 @@ impl Log {
                 .file
                 .metadata()
                 .map_err(|e| Error::io("stat", &self.path, e))?;
-            if self.is_named(&held) {
+            if is_named(&self.path, &held)? {
                 return work(&open, held.len(), &mut writer.batch);
             }
             drop(lock);
             writer.open = Arc::new(Open::new(&self.path, Create::Never, self.options.network)?);
         }
-    }
-
-    /// Where the path names nothing that can be looked at, opening it tells why.
-    fn is_named(&self, held: &Metadata) -> bool {
-        let named = self.path.symlink_metadata();
-        named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()))
     }
 
     fn sync(&self, open: &Open) -> io::Result<()> {

@@ -6,11 +6,13 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use rustix::fs::Stat;
 use sha2::{Digest as _, Sha256};
 
 use super::Bytes;
+use crate::error::{Error, Result};
 
 const GUARDED: u64 = 4 << 10;
 
@@ -29,6 +31,19 @@ pub struct FileId {
     pub mtime_ns: i64,
     /// The time at which anything about it was changed last, which nobody can set.
     pub ctime_ns: i64,
+}
+
+/// Whether `path` names the file that `held` describes, itself and not through a link. `false` if
+/// nothing has that name.
+///
+/// Other errors are returned: whoever opens the file again until it is the one with that name would
+/// never end.
+pub(crate) fn is_named(path: &Path, held: &Metadata) -> Result<bool> {
+    match path.symlink_metadata() {
+        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("stat", path, error)),
+    }
 }
 
 impl PartialEq for FileId {

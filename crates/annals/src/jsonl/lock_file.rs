@@ -18,10 +18,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::identity::is_named;
 use super::lock::{Patience, Pauses, claim};
 use super::replace::is_temp;
 use super::{FileId, refuse_held};
@@ -60,18 +60,19 @@ impl LockFile {
                 path: path.clone(),
             };
             // The process that held it before may have removed it meanwhile.
-            if lock.is_current() {
+            if lock.is_current()? {
                 return Ok(lock);
             }
         }
     }
 
     /// Whether the name still leads to the file whose lock is held.
-    pub(super) fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> Result<bool> {
         let held = self.file.metadata();
-        let named = self.path.symlink_metadata();
-        matches!((held, named), (Ok(held), Ok(named))
-            if (held.dev(), held.ino()) == (named.dev(), named.ino()))
+        is_named(
+            &self.path,
+            &held.map_err(|e| Error::io("stat", &self.path, e))?,
+        )
     }
 }
 
@@ -177,12 +178,12 @@ mod tests {
         let log = dir.path().join("a.jsonl");
         let patience = || Patience::new(Duration::from_millis(10));
         let lock = LockFile::acquire(&log, patience()).unwrap();
-        assert!(lock.is_current());
+        assert!(lock.is_current().unwrap());
         assert!(LockFile::acquire(&log, patience()).is_err());
         fs::remove_file(path_of(&log)).unwrap();
-        assert!(!lock.is_current());
+        assert!(!lock.is_current().unwrap());
         let other = LockFile::acquire(&log, patience()).unwrap();
-        assert!(other.is_current() && !lock.is_current());
+        assert!(other.is_current().unwrap() && !lock.is_current().unwrap());
     }
 
     #[test]

@@ -170,8 +170,11 @@ impl<R: Read + Seek> TailReader<R> {
         let held = self.high - self.low;
         let len = self.buffer.len();
         if len - held < block {
-            // At least doubling keeps the copying linear in the length of the line.
-            self.buffer.resize((2 * len).max(held + block), 0);
+            // At least doubling keeps the copying linear in the length of the line. A line above the
+            // cap is let go, so no more than that and two blocks are ever needed.
+            let most = self.max_line.saturating_add(2 * block);
+            let len = (2 * len).min(most).max(held + block);
+            self.buffer.resize(len, 0);
         }
         let low = self.buffer.len() - held;
         self.buffer.copy_within(self.low..self.high, low);

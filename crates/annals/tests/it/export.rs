@@ -721,3 +721,37 @@ fn a_bad_archive_is_told_by_its_line() {
     let fine = Archive::read(format!("{head}\n").as_bytes(), "test").unwrap();
     assert_eq!(fine.check().unwrap().sessions, ["a1"]);
 }
+
+/// The peak of the resident memory so far; each test is a process of its own.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status.lines();
+    let peak = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_for_people_takes_a_few_times_the_memory_of_its_longest_message() {
+    const SIZE: usize = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let mut grown = Vec::new();
+    // The first two make a parser of Markdown hold something for every byte or two, and the last one is
+    // an escape.
+    for unit in ["a\n", "[", r"\n"] {
+        let writer = store.begin("/home/me/app").unwrap();
+        let text = unit.repeat(SIZE / unit.len());
+        writer.append(Draft::user(text)).unwrap();
+        let session = store.session(writer.session().as_str()).unwrap();
+        let before = peak_kib();
+        for format in [Format::Html, Format::Markdown] {
+            let out = &mut std::io::sink();
+            let mut exporter = Exporter::begin(Options::new(format), None, out).unwrap();
+            exporter.session(&session, &Part::Whole).unwrap();
+            exporter.finish().unwrap();
+        }
+        grown.push((unit, (peak_kib() - before) / (SIZE as u64 >> 10)));
+    }
+    assert!(grown.iter().all(|(_, times)| *times <= 12), "{grown:?}");
+}

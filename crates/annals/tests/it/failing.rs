@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use annals::archive::Archive;
+use annals::archive::{Archive, KeepOptions};
+use annals::export::{self, Exporter, Format, ImportOptions, Importer, Part};
 use annals::jsonl::{FileId, Log, Options, ensure_dir, refuse_held};
 use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
@@ -55,6 +56,14 @@ fn role() {
             let pack = store(&dir).archive().unwrap().find(IDS[0]).unwrap();
             pack.restore(None).map(drop)
         }
+        "keep" => {
+            let store = store(&dir);
+            let inventory = store.inventory();
+            let now = Timestamp::UNIX_EPOCH;
+            let kept = store.keep(&inventory, KeepOptions::default(), now, &|_, _| {});
+            kept.map(|kept| assert!(kept.is_fine()))
+        }
+        "import" => import(&dir, 2),
         "undelete" => store(&dir).undelete(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
@@ -63,13 +72,40 @@ fn role() {
 }
 
 /// Gives a part to a child process of which calls fail, or only those on a file; says what that told.
+/// Several injections stand apart by spaces.
 fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
-    let calls = inject.split(':').next().unwrap();
-    let played = Command::new("strace")
-        .args(["-f", "-qq", "-o", "/dev/null"])
-        .args(["-e", &format!("trace={calls}")])
-        .args(["-e", &format!("inject={inject}")])
-        .args(only.map(|path| format!("--trace-path={}", path.display())))
+    let injections = inject.split(' ');
+    let calls = injections.clone().filter_map(|one| one.split(':').next());
+    let calls: Vec<&str> = calls.collect();
+    let mut strace = strace(&calls.join(","), Path::new("/dev/null"));
+    strace
+        .args(injections.map(|inject| format!("--inject={inject}")))
+        .args(only.map(|path| format!("--trace-path={}", path.display())));
+    play(strace, part, dir)
+}
+
+/// Gives a part to a child process, and counts calls of it.
+fn count(calls: &str, part: &str, dir: &Path) -> Option<usize> {
+    let list = dir.join("calls");
+    let told = play(strace(calls, &list), part, dir)?;
+    assert_eq!(told, "fine");
+    // A call that another one interrupts takes two lines.
+    let list = fs::read_to_string(list).unwrap();
+    let begun = list.lines().filter(|line| !line.contains(" resumed>"));
+    Some(begun.count())
+}
+
+fn strace(calls: &str, list: &Path) -> Command {
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-f", "-qq", "-e", "signal=none", "-o"])
+        .arg(list)
+        .args(["-e", &format!("trace={calls}")]);
+    strace
+}
+
+fn play(mut strace: Command, part: &str, dir: &Path) -> Option<String> {
+    let played = strace
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "failing::role", "--include-ignored"])
         .arg("--nocapture")
@@ -110,6 +146,76 @@ fn sessions(dir: &Path) -> Store {
         writer.set_todos(&[Todo::pending("go")]).unwrap();
     }
     store
+}
+
+/// Each pack was synced twice, and the path of the root resolved for each session.
+#[test]
+fn each_session_that_is_kept_is_synced_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let root = store.roots()[0].clone();
+    let mut counts = Vec::new();
+    for upto in [10, 20] {
+        for number in upto - 10..upto {
+            let id = format!("{number:08x}-0000-4000-8000-000000000000");
+            let new = NewSession::new(SessionId::new(&id).unwrap(), "/home/dev/w");
+            let writer = store.create(&root, &new, QUICK).unwrap();
+            writer.append(Draft::user("hi")).unwrap();
+        }
+        let sync = count("fsync,fdatasync", "keep", dir.path());
+        fs::remove_dir_all(dir.path().join("state")).unwrap();
+        let resolve = count("readlink,readlinkat", "keep", dir.path());
+        fs::remove_dir_all(dir.path().join("state")).unwrap();
+        counts.extend(sync.zip(resolve));
+    }
+    if let [few, many] = counts[..] {
+        // Ten sessions more.
+        assert_eq!((many.0 - few.0, many.1 - few.1), (10, 0), "{counts:?}");
+    }
+}
+
+/// Imports the first sessions of an export into a root of its own.
+fn import(dir: &Path, most: usize) -> annals::Result<()> {
+    let root = Root::claude_code(dir.join("into"));
+    let into = Store::new(vec![root.clone()]).with_state(dir.join("state"));
+    let exported = fs::File::open(dir.join("export")).unwrap();
+    let exported = export::Archive::read(exported, "test")?;
+    let mut importer = Importer::new(&into, root, ImportOptions::default())?;
+    importer.check(&exported.check()?)?;
+    let mut left = most;
+    exported.each(|kept| {
+        if left > 0 {
+            left -= 1;
+            importer.session(kept)?;
+        }
+        Ok(())
+    })
+}
+
+/// An import opened its journal again and again until it could look at it.
+#[test]
+fn an_import_whose_journal_cannot_be_looked_at_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = sessions(dir.path());
+    let mut exported = Vec::new();
+    let options = export::Options::new(Format::Jsonl);
+    let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
+    for id in IDS {
+        let session = store.session(id).unwrap();
+        exporter.session(&session, &Part::Whole).unwrap();
+    }
+    exporter.finish().unwrap();
+    fs::write(dir.path().join("export"), exported).unwrap();
+    // One that is cut off leaves a journal.
+    import(dir.path(), 1).unwrap();
+    let journals = fs::read_dir(dir.path().join("state/imports")).unwrap();
+    let journals: Vec<PathBuf> = journals.map(|it| it.unwrap().path()).collect();
+    for from in 1..4 {
+        let inject = format!("statx:error=EIO:when={from}+ openat:signal=KILL:when=3");
+        if let Some(told) = told("import", dir.path(), &inject, Some(&journals[0])) {
+            assert!(told.contains("cannot stat"), "{from}: {told}");
+        }
+    }
 }
 
 #[test]

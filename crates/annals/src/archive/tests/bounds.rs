@@ -59,6 +59,7 @@ fn an_index_is_held_to_what_a_pack_can_hold() {
     let full = |count: u64| {
         let mut index = sound.clone();
         index.members.clear();
+        index.dirs.clear();
         let frame = |at| Frame {
             at,
             bytes: 1,
@@ -87,6 +88,7 @@ fn many_files_with_many_earlier_versions_are_not_too_many() {
     };
     index.members = (0..count).map(named).collect();
     index.earlier = (0..count).map(named).collect();
+    index.dirs.clear();
     assert_eq!(index.fault(HEADER as u64..64 << 20), None);
 }
 
@@ -97,6 +99,7 @@ fn a_log_outside_of_any_tree_lies_alone_in_its_pack() {
         let mut index = Index::clone(&Pack::open(&desk.pack).unwrap().index);
         index.lone = true;
         index.members.truncate(1);
+        index.dirs.clear();
         index.members[0].path = path.into();
         index.fault(HEADER as u64..64 << 20)
     };

@@ -79,6 +79,7 @@ fn what_was_set_aside_is_salvaged_where_it_is() {
     // The same by the beginning of the session's id, from among all packs.
     let archive = Archive {
         dir: desk.pack.ancestors().nth(2).unwrap().to_owned(),
+        dirs: Default::default(),
     };
     assert_eq!(archive.set_aside_in(None).unwrap(), [aside]);
 }
@@ -89,6 +90,7 @@ fn what_would_be_forgotten_of_a_damaged_pack_is_told() {
     let desk = desk();
     let archive = Archive {
         dir: desk.pack.ancestors().nth(2).unwrap().to_owned(),
+        dirs: Default::default(),
     };
     harm(&desk, |bytes| bytes[0] ^= 1);
     let path = desk.pack.display().to_string();

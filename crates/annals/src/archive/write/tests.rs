@@ -159,6 +159,8 @@ fn a_file_that_got_shorter_while_it_was_read_is_not_taken_for_whole() {
         file,
         id: FileId::from(&metadata),
         mode: 0o600,
+        owner: (0, 0).into(),
+        attributes: Vec::new(),
     };
     let mut got = 0;
     let mut read = |to| {

@@ -92,8 +92,10 @@ impl Journal {
             file: None,
             got: HashMap::new(),
         };
-        if journal.path.symlink_metadata().is_ok() {
-            journal.take_up()?;
+        match journal.path.symlink_metadata() {
+            Ok(_) => journal.take_up()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("stat", &journal.path, error)),
         }
         Ok(journal)
     }
@@ -249,9 +251,8 @@ fn locked(path: &Path) -> Result<File> {
             Error::refused("the same import is at work already; wait until it is done")
         })?;
         // Whoever held it may be done, and have removed it.
-        let own = file.metadata().map(|it| (it.dev(), it.ino())).ok();
-        let there = path.symlink_metadata().map(|it| (it.dev(), it.ino())).ok();
-        if own.is_some() && own == there {
+        let held = file.metadata();
+        if jsonl::is_named(path, &held.map_err(|e| Error::io("stat", path, e))?)? {
             return Ok(file);
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::export::html::safe_address;
+use crate::export::shown::LONGEST_MARKDOWN;
 use crate::text::{Breaks, visible};
 
 /// The highest heading that a message may have; ours stand above.
@@ -12,12 +13,18 @@ const HIGHEST: usize = 4;
 
 /// Takes the force out of whatever would reach beyond the message: raw HTML, pictures that would be
 /// fetched, links to anything but pages and mail, definitions, headings of our own levels, fences
-/// that are never closed. Everything stays readable.
+/// that are never closed. Everything stays readable. A text that is too long to be parsed becomes a
+/// block of code.
 pub(super) fn tame(text: &str) -> String {
     /// Escaping one thing may bring out another that stood inside of it, but never without end.
     const TURNS: usize = 16;
     let mut text = visible(text, Breaks::Kept).into_owned();
-    for _ in 0..TURNS {
+    let turns = if text.len() > LONGEST_MARKDOWN {
+        0
+    } else {
+        TURNS
+    };
+    for _ in 0..turns {
         let edits = edits(&text);
         if edits.is_empty() {
             return text;
@@ -210,6 +217,12 @@ mod tests {
         ] {
             assert_eq!(tame(text), text);
         }
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_code() {
+        let text = "# a `b`\n".repeat(LONGEST_MARKDOWN / 8 + 1);
+        assert_eq!(tame(&text), format!("```\n{text}\n```"));
     }
 
     #[test]

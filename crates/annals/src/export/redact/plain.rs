@@ -20,16 +20,24 @@ pub(super) enum Escapes {
 #[derive(Debug)]
 pub(super) struct Plain<'a> {
     pub(super) text: Cow<'a, str>,
-    steps: Vec<Step>,
+    source: &'a str,
+    escapes: Escapes,
+    /// Some places between escapes; empty if there are no escapes. All of them would take many times
+    /// the memory of the text, so the escapes between two of them are decoded again for a place there.
+    places: Vec<Place>,
 }
 
-/// From the byte `plain` on, bytes come from `source` on, one by one. The first has `len` bytes there.
-#[derive(Clone, Copy, Debug)]
-struct Step {
+/// The same place in both texts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
     plain: usize,
     source: usize,
-    len: usize,
+    /// How many bytes follow before the next escape, at least.
+    clear: usize,
 }
+
+/// How far apart in the source two places are, or the bytes between them are clear.
+const APART: usize = 256;
 
 /// What an escape means.
 enum Meaning {
@@ -42,80 +50,132 @@ enum Meaning {
 impl<'a> Plain<'a> {
     /// Decodes a text; borrows it where it has no escapes.
     pub(super) fn new(text: &'a str, escapes: Escapes) -> Self {
-        let bytes = text.as_bytes();
         let mut decoded = String::new();
-        let mut steps = Vec::new();
-        let mut done = 0;
-        let mut at = 0;
-        while let Some(start) = next_mark(bytes, at, escapes) {
-            let Some((meaning, len)) = escape(bytes, start, escapes) else {
-                at = start + 1;
-                continue;
-            };
-            decoded.push_str(text.get(done..start).unwrap_or_default());
-            let byte = match (meaning, escapes) {
-                (Meaning::Byte(byte), _) => Some(byte),
-                (Meaning::Nothing, Escapes::Backslash) => None,
-                (Meaning::Nothing, Escapes::All) => Some(b' '),
-            };
-            if let Some(byte) = byte {
-                steps.push(Step {
-                    plain: decoded.len(),
-                    source: start,
-                    len,
-                });
-                decoded.push(char::from(byte));
+        let mut places: Vec<Place> = Vec::new();
+        let mut at = Place::default();
+        let mut keep = |mut place: Place, next: usize| {
+            place.clear = next - place.source;
+            let last = places.last().map(|last: &Place| last.source);
+            if last.is_none_or(|last| place.source - last >= APART || place.clear >= APART) {
+                places.push(place);
             }
-            at = start + len;
-            done = at;
-            steps.push(Step {
-                plain: decoded.len(),
-                source: at,
-                len: 1,
-            });
+        };
+        for (range, byte) in EscapeIter::new(text, 0..text.len(), escapes) {
+            keep(at, range.start);
+            decoded.push_str(text.get(at.source..range.start).unwrap_or_default());
+            decoded.extend(byte.map(char::from));
+            at.plain = decoded.len();
+            at.source = range.end;
         }
-        if steps.is_empty() {
-            return Plain {
-                text: Cow::Borrowed(text),
-                steps,
-            };
-        }
-        decoded.push_str(text.get(done..).unwrap_or_default());
+        let plain = match at.source {
+            0 => Cow::Borrowed(text),
+            source => {
+                keep(at, text.len());
+                decoded.push_str(text.get(source..).unwrap_or_default());
+                Cow::Owned(decoded)
+            }
+        };
         Plain {
-            text: Cow::Owned(decoded),
-            steps,
+            text: plain,
+            source: text,
+            escapes,
+            places,
         }
     }
 
     /// The place of a range in the text as it is spelled.
     pub(super) fn source(&self, range: Range<usize>) -> Range<usize> {
         if range.is_empty() {
-            let at = self.place(range.start).start;
+            let at = self.source_of(range.start).start;
             return at..at;
         }
-        self.place(range.start).start..self.place(range.end - 1).end
+        self.source_of(range.start).start..self.source_of(range.end - 1).end
     }
 
     /// The place of one byte.
-    fn place(&self, at: usize) -> Range<usize> {
-        let after = self.steps.partition_point(|step| step.plain <= at);
-        let step = after.checked_sub(1).and_then(|last| self.steps.get(last));
-        let Some(step) = step else { return at..at + 1 };
-        let start = step.source + (at - step.plain);
-        let len = if at == step.plain { step.len } else { 1 };
-        start..start + len
+    fn source_of(&self, at: usize) -> Range<usize> {
+        let after = self.places.partition_point(|place| place.plain <= at);
+        let before = after.checked_sub(1).and_then(|last| self.places.get(last));
+        let mut place = before.copied().unwrap_or_default();
+        let end = self.places.get(after).map(|next| next.source);
+        let end = end.unwrap_or(self.source.len());
+        if !self.places.is_empty() && at - place.plain >= place.clear {
+            for (range, byte) in EscapeIter::new(self.source, place.source..end, self.escapes) {
+                let plain = place.plain + (range.start - place.source);
+                if plain > at {
+                    break;
+                }
+                if plain == at && byte.is_some() {
+                    return range;
+                }
+                place.plain = plain + usize::from(byte.is_some());
+                place.source = range.end;
+            }
+        }
+        let start = place.source + (at - place.plain);
+        start..start + 1
     }
 }
 
-/// Where the next character stands that may begin an escape.
-fn next_mark(bytes: &[u8], from: usize, escapes: Escapes) -> Option<usize> {
-    let rest = bytes.get(from..)?;
-    let backslash = memchr::memchr3(b'\\', b'\x1b', b'^', rest);
-    let other = match escapes {
-        Escapes::Backslash => None,
-        Escapes::All => memchr::memchr2(b'%', b'&', rest.get(..backslash.unwrap_or(rest.len()))?),
-    };
-    Some(from + other.or(backslash)?)
+/// The escapes that begin in a part of a text: where each stands, and the byte that it becomes.
+struct EscapeIter<'a> {
+    bytes: &'a [u8],
+    part: Range<usize>,
+    escapes: Escapes,
+    /// Where the next character of each group stands that may begin an escape, once it was looked for.
+    next: [Option<usize>; 2],
+}
+
+impl<'a> EscapeIter<'a> {
+    fn new(text: &'a str, part: Range<usize>, escapes: Escapes) -> Self {
+        EscapeIter {
+            bytes: text.as_bytes(),
+            part,
+            escapes,
+            next: [None; 2],
+        }
+    }
+
+    /// Where the next character stands that may begin an escape. Each group is looked for again only
+    /// behind what was found, so that all searches together are linear.
+    fn mark(&mut self) -> Option<usize> {
+        let Range { start, end } = self.part;
+        let rest = self.bytes.get(start..end)?;
+        let search = |found: &mut Option<usize>, find: &dyn Fn() -> Option<usize>| {
+            let known = found.filter(|found| *found >= start);
+            *found.insert(known.unwrap_or_else(|| find().map_or(usize::MAX, |at| start + at)))
+        };
+        let [backslash, other] = &mut self.next;
+        let mut next = search(backslash, &|| memchr::memchr3(b'\\', b'\x1b', b'^', rest));
+        if self.escapes == Escapes::All {
+            next = next.min(search(other, &|| memchr::memchr2(b'%', b'&', rest)));
+        }
+        (next < end).then_some(next)
+    }
+}
+
+impl Iterator for EscapeIter<'_> {
+    type Item = (Range<usize>, Option<u8>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let start = self.mark()?;
+            let Some((meaning, len)) = escape(self.bytes, start, self.escapes) else {
+                // What a run of backslashes does not escape, a shorter one does not either.
+                let rest = self.bytes.get(start..)?.iter();
+                let run = rest.take_while(|byte| **byte == b'\\').count();
+                self.part.start = start + run.max(1);
+                continue;
+            };
+            self.part.start = start + len;
+            let byte = match (meaning, self.escapes) {
+                (Meaning::Byte(byte), _) => Some(byte),
+                (Meaning::Nothing, Escapes::Backslash) => None,
+                (Meaning::Nothing, Escapes::All) => Some(b' '),
+            };
+            return Some((start..start + len, byte));
+        }
+    }
 }
 
 /// What stands at a mark, and how long it is.
@@ -296,6 +356,26 @@ mod tests {
             let plain = Plain::new(text, Escapes::All);
             assert!(matches!(plain.text, Cow::Borrowed(_)), "{text}");
             assert_eq!(plain.source(0..text.len()), 0..text.len());
+        }
+    }
+
+    #[test]
+    fn places_are_found_however_far_apart_escapes_stand() {
+        let clear = "x".repeat(3 * APART);
+        let dense = r#"\"\n\u003d\\"#.repeat(APART);
+        let nothing = "\x1b[0m".repeat(APART);
+        let text = [&clear, &dense, "k", &clear, &nothing, "k", &nothing, &dense].concat();
+        for escapes in [Escapes::Backslash, Escapes::All] {
+            let plain = Plain::new(&text, escapes);
+            let mut source = 0;
+            for (start, _) in plain.text.char_indices() {
+                let range = plain.source(start..start + 1);
+                assert!(range.start >= source, "{start}");
+                source = range.end;
+                let again = Plain::new(&text[range], escapes);
+                assert!(plain.text[start..].starts_with(&*again.text), "{start}");
+            }
+            assert!(plain.places.len() <= 2 + 2 * text.len() / APART);
         }
     }
 

@@ -1,16 +1,15 @@
 //! The end of a log: as many of its last records as it takes to know where the session goes on.
 
-use std::io;
-
 use crate::error::{Error, Result};
-use crate::jsonl::{self, Bytes, BytesReader, Scanner, TailReader};
+use crate::jsonl::{self, Bytes};
 use crate::layout::{Record, Sink};
 use crate::model::{Entry, EntryId, Key, Kind, Span};
 use crate::store::share::{self, Sieve};
 use crate::store::{FoundFile, Root};
 use crate::tree::{Tree, named_leaf};
 
-use super::{LogScan, adopt, link_previous, outline_one, pick, scope, strip, uncounted};
+use super::end::LogEnd;
+use super::{LogScan, adopt, link_previous, outline_one, pick, scope, strip};
 
 /// How far back a log is searched for the leaf at which its program goes on.
 pub(in crate::store) const REACH: u64 = 1 << 20;
@@ -44,6 +43,10 @@ impl Window {
     /// A named leaf is looked for in the whole log if need be. That no leaf is named is taken for
     /// granted after [`REACH`]. Only outlines are held, so memory goes with the number of lines.
     ///
+    /// Each window is at least four times as long as the one before, in bytes that were covered and
+    /// not in bytes that were asked for: a long line makes them differ. So all windows together cost
+    /// little more than the last.
+    ///
     /// In a file of several sessions, records count from the first on that names its session: before
     /// that nobody knows whose they are.
     pub(in crate::store) fn read(
@@ -52,9 +55,12 @@ impl Window {
         handle: &dyn Bytes,
         enough: impl Fn(&Tree) -> bool,
     ) -> Result<Self> {
+        let failed = |error| Error::io("read", &file.path, error);
+        let mut end = LogEnd::new(handle).map_err(failed)?;
         let mut bytes = 64 << 10;
         loop {
-            let window = Window::of(root, file, handle, bytes)?;
+            end.extend(bytes).map_err(failed)?;
+            let window = Window::of(root, file, &end)?;
             let resume = named_leaf(&window.scan.outlines);
             let known = |key: Key| {
                 let mut outlines = window.scan.outlines.iter();
@@ -73,46 +79,46 @@ impl Window {
             }
             // A leaf that is not near the end may be anywhere, or nowhere.
             let lost = resume.is_some() && !named && window.scan.bytes >= REACH;
-            bytes = if lost { u64::MAX } else { bytes * 4 };
+            bytes = if lost {
+                u64::MAX
+            } else {
+                window.scan.bytes.max(bytes).saturating_mul(4)
+            };
         }
     }
 
-    fn of(root: &Root, file: &FoundFile, handle: &dyn Bytes, bytes: u64) -> Result<Self> {
-        let failed = |error| Error::io("read", &file.path, error);
-        let end = handle.size().map_err(failed)?;
-        let start = start_of_tail(handle, bytes).map_err(failed)?;
+    fn of(root: &Root, file: &FoundFile, end: &LogEnd<'_>) -> Result<Self> {
         let mut scan = LogScan {
-            whole: start == 0,
-            bytes: end.saturating_sub(start),
+            whole: end.start() == 0,
+            bytes: end.len(),
             ..LogScan::default()
         };
-        let mut scanner = Scanner::from_offset(BytesReader::between(handle, start, end), start, 1);
         let mut records = Vec::new();
         let mut decoder = root.decoder(file);
         let mut sieve = file.share.as_deref().map(Sieve::new);
-        if let Some(sieve) = sieve.as_mut().filter(|_| start > 0) {
+        if let Some(sieve) = sieve.as_mut().filter(|_| end.start() > 0) {
             sieve.in_the_middle();
         }
         let mut sink = Sink::default();
-        while let Some(line) = scanner.next().map_err(failed)? {
-            let record = uncounted(&line);
+        let read = end.each_record(|record| {
             let offset = record.span.offset;
             if let Some(sieve) = &mut sieve
-                && !sieve.takes(offset, || share::named(decoder.as_mut(), &record))
+                && !sieve.takes(offset, || share::named(decoder.as_mut(), record))
             {
-                continue;
+                return;
             }
             records.push(Tailed {
                 span: record.span,
                 terminated: record.terminated,
                 oversize: record.oversize,
             });
-            let valid = outline_one(decoder.as_mut(), &record, &mut sink);
+            let valid = outline_one(decoder.as_mut(), record, &mut sink);
             if !record.is_blank() {
                 scan.lines += 1;
                 scan.valid += u64::from(valid);
             }
-        }
+        });
+        read.map_err(|error| Error::io("read", &file.path, error))?;
         scan.outlines = sink.found;
         scan.flaws = sink.flaws;
         link_previous(&mut scan.outlines);
@@ -172,24 +178,6 @@ impl Window {
     }
 }
 
-/// Where the lines of the last `bytes` bytes begin.
-fn start_of_tail(handle: &dyn Bytes, bytes: u64) -> io::Result<u64> {
-    if bytes == u64::MAX {
-        return Ok(0);
-    }
-    let mut tail = TailReader::new(BytesReader::from(handle, 0))?;
-    let mut read = 0;
-    let mut start = None;
-    while let Some(line) = tail.prev()? {
-        if read >= bytes {
-            return Ok(start.unwrap_or(0));
-        }
-        read += line.len;
-        start = Some(line.offset);
-    }
-    Ok(0)
-}
-
 /// Opens a log and reads its end.
 pub(in crate::store) fn window(
     root: &Root,
@@ -197,4 +185,67 @@ pub(in crate::store) fn window(
     enough: impl Fn(&Tree) -> bool,
 ) -> Result<Window> {
     Window::read(root, file, &file.open()?, enough)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::jsonl::{FileId, MAX_LINE};
+    use crate::store::Store;
+
+    /// A file that counts the bytes that are read from it.
+    #[derive(Debug)]
+    struct Counted(File, AtomicU64);
+
+    impl Bytes for Counted {
+        fn id(&self) -> io::Result<FileId> {
+            self.0.id()
+        }
+
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+            let read = Bytes::read_at(&self.0, into, offset)?;
+            self.1.fetch_add(read as u64, Ordering::Relaxed);
+            Ok(read)
+        }
+    }
+
+    /// Reads the last message of a log that ends with a long line, and returns how often its bytes
+    /// were read, in percent of its length.
+    fn percent_read(last_line: &str, padding: usize) -> u64 {
+        const SESSION: &str = "11111111-1111-4111-8111-111111111111";
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("projects/-x");
+        fs::create_dir_all(&folder).unwrap();
+        let message = format!(
+            r#"{{"parentUuid":null,"sessionId":"{SESSION}","type":"user","message":{{"role":"user","content":"hello"}},"uuid":"22222222-2222-4222-8222-222222222222","timestamp":"2026-01-01T00:00:00Z"}}"#
+        );
+        let (before, after) = last_line.split_once('*').unwrap();
+        let text = format!("{message}\n{before}{}{after}\n", "x".repeat(padding));
+        fs::write(folder.join(format!("{SESSION}.jsonl")), &text).unwrap();
+        let root = Root::claude_code(dir.path());
+        let inventory = Store::new(vec![root.clone()]).inventory();
+        let file = inventory.sessions[0].log.as_ref().unwrap();
+        let counted = Counted(File::open(&file.path).unwrap(), AtomicU64::new(0));
+        let window = Window::read(&root, file, &counted, |tree| tree.resume.is_some()).unwrap();
+        let messages = window.scan.outlines.iter();
+        let messages = messages.filter(|outline| outline.kind.is_message());
+        assert_eq!((messages.count(), window.scan.lines), (1, 2));
+        counted.1.into_inner() * 100 / text.len() as u64
+    }
+
+    #[test]
+    fn a_line_above_the_cap_is_read_once() {
+        let percent = percent_read("{*", MAX_LINE + 1000);
+        assert!(percent <= 101, "{percent} %");
+    }
+
+    #[test]
+    fn a_long_line_without_a_message_is_read_a_few_times() {
+        let percent = percent_read(r#"{"type":"padding","text":"*"}"#, 4 << 20);
+        assert!(percent <= 301, "{percent} %");
+    }
 }

@@ -1,0 +1,241 @@
+//! What a file or a directory has beside its content, its mode and its times: an owner and extended
+//! attributes.
+//!
+//! Of extended attributes those of users are kept (`user.*`), up to [`MOST`] bytes for each file. Others
+//! that a person may have set (access control lists), and those that are too long, are listed by their
+//! names alone, so that whoever restores the file can say what it lacks.
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid, getgroups};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// No more of the attributes of one file is kept, names and values together.
+const MOST: usize = 64 << 10;
+
+/// What the names of attributes of users begin with.
+const USER: &str = "user.";
+
+/// Who owns a file: spelled as `[uid, gid]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u32, u32)", into = "(u32, u32)")]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl From<(u32, u32)> for Owner {
+    fn from((uid, gid): (u32, u32)) -> Self {
+        Owner { uid, gid }
+    }
+}
+
+impl From<Owner> for (u32, u32) {
+    fn from(owner: Owner) -> Self {
+        (owner.uid, owner.gid)
+    }
+}
+
+impl From<&Metadata> for Owner {
+    fn from(metadata: &Metadata) -> Self {
+        Owner {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        }
+    }
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value in Base64; nothing if it was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+impl Attribute {
+    /// The value, if it was kept and may be set.
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let value = self.value.as_ref().filter(|_| self.name.starts_with(USER));
+        value.and_then(|value| BASE64_STANDARD.decode(value).ok())
+    }
+}
+
+/// A directory that archived files lay in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dir {
+    /// Its path within the root.
+    pub path: PathBuf,
+    /// Its permissions.
+    pub mode: u32,
+    /// Who owned it.
+    pub owner: Owner,
+    /// Its extended attributes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
+}
+
+impl Dir {
+    /// A directory as it is now; `None` if there is none of that name.
+    pub(super) fn read(root: &Path, within: &Path) -> Result<Option<Self>> {
+        let path = root.join(within);
+        let metadata = match path.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() => metadata,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("stat", &path, error)),
+        };
+        Ok(Some(Dir {
+            path: within.to_owned(),
+            mode: metadata.mode() & 0o7777,
+            owner: Owner::from(&metadata),
+            attributes: read(&path)?,
+        }))
+    }
+
+    /// Gives a directory that was made anew what this one had, as far as that may be; returns what could
+    /// not be restored. Its owner may still enter it and write to it.
+    pub(super) fn apply_open(&self, path: &Path) -> Result<Vec<String>> {
+        let failed = |error| Error::io("create", path, error);
+        let dir = File::open(path).map_err(failed)?;
+        let left = apply(&dir, Some(self.owner), &self.attributes);
+        self.set_mode(&dir, 0o700).map_err(failed)?;
+        Ok(left)
+    }
+
+    /// The same with exactly the mode that it had, once nothing more is written to it.
+    pub(super) fn close(&self, path: &Path) -> Result<()> {
+        if self.mode & 0o700 == 0o700 {
+            return Ok(());
+        }
+        let set = File::open(path).and_then(|dir| self.set_mode(&dir, 0));
+        set.map_err(|error| Error::io("create", path, error))
+    }
+
+    fn set_mode(&self, dir: &File, also: u32) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        dir.set_permissions(std::fs::Permissions::from_mode(self.mode & 0o3777 | also))
+    }
+}
+
+/// Reads the attributes that are kept of a file or a directory.
+pub(super) fn read(path: &Path) -> Result<Vec<Attribute>> {
+    read_upto(path, MOST)
+}
+
+/// The same with so many bytes of names and values at most.
+pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<Attribute>> {
+    /// The system lists no more.
+    const NAMES: usize = 64 << 10;
+    let failed = |errno: Errno| Error::io("read the attributes of", path, errno.into());
+    let mut names = vec![0; NAMES];
+    let len = match llistxattr(path, &mut names[..]) {
+        Ok(len) => len,
+        // The file system has none.
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let names = names
+        .get(..len)
+        .unwrap_or_default()
+        .split(|byte| *byte == 0);
+    let mut found = Vec::new();
+    for name in names {
+        let is_user = name.starts_with(USER.as_bytes());
+        if !is_user && !name.starts_with(b"system.posix_acl_") {
+            continue;
+        }
+        room = room.saturating_sub(name.len());
+        let mut value = vec![0; room];
+        let value = match lgetxattr(path, name, &mut value[..]) {
+            Ok(len) if is_user => {
+                room = room.saturating_sub(len);
+                value.get(..len).map(|value| BASE64_STANDARD.encode(value))
+            }
+            // It is too long.
+            Ok(_) | Err(Errno::RANGE) => None,
+            // Somebody removed it.
+            Err(Errno::NODATA) => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        let name = String::from_utf8_lossy(name).into_owned();
+        found.push(Attribute { name, value });
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// Gives a file its owner and attributes, as far as that may be; returns what could not be restored.
+pub(super) fn apply(file: &File, owner: Option<Owner>, attributes: &[Attribute]) -> Vec<String> {
+    let mut left = Vec::new();
+    let now = file.metadata().ok().map(|metadata| Owner::from(&metadata));
+    if let Some(owner) = owner.filter(|_| owner != now) {
+        let (uid, gid) = (Some(owner.uid), Some(owner.gid));
+        // The group first: members of a group may give it to their files, and to no others.
+        let is_group_lost = now.map(|now| now.gid) != gid && fchown(file, None, gid).is_err();
+        if now.map(|now| now.uid) != uid && fchown(file, uid, None).is_err() {
+            left.push(Lack::Owner(owner.uid).to_string());
+        }
+        if is_group_lost {
+            left.push(Lack::Group(owner.gid).to_string());
+        }
+    }
+    let is_set = |attribute: &Attribute| {
+        let value = attribute.bytes();
+        let set = |value: Vec<u8>| fsetxattr(file, &attribute.name, &value, XattrFlags::empty());
+        value.is_some_and(|value| set(value).is_ok())
+    };
+    let lost = attributes.iter().filter(|attribute| !is_set(attribute));
+    left.extend(lost.map(|attribute| Lack::Attribute(&attribute.name).to_string()));
+    left
+}
+
+/// What could not be restored, as far as that is known before it is tried.
+pub(super) fn foresee(owner: Option<Owner>, attributes: &[Attribute]) -> Vec<String> {
+    let mut left = Vec::new();
+    if let Some(owner) = owner.filter(|_| !geteuid().is_root()) {
+        if geteuid().as_raw() != owner.uid {
+            left.push(Lack::Owner(owner.uid).to_string());
+        }
+        let groups = getgroups().unwrap_or_default().into_iter();
+        if !groups
+            .chain([getegid()])
+            .any(|own| own.as_raw() == owner.gid)
+        {
+            left.push(Lack::Group(owner.gid).to_string());
+        }
+    }
+    let lost = attributes.iter().filter(|it| it.bytes().is_none());
+    left.extend(lost.map(|attribute| Lack::Attribute(&attribute.name).to_string()));
+    left
+}
+
+/// What a restored file lacks.
+enum Lack<'a> {
+    Owner(u32),
+    Group(u32),
+    Attribute(&'a str),
+}
+
+impl fmt::Display for Lack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lack::Owner(uid) => write!(f, "owner {uid}"),
+            Lack::Group(gid) => write!(f, "group {gid}"),
+            Lack::Attribute(name) => write!(f, "attribute {name}"),
+        }
+    }
+}
