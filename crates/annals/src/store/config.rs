@@ -101,10 +101,10 @@ impl Store {
             let mut left = files_in(root, &folder);
             // A session list goes with its last session.
             left.retain(|(path, _)| {
-                let listed = root.layout.classify(path);
+                let known = root.layout.classify(path);
                 let mut files = plans.iter().flat_map(|plan| &plan.files);
-                !listed.is_some_and(|it| it.kind == ArtifactKind::Register)
-                    && !files.any(|file| file.path == *path)
+                known.is_none_or(|it| it.kind != ArtifactKind::Register)
+                    && files.all(|file| file.path != *path)
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {
                 let config = entry.iter().cloned().collect();
