@@ -1,7 +1,7 @@
 //! Drafts as JSON lines: one message a line, in the shape of the Messages API.
 //!
 //! Everything is read and checked before anything is written. Blocks that the model has no type for are
-//! kept as the JSON text they came in; tool arguments keep their exact spelling. Members that are not
+//! kept as the JSON text they came in, and so are members of blocks beyond the model's; tool arguments keep their exact spelling. Members that are not
 //! named here go along as [`Draft::members`], for the session's layout to take or to refuse.
 
 mod usage;
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use annals::model::{Block, Body, Draft, EntryId, Members, Message, Role};
+use annals::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -308,7 +308,8 @@ impl<'a> Line<'a> {
         let Some(content) = members.take("content") else {
             return Err(self.bad(None, format!("`content` is missing; expected {SHAPE}")));
         };
-        let mut message = Message::new(role, self.content(content, role)?);
+        let (blocks, raw_blocks) = self.content(content, role)?;
+        let mut message = Message::new(role, blocks);
         if role != Role::Assistant {
             let of = match role {
                 Role::System => "a system message",
@@ -338,12 +339,12 @@ impl<'a> Line<'a> {
             && message
                 .blocks
                 .iter()
-                .any(|block| kind_of(block) == "tool_use")
+                .any(|block| matches!(block, Block::ToolUse { .. }))
         {
             message.stop_reason = Some("tool_use".to_owned());
         }
         extra.extend(members.rest());
-        let mut drafts = split(message, id, parent, time);
+        let mut drafts = split(message, raw_blocks, id, parent, time);
         match (drafts.as_mut_slice(), extra.first()) {
             (_, None) => {}
             ([only], _) => only.members = extra,
@@ -391,27 +392,39 @@ impl<'a> Line<'a> {
         Ok(Some(time))
     }
 
-    fn content(self, content: &'a RawValue, role: Role) -> Result<Vec<Block>, BadDraft> {
+    /// The blocks, and the JSON of those with members that a [`Block`] has no place for.
+    fn content(
+        self,
+        content: &'a RawValue,
+        role: Role,
+    ) -> Result<(Vec<Block>, RawBlocks), BadDraft> {
         let raw = content.get();
         if raw.starts_with('"') {
             let text: String = self.read(raw, "a text")?;
             if text.trim().is_empty() {
                 return Err(self.bad(Some(content), "`content` is empty"));
             }
-            return Ok(vec![Block::Text(text)]);
+            return Ok((vec![Block::Text(text)], RawBlocks::new()));
         }
         let blocks = self.list(content, "`content` must be a text or a list of blocks")?;
         if blocks.is_empty() {
             return Err(self.bad(Some(content), "`content` has no blocks"));
         }
-        blocks
-            .into_iter()
-            .map(|block| self.block(block, Some(role)))
-            .collect()
+        let mut found = Vec::new();
+        let mut raw_blocks = RawBlocks::new();
+        for raw in blocks {
+            let (block, more) = self.block(raw, Some(role))?;
+            if more {
+                raw_blocks.insert(found.len(), raw.get().to_owned());
+            }
+            found.push(block);
+        }
+        Ok((found, raw_blocks))
     }
 
-    /// Reads a block of a message, or of a tool's result, where there is no role.
-    fn block(self, raw: &'a RawValue, role: Option<Role>) -> Result<Block, BadDraft> {
+    /// Reads a block of a message, or of a tool's result, where there is no role. Tells whether it
+    /// has members that a [`Block`] of its type has no place for.
+    fn block(self, raw: &'a RawValue, role: Option<Role>) -> Result<(Block, bool), BadDraft> {
         let json = raw.get();
         let head: Kind<'_> = self.object(json, "a block")?;
         let Some(kind) = self.string(head.kind, "type")? else {
@@ -434,7 +447,7 @@ impl<'a> Line<'a> {
         if role.is_none() && kind == "tool_result" {
             return Err(self.bad(Some(raw), "a tool result cannot hold a tool result"));
         }
-        // Checked first, so that what is kept as it came is sound too.
+        let mut inner_more = false;
         let (block, known): (Option<Block>, &[&str]) = match kind.as_str() {
             "text" => {
                 let TextBlock { text } = self.read(json, "a text block {\"type\",\"text\"}")?;
@@ -472,7 +485,11 @@ impl<'a> Line<'a> {
                     self.read(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
                 let output = match block.content {
                     None => Vec::new(),
-                    Some(content) => self.output(content)?,
+                    Some(content) => {
+                        let (output, more) = self.output(content)?;
+                        inner_more = more;
+                        output
+                    }
                 };
                 let is_error = block.is_error.unwrap_or(false);
                 let known: &[&str] = &["type", "tool_use_id", "content", "is_error"];
@@ -504,26 +521,31 @@ impl<'a> Line<'a> {
             _ => (None, &[]),
         };
         match block {
-            Some(block) if self.has_only(json, known)? => Ok(block),
-            _ => Ok(Block::Opaque {
-                kind,
-                json: json.to_owned(),
-            }),
+            Some(block) => Ok((block, inner_more || !self.has_only(json, known)?)),
+            None => {
+                let json = json.to_owned();
+                Ok((Block::Opaque { kind, json }, false))
+            }
         }
     }
 
-    fn output(self, content: &'a RawValue) -> Result<Vec<Block>, BadDraft> {
+    fn output(self, content: &'a RawValue) -> Result<(Vec<Block>, bool), BadDraft> {
         if content.get().starts_with('"') {
-            return Ok(vec![Block::Text(self.read(content.get(), "a text")?)]);
+            let text = self.read(content.get(), "a text")?;
+            return Ok((vec![Block::Text(text)], false));
         }
         let blocks = self.list(
             content,
             "a result's `content` must be a text or a list of blocks",
         )?;
-        blocks
-            .into_iter()
-            .map(|block| self.block(block, None))
-            .collect()
+        let mut output = Vec::new();
+        let mut any_more = false;
+        for block in blocks {
+            let (block, more) = self.block(block, None)?;
+            any_more |= more;
+            output.push(block);
+        }
+        Ok((output, any_more))
     }
 
     fn check_id(self, id: &str, at: Option<&'a RawValue>) -> Result<(), BadDraft> {
@@ -531,9 +553,13 @@ impl<'a> Line<'a> {
         checked.map_err(|error| self.bad(at, error.to_string()))
     }
 
+    /// Whether an object has no other members; `null` says as much as absence.
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {
         let members = self.members(json, "an object")?;
-        Ok(members.iter().all(|(name, _)| known.contains(&&**name)))
+        let is_known = |(name, raw): &(Cow<'_, str>, &RawValue)| {
+            known.contains(&&**name) || raw.get() == "null"
+        };
+        Ok(members.iter().all(is_known))
     }
 
     /// The members of an object; one that is there twice is refused, since only one could count.
@@ -716,26 +742,28 @@ impl<'a> Fields<'a> {
 
 fn split(
     message: Message,
+    mut raw_blocks: RawBlocks,
     id: Option<String>,
     parent: Option<String>,
     time: Option<Timestamp>,
 ) -> Vec<Draft> {
-    let results = message
-        .blocks
-        .iter()
-        .any(|block| kind_of(block) == "tool_result");
-    let mut parts: Vec<Vec<Block>> = Vec::new();
+    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+    let results = message.blocks.iter().any(is_result);
+    let mut parts: Vec<(Vec<Block>, RawBlocks)> = Vec::new();
     let mut after_result = false;
-    for block in message.blocks {
-        let result = kind_of(&block) == "tool_result";
-        match parts.last_mut().filter(|_| !result && !after_result) {
-            Some(part) => part.push(block),
-            None => parts.push(vec![block]),
+    for (at, block) in message.blocks.into_iter().enumerate() {
+        let result = is_result(&block);
+        if result || after_result || parts.is_empty() {
+            parts.push(Default::default());
+        }
+        if let Some((blocks, raw)) = parts.last_mut() {
+            raw.extend(raw_blocks.remove(&at).map(|json| (blocks.len(), json)));
+            blocks.push(block);
         }
         after_result = result;
     }
     let count = parts.len();
-    let drafts = parts.into_iter().enumerate().map(|(at, blocks)| {
+    let drafts = parts.into_iter().enumerate().map(|(at, (blocks, raw))| {
         let mut part = Message::new(message.role, blocks);
         part.model.clone_from(&message.model);
         part.response.clone_from(&message.response);
@@ -744,6 +772,7 @@ fn split(
         part.usage = message.usage;
         part.human = message.role == Role::User && !results;
         let mut draft = Draft::new(Body::Message(part));
+        draft.raw_blocks = raw;
         draft.id = id.as_deref().filter(|_| at + 1 == count).map(EntryId::new);
         draft.parent = parent.as_deref().filter(|_| at == 0).map(EntryId::new);
         draft.time = time.and_then(|time| {
@@ -753,14 +782,6 @@ fn split(
         draft
     });
     drafts.collect()
-}
-
-/// A block's type, also where it is kept as it came.
-fn kind_of(block: &Block) -> &str {
-    match block {
-        Block::Opaque { kind, .. } => kind,
-        block => block.kind(),
-    }
 }
 
 fn cut(text: &str) -> String {

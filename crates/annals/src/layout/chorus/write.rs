@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{CALL_OF, blocks_json, is_client_text, one_line, output_json, raw};
+use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, output_json, raw};
 use crate::layout::field::{Spent, milliseconds, spell_time};
 use crate::layout::shape::{Shape, check_given, check_needed};
 use crate::layout::{
@@ -471,9 +471,12 @@ impl Pen<'_, '_> {
             .iter()
             .position(|blocks| !is_call(blocks))
             .unwrap_or(0);
+        let mut first = 0;
         for (at, blocks) in parts.into_iter().enumerate() {
+            let given = GivenBlocks::of(draft, blocks, first);
+            first += blocks.len();
             let tool = self.tool_answered(blocks);
-            let mut line = line_of(message.role, blocks)?;
+            let mut line = line_of(message.role, given)?;
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
             if at == teller {
@@ -499,10 +502,10 @@ impl Pen<'_, '_> {
                     .filter(|(name, _)| at == teller || name == SESSION_ID)
                     .cloned()
                     .collect(),
-                body: Body::Opaque {
+                ..Draft::new(Body::Opaque {
                     kind: None,
                     flaw: None,
-                },
+                })
             };
             let parent = match at {
                 0 => part.parent.clone().or_else(|| self.leaf()),
@@ -734,8 +737,8 @@ fn parts(message: &Message) -> Vec<&[Block]> {
     if parts.is_empty() { vec![&[]] } else { parts }
 }
 
-fn line_of(role: Role, blocks: &[Block]) -> Result<Written<'_>> {
-    Ok(match (role, blocks) {
+fn line_of(role: Role, given: GivenBlocks<'_>) -> Result<Written<'_>> {
+    let mut line = match (role, given.blocks) {
         (Role::Assistant, [Block::ToolUse { id, name, input }]) => {
             let shown = json::quote(&format!("{USING}{name}"));
             let mut line = Written::of("tool_use", raw(shown)?);
@@ -760,8 +763,10 @@ fn line_of(role: Role, blocks: &[Block]) -> Result<Written<'_>> {
             line
         }
         (role, [Block::Text(text)]) => Written::of(role.as_str(), raw(json::quote(text))?),
-        (role, blocks) => Written::of(role.as_str(), raw(blocks_json(blocks)?)?),
-    })
+        (role, _) => return Ok(Written::of(role.as_str(), raw(given.json()?)?)),
+    };
+    line.annals.blocks = given.raw_json()?;
+    Ok(line)
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

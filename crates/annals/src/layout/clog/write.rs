@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::{Words, finer_time};
+use crate::layout::content::GivenBlocks;
 use crate::layout::field::Spent;
 use crate::layout::shape::{Shape, check_needed};
 use crate::layout::{
@@ -430,11 +431,12 @@ impl<'a, 'b> Pen<'a, 'b> {
         };
         let mut bytes = encode(&line)?;
         let mut read = read_back(&bytes);
-        if read.as_ref().map(|read| (read.role, &read.blocks))
-            != Some((message.role, &message.blocks))
+        let given = GivenBlocks::of(draft, &message.blocks, 0);
+        if given.has_raw()
+            || read.as_ref().map(|read| (read.role, &read.blocks))
+                != Some((message.role, &message.blocks))
         {
-            let blocks = content::blocks_json(&message.blocks)?;
-            line.annals.blocks = Some(content::raw(blocks)?);
+            line.annals.blocks = Some(content::raw(given.json()?)?);
             if message.role == Role::Assistant && only_results {
                 // Without a text it would stand in the user's place.
                 line.content = " ";

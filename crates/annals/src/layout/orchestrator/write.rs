@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
+use crate::layout::content::{GivenBlocks, is_client_text, one_line, raw};
 use crate::layout::copied;
 use crate::layout::field::{self, spell_time};
 use crate::layout::{
@@ -447,7 +447,10 @@ impl Pen<'_, '_> {
         let response = message.response.as_deref();
         let members = MemberValues::of(draft, message, &self.name)?;
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
+        let mut first = 0;
         for (at, part) in parts.iter().enumerate() {
+            let given_blocks = GivenBlocks::of(draft, part.blocks, first);
+            first += part.blocks.len();
             // A given id names the end of the message: that is what the next one hangs from.
             let given = draft.id.clone().filter(|_| at == last);
             // A record without a line in the log has no place to be named after.
@@ -477,16 +480,17 @@ impl Pen<'_, '_> {
                     line.annals = words_or_none(Words {
                         model: message.model.as_deref(),
                         stop: message.stop_reason.as_deref(),
+                        blocks: given_blocks.raw_json()?,
                         ..words
                     });
                     encode(&line)?
                 }
-                [block @ Block::ToolResult { .. }] => {
-                    self.outcome(block, &members, words, time, before)?
+                [Block::ToolResult { .. }] => {
+                    self.outcome(given_blocks, &members, words, time, before)?
                 }
-                blocks => {
+                _ => {
                     let told = part.tokens.then_some(told);
-                    self.said(message, blocks, told, &members, words, time)?
+                    self.said(message, given_blocks, told, &members, words, time)?
                 }
             };
             self.push(line)?;
@@ -524,12 +528,13 @@ impl Pen<'_, '_> {
     fn said<'m>(
         &self,
         message: &'m Message,
-        blocks: &[Block],
+        given: GivenBlocks<'_>,
         told: Option<Told>,
         members: &MemberValues<'_>,
         mut words: Words<'m>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
+        let blocks = given.blocks;
         let texts = texts(blocks);
         let text = texts.join("\n\n");
         let mut line = self.common(message.role.as_str(), time);
@@ -537,7 +542,7 @@ impl Pen<'_, '_> {
         line.metadata.source = members.source.as_deref();
         let plain = match blocks {
             [] => true,
-            [Block::Text(text)] => !text.is_empty(),
+            [Block::Text(text)] => !text.is_empty() && !given.has_raw(),
             _ => false,
         };
         if message.role == Role::Assistant {
@@ -551,9 +556,9 @@ impl Pen<'_, '_> {
             line.stop = stop.filter(|stop| STOP_REASONS.contains(stop));
             words.stop = stop.filter(|stop| !STOP_REASONS.contains(stop));
             let once = texts.len() == 1 && !text.is_empty();
-            words.blocks = (!plain).then(|| parts_json(blocks, once)).transpose()?;
+            words.blocks = (!plain).then(|| parts_json(given, once)).transpose()?;
         } else {
-            words.blocks = (!plain).then(|| parts_json(blocks, false)).transpose()?;
+            words.blocks = (!plain).then(|| parts_json(given, false)).transpose()?;
         }
         if message.role == Role::User {
             let prompt = texts.iter().any(|text| !is_client_text(text));
@@ -569,17 +574,19 @@ impl Pen<'_, '_> {
 
     fn outcome(
         &self,
-        block: &Block,
+        given: GivenBlocks<'_>,
         members: &MemberValues<'_>,
         mut words: Words<'_>,
         time: Timestamp,
         before: &[Draft],
     ) -> Result<Vec<u8>> {
-        let Block::ToolResult {
-            call,
-            output,
-            is_error,
-        } = block
+        let [
+            Block::ToolResult {
+                call,
+                output,
+                is_error,
+            },
+        ] = given.blocks
         else {
             return Err(Error::refused("not a tool's result"));
         };
@@ -600,14 +607,14 @@ impl Pen<'_, '_> {
             [Block::Text(_)] => true,
             _ => false,
         };
-        let given = (!output.is_empty() || *is_error).then_some(text.as_str());
+        let said = (!output.is_empty() || *is_error).then_some(text.as_str());
         if *is_error {
-            line.error = given;
+            line.error = said;
         } else {
-            line.result = given;
+            line.result = said;
         }
-        if !plain {
-            words.blocks = Some(raw(blocks_json(std::slice::from_ref(block))?)?);
+        if !plain || given.has_raw() {
+            words.blocks = Some(raw(given.json()?)?);
         }
         line.annals = words_or_none(words);
         encode(&line)
