@@ -133,6 +133,76 @@ fn a_check_reports_companions_that_match_no_log() {
     assert!(listed.out.contains("companion"), "{listed}");
 }
 
+/// What the document's `repair_session_file` does to a log: blank lines go, whatever they mean.
+fn repair_like_the_document(log: &std::path::Path) {
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let repaired: String = lines.map(|line| format!("{line}\n")).collect();
+    let copy = log.with_extension("jsonl.repaired");
+    fs::write(&copy, repaired).unwrap();
+    fs::rename(&copy, log).unwrap();
+}
+
+/// The texts of a session, in their order.
+fn shown_texts(stage: &Stage) -> Vec<String> {
+    let shown = stage.annals(&["show", "2025-11-16-v_FXjHoCS5zUJmfyn-5v", "--json"]);
+    let shown = shown.json();
+    let entries = shown["entries"].as_array().unwrap().iter();
+    entries
+        .map(|entry| entry["blocks"][0]["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn system_messages_stay_where_they_were_in_a_log_without_its_blank_lines() {
+    let (stage, log, companion) = with_companion();
+    let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
+    let mut texts = vec!["Hello", "Mind the zebra."];
+    // The last line of the log was that of the system message.
+    repair_like_the_document(&log);
+    assert_eq!(shown_texts(&stage), texts);
+    stage.annals(&["append", id, "-m", "Next"]).fine();
+    let instruct = ["append", id, "--role", "system", "-m", "Mind the gnu."];
+    stage.annals(&instruct).fine();
+    stage.annals(&["append", id, "-m", "Last"]).fine();
+    texts.extend(["Next", "Mind the gnu.", "Last"]);
+    assert_eq!(shown_texts(&stage), texts);
+    repair_like_the_document(&log);
+    assert_eq!(shown_texts(&stage), texts);
+    let found = stage.annals(&["search", "gnu", "--count"]);
+    assert_eq!(found.out.trim(), "1 hit in 1 session", "{found}");
+    stage.settle();
+    let checked = stage.annals(&["check"]).fine();
+    assert!(!checked.out.contains("unmatched"), "{checked}");
+    let checked = stage.annals(&["check", "--all", "--json"]).json();
+    let report = checked["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|file| file["path"].as_str().unwrap().ends_with(".annals"));
+    let flaws = &report.unwrap()["flaws"];
+    assert_eq!(flaws[0]["kind"], "moved-entry", "{checked}");
+    // The entry of another log's line is still none of this one's.
+    let noted = fs::read_to_string(&companion).unwrap();
+    assert!(noted.contains("zebra") && noted.contains("gnu"), "{noted}");
+}
+
+/// The document's clean-up removes each file that ends in `.jsonl` and is older than 30 days.
+#[test]
+fn the_documents_clean_up_meets_nothing_of_annals() {
+    let (stage, log, _) = with_companion();
+    let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
+    stage.annals(&["note", id, "Ask about the zebra."]).fine();
+    stage.annals(&["title", id, "Zebras"]).fine();
+    let logs: Vec<_> = stage.tree().into_keys().collect();
+    let logs = logs
+        .iter()
+        .filter(|path| path.to_string_lossy().ends_with(".jsonl"));
+    assert_eq!(logs.collect::<Vec<_>>(), [&log]);
+    let notes = stage.annals(&["notes", id]);
+    assert!(notes.out.contains("Ask about the zebra."), "{notes}");
+}
+
 /// What each session has in a log is remembered, and what is added later is read alone.
 #[test]
 fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
