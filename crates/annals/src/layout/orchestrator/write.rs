@@ -32,7 +32,7 @@ use crate::model::{
 };
 
 use super::decode::{DURATION, METADATA, SOURCE};
-use super::form::{self, Metadata, Spent, Written};
+use super::form::{self, Metadata, SOURCES, STOP_REASONS, Spent, Written};
 use super::line::{CALL_OF, Line};
 use super::part::{called, encode, later, parts, parts_json, texts};
 use super::{Orchestrator, path};
@@ -109,7 +109,7 @@ impl Writer for Orchestrator {
     }
 
     fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
-        form::fault(record).map_or(Ok(()), Err)
+        form::check(record)
     }
 
     fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
@@ -238,12 +238,6 @@ struct Pen<'a, 'b> {
     /// The newest responses and their tokens so far.
     replies: Vec<(String, Usage)>,
 }
-
-/// Why a model may stop, as the document says.
-const STOP_REASONS: [&str; 4] = ["end_turn", "max_tokens", "stop_sequence", "tool_use"];
-
-/// Where messages may come from, as the document says.
-const SOURCES: [&str; 3] = ["cli", "api", "agent"];
 
 /// The members of a draft that only this layout knows.
 #[derive(Default)]
