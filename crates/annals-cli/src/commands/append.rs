@@ -448,8 +448,8 @@ fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Res
 /// Why a draft cannot be written to a layout, if it has a member that the layout does not know.
 fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     let known = layout.writer().map_or(&[][..], |writer| writer.members());
-    let mut members = draft.members.iter().map(|(name, _)| name.as_str());
-    let name = members.find(|name| !known.contains(name))?;
+    let mut members = draft.members.iter();
+    let (name, json) = members.find(|(name, _)| !known.contains(&name.as_str()))?;
     let more = known.iter().filter(|name| **name != "usage");
     let more: String = more.map(|name| format!(", {name}")).collect();
     let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
@@ -457,7 +457,10 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     Some(match name.as_str() {
         // What is known of it in general has no place here.
         "usage" => {
-            format!("`usage` tells more than counts, for which the layout {layout} has no place")
+            let terms: serde_json::Map<_, _> = serde_json::from_str(json).unwrap_or_default();
+            let names = terms.keys().map(|name| format!("`usage.{name}`"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            format!("{names} has no place in a message of the layout {layout}; leave it out")
         }
         _ => format!(
             "`{name}` has no place in a message of the layout {layout}; known are {}{more}",

@@ -4,6 +4,7 @@
 //! kept as the JSON text they came in, and so are members of blocks beyond the model's; tool arguments keep their exact spelling. Members that are not
 //! named here go along as [`Draft::members`], for the session's layout to take or to refuse.
 
+mod split;
 mod usage;
 
 use std::borrow::Cow;
@@ -11,10 +12,13 @@ use std::collections::HashSet;
 use std::fmt;
 
 use annals::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
+use annals::text::{Breaks, visible};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use split::split;
 
 /// What a line must look like, for messages.
 const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
@@ -23,14 +27,17 @@ const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blo
 pub(crate) const ERROR: &str = "error";
 
 /// The members of a message that every layout knows.
-pub(crate) const MEMBERS: &str =
-    "role, content, model, usage, stop_reason, id, parent, timestamp, message_id, request_id";
+pub(crate) const MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
+
+/// Why the model stopped, as the API and as other programs spell it.
+const STOP_REASON: [&str; 2] = ["stop_reason", "stopReason"];
 
 /// Members of a reply that only an assistant's message has.
-const REPLY: [&str; 6] = [
+const REPLY: [&str; 7] = [
     "model",
     "usage",
-    "stop_reason",
+    STOP_REASON[0],
+    STOP_REASON[1],
     "stop_sequence",
     "message_id",
     "request_id",
@@ -318,7 +325,7 @@ impl<'a> Line<'a> {
             members.refuse_reply(of)?;
         }
         message.model = members.string("model")?;
-        message.stop_reason = members.string("stop_reason")?;
+        message.stop_reason = members.one_of(STOP_REASON)?;
         message.request = members.string("request_id")?;
         message.response = members.string("message_id")?;
         let mut extra: Vec<(String, String)> = Vec::new();
@@ -682,6 +689,19 @@ impl<'a> Fields<'a> {
         self.line.string(raw, name)
     }
 
+    /// A text that has two spellings, which must not say different things.
+    fn one_of(&mut self, names: [&str; 2]) -> Result<Option<String>, BadDraft> {
+        let [one, other] = names;
+        let at = self.get(other);
+        match (self.string(one)?, self.string(other)?) {
+            (Some(said), Some(again)) if said != again => {
+                let why = format!("`{one}` and `{other}` say different things; give one of them");
+                Err(self.line.bad(at, why))
+            }
+            (said, again) => Ok(said.or(again)),
+        }
+    }
+
     fn id(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
         let raw = self.get(name);
         let id = self.string(name)?;
@@ -740,52 +760,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn split(
-    message: Message,
-    mut raw_blocks: RawBlocks,
-    id: Option<String>,
-    parent: Option<String>,
-    time: Option<Timestamp>,
-) -> Vec<Draft> {
-    let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
-    let results = message.blocks.iter().any(is_result);
-    let mut parts: Vec<(Vec<Block>, RawBlocks)> = Vec::new();
-    let mut after_result = false;
-    for (at, block) in message.blocks.into_iter().enumerate() {
-        let result = is_result(&block);
-        if result || after_result || parts.is_empty() {
-            parts.push(Default::default());
-        }
-        if let Some((blocks, raw)) = parts.last_mut() {
-            raw.extend(raw_blocks.remove(&at).map(|json| (blocks.len(), json)));
-            blocks.push(block);
-        }
-        after_result = result;
-    }
-    let count = parts.len();
-    let drafts = parts.into_iter().enumerate().map(|(at, (blocks, raw))| {
-        let mut part = Message::new(message.role, blocks);
-        part.model.clone_from(&message.model);
-        part.response.clone_from(&message.response);
-        part.request.clone_from(&message.request);
-        part.stop_reason.clone_from(&message.stop_reason);
-        part.usage = message.usage;
-        part.human = message.role == Role::User && !results;
-        let mut draft = Draft::new(Body::Message(part));
-        draft.raw_blocks = raw;
-        draft.id = id.as_deref().filter(|_| at + 1 == count).map(EntryId::new);
-        draft.parent = parent.as_deref().filter(|_| at == 0).map(EntryId::new);
-        draft.time = time.and_then(|time| {
-            time.checked_add(jiff::SignedDuration::from_millis(at as i64))
-                .ok()
-        });
-        draft
-    });
-    drafts.collect()
-}
-
 fn cut(text: &str) -> String {
-    let mut head: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+    let head: String = text.chars().take(40).collect();
+    let mut head = visible(&head, Breaks::Spaces).into_owned();
     if text.chars().nth(40).is_some() {
         head.push('…');
     }

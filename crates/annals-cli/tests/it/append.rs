@@ -161,3 +161,171 @@ fn members_of_blocks_that_are_null_are_as_good_as_absent() {
         assert_eq!(written[0], written[1], "{layout}");
     }
 }
+
+/// The log of today of an orchestrator's session, and all that is kept beside it.
+fn kept_beside(stage: &Stage) -> String {
+    let files = stage.tree().into_iter();
+    let files = files.filter(|(path, _)| path.extension().is_some_and(|end| end == "annals"));
+    files
+        .map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        .collect()
+}
+
+/// Requirements: 004.11
+#[test]
+fn raw_records_of_an_orchestrator_fit_the_interfaces_of_the_document() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let work = stage.work();
+    let made = stage.annals(&["new", "--cwd", work.to_str().unwrap(), "--json"]);
+    let session = made.json()["session"].as_str().unwrap().to_owned();
+    let time = r#""timestamp":"2026-03-01T12:00:00.000Z""#;
+    let usage = r#""usage":{"input_tokens":1,"output_tokens":2,"cache_creation_tokens":0,"cache_read_tokens":0}"#;
+    for (record, named) in [
+        (
+            format!(r#"{{"type":"user","content":["x"],{time}}}"#),
+            "`content`",
+        ),
+        (
+            r#"{"type":"user","content":"x","timestamp":"garbage"}"#.to_owned(),
+            "`timestamp`",
+        ),
+        (
+            format!(r#"{{"type":"user","content":"x",{time},"metadata":{{"source":"web"}}}}"#),
+            "`source` is \"web\"",
+        ),
+        (
+            format!(r#"{{"type":"user","content":"x",{time},"metadata":[]}}"#),
+            "`metadata`",
+        ),
+        (
+            format!(
+                r#"{{"type":"assistant","content":"x",{time},{usage},"model":"m","stopReason":"weird"}}"#
+            ),
+            "`stopReason`",
+        ),
+        (
+            format!(r#"{{"type":"assistant","content":"x",{time},"usage":{{}},"model":"m"}}"#),
+            "`input_tokens`",
+        ),
+        (
+            format!(
+                r#"{{"type":"assistant","content":"x",{time},"usage":{{"input_tokens":1,"output_tokens":2}},"model":"m"}}"#
+            ),
+            "`cache_creation_tokens`",
+        ),
+        (
+            format!(r#"{{"type":"assistant","content":"x",{time},{usage},"model":""}}"#),
+            "`model`",
+        ),
+        (
+            format!(r#"{{"type":"tool_call","tool":"T","arguments":"str",{time}}}"#),
+            "`arguments`",
+        ),
+        (
+            format!(r#"{{"type":"tool_call","tool":"T","arguments":{{}},{time},"toolCallId":7}}"#),
+            "`toolCallId`",
+        ),
+        (
+            format!(r#"{{"type":"tool_result","tool":"T","error":{{}},{time}}}"#),
+            "`error`",
+        ),
+        (
+            format!(r#"{{"type":"tool_result","tool":"T","result":1,{time},"duration_ms":"5"}}"#),
+            "`duration_ms`",
+        ),
+    ] {
+        let refused = stage.refused(&["append", &session, "--raw"], &record);
+        assert!(refused.err.contains(named), "{record}: {refused}");
+    }
+    for record in [
+        format!(r#"{{"type":"user","content":"","metadata":{{"source":"api"}},{time}}}"#),
+        format!(
+            r#"{{"type":"assistant","content":"x",{time},{usage},"model":"m","stopReason":"end_turn"}}"#
+        ),
+        format!(r#"{{"type":"tool_call","tool":"T","arguments":{{}},{time}}}"#),
+        format!(
+            r#"{{"type":"tool_result","tool":"T","result":{{"a":1}},{time},"duration_ms":0.5}}"#
+        ),
+    ] {
+        stage
+            .with_stdin(&["append", &session, "--raw"], record)
+            .fine();
+    }
+}
+
+#[test]
+fn a_stop_reason_may_be_spelled_as_in_the_log() {
+    for layout in LAYOUTS {
+        let (stage, session) = begun(layout);
+        let reply = r#"{"role":"assistant","model":"m","content":"x","stopReason":"max_tokens"}"#;
+        stage.with_stdin(&["append", &session], reply).fine();
+        let lines: String = records(&stage).iter().map(Value::to_string).collect();
+        let kept = lines + &kept_beside(&stage);
+        assert!(kept.contains("max_tokens"), "{layout}: {kept}");
+        let both = r#"{"role":"assistant","model":"m","content":"x","stopReason":"max_tokens","stop_reason":"end_turn"}"#;
+        let refused = stage.refused(&["append", &session], both);
+        assert!(refused.err.contains("`stopReason`"), "{refused}");
+        let prompt = r#"{"role":"user","content":"x","stopReason":"end_turn"}"#;
+        let refused = stage.refused(&["append", &session], prompt);
+        assert!(refused.err.contains("`stopReason`"), "{refused}");
+    }
+}
+
+#[test]
+fn what_usage_says_beyond_counts_is_kept_in_every_layout() {
+    let reply = json!({
+        "role": "assistant", "model": "claude-sonnet-4-5-20250929", "message_id": "r1",
+        "content": [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {}}],
+        "usage": {"input_tokens": 10, "output_tokens": 5, "service_tier": "standard",
+                  "inference_geo": "us", "speed": null},
+    });
+    for layout in LAYOUTS {
+        let (stage, session) = begun(layout);
+        stage
+            .with_stdin(&["append", &session], reply.to_string())
+            .fine();
+        let lines = records(&stage)
+            .iter()
+            .map(Value::to_string)
+            .collect::<String>();
+        let kept = lines.clone() + &kept_beside(&stage);
+        for text in [r#""service_tier":"standard""#, r#""inference_geo":"us""#] {
+            assert_eq!(kept.matches(text).count(), 1, "{layout}: {text}: {kept}");
+        }
+        // The orchestrator's own program takes no member that it does not know.
+        if layout == "orchestrator" {
+            assert!(!lines.contains("service_tier"), "{lines}");
+        }
+        let cost = stage.annals(&["cost", "--json"]).json();
+        assert_eq!(cost["total"]["input"], 10, "{layout}: {cost}");
+        stage.annals(&["check"]).fine();
+    }
+}
+
+#[test]
+fn what_is_quoted_in_a_refusal_has_no_backslashes() {
+    let (stage, session) = begun("claude-code");
+    let refused = stage.refused(
+        &["append", &session],
+        r#"{"type":"user","role":"user","content":"x"}"#,
+    );
+    assert!(refused.err.contains(r#"`type` is "user""#), "{refused}");
+}
+
+#[test]
+fn a_line_cannot_begin_a_session_under_a_path() {
+    let (stage, _) = begun("claude-code");
+    let line = r#"{"new":{"id":"team/session"},"role":"user","content":"x"}"#;
+    let answered = stage.with_stdin(&["append", "--follow"], line);
+    let refused = stage.annals(&["new", "--id", "team/session"]);
+    assert!(!answered.out.contains("No such file"), "{answered}");
+    let why = refused
+        .err
+        .trim()
+        .trim_start_matches("error: ")
+        .lines()
+        .next()
+        .unwrap();
+    let answer: Value = serde_json::from_str(answered.out.trim()).unwrap();
+    assert_eq!(answer["error"], why, "{refused}");
+}

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, output_json, raw};
-use crate::layout::field::{Spent, milliseconds, spell_time};
+use crate::layout::field::{USAGE, given_terms, milliseconds, spell_time, usage_json};
 use crate::layout::shape::{Shape, check_given, check_needed};
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -480,7 +480,7 @@ impl Pen<'_, '_> {
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
             if at == teller {
-                self.spent(message, &mut line);
+                self.spent(message, given_terms(&draft.members), &mut line)?;
             }
             line.annals.response = shared.as_deref();
             self.calls
@@ -499,7 +499,7 @@ impl Pen<'_, '_> {
                 members: draft
                     .members
                     .iter()
-                    .filter(|(name, _)| at == teller || name == SESSION_ID)
+                    .filter(|(name, _)| at == teller && name != USAGE || name == SESSION_ID)
                     .cloned()
                     .collect(),
                 ..Draft::new(Body::Opaque {
@@ -541,8 +541,10 @@ impl Pen<'_, '_> {
 
     /// Says the tokens of a message: those that no earlier record of its response has said. What the
     /// response came to so far stands in `annals` where that is more.
-    fn spent(&self, message: &Message, line: &mut Written<'_>) {
-        let Some(usage) = &message.usage else { return };
+    fn spent(&self, message: &Message, terms: Option<&str>, line: &mut Written<'_>) -> Result<()> {
+        let Some(usage) = &message.usage else {
+            return Ok(());
+        };
         let mut known = self.replies.iter();
         let known = known.find(|(known, _)| message.response.as_ref() == Some(known));
         let mut all = *usage;
@@ -551,7 +553,8 @@ impl Pen<'_, '_> {
         }
         let more = usage.cache_write_1h > 0 || usage.web_searches > 0 || known.is_some();
         let answers = message.role == Role::Assistant;
-        line.annals.usage = (more || !answers).then(|| Spent::of(&all));
+        let more = more || !answers || terms.is_some();
+        line.annals.usage = more.then(|| usage_json(&all, terms)).transpose()?;
         if answers {
             let fresh = known.map_or(all, |(_, so_far)| all.beyond(so_far));
             let written = fresh.cache_write_5m.saturating_add(fresh.cache_write_1h);
@@ -560,6 +563,7 @@ impl Pen<'_, '_> {
             line.cache_read_tokens = Some(fresh.cache_read);
             line.cache_creation_tokens = Some(written);
         }
+        Ok(())
     }
 
     /// Says of a message what its blocks do not.

@@ -22,7 +22,7 @@ use crate::json;
 use crate::layout::annex::Words;
 use crate::layout::content::{GivenBlocks, is_client_text, one_line, raw};
 use crate::layout::copied;
-use crate::layout::field::{self, spell_time};
+use crate::layout::field::{USAGE, spell_time, usage_json};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
@@ -76,7 +76,7 @@ impl Writer for Orchestrator {
     }
 
     fn members(&self) -> &'static [&'static str] {
-        &[SOURCE, DURATION, METADATA]
+        &[SOURCE, DURATION, METADATA, USAGE]
     }
 
     fn complete<'d>(&self, head: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
@@ -244,6 +244,8 @@ struct Pen<'a, 'b> {
 struct MemberValues<'a> {
     source: Option<String>,
     duration: Option<&'a str>,
+    /// What the usage of a reply says beyond counts.
+    terms: Option<&'a str>,
 }
 
 impl<'a> MemberValues<'a> {
@@ -258,6 +260,7 @@ impl<'a> MemberValues<'a> {
             match name.as_str() {
                 SOURCE => values.set_source(name, json, prompt)?,
                 METADATA => values.set_metadata(json, prompt, session)?,
+                USAGE => values.terms = Some(json),
                 _ => {
                     let number = json.parse::<f64>().ok();
                     match number.filter(|number| *number >= 0.0) {
@@ -436,10 +439,10 @@ impl Pen<'_, '_> {
 
     fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
         let told = self.told(message);
-        let parts = parts(message, !told.fresh.is_zero());
+        let members = MemberValues::of(draft, message, &self.name)?;
+        let parts = parts(message, !told.fresh.is_zero() || members.terms.is_some());
         let last = parts.len().saturating_sub(1);
         let response = message.response.as_deref();
-        let members = MemberValues::of(draft, message, &self.name)?;
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
         let mut first = 0;
         for (at, part) in parts.iter().enumerate() {
@@ -542,8 +545,10 @@ impl Pen<'_, '_> {
         if message.role == Role::Assistant {
             let fresh = told.map(|told| told.fresh).unwrap_or_default();
             line.usage = Some(Spent::of(&fresh));
+            let terms = members.terms.filter(|_| told.is_some());
             let all = told.and_then(|told| told.all);
-            words.usage = all.map(|all| field::Spent::of(&all));
+            let all = all.or(terms.map(|_| fresh));
+            words.usage = all.map(|all| usage_json(&all, terms)).transpose()?;
             line.model = Some(message.model.as_deref());
             // The document knows four reasons.
             let stop = message.stop_reason.as_deref();
