@@ -733,6 +733,8 @@ fn existing_by_name(
             | annals::Error::BadId { .. }
             | annals::Error::Ambiguous { .. },
         ) => Ok(None),
+        // It is the path of no log; whether it can be an id is checked when the session begins.
+        Err(_) if id.contains('/') => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
