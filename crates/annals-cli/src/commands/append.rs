@@ -9,7 +9,7 @@ use std::path::Path;
 use annals::jsonl::Durability;
 use annals::layout::{Layout, Spawn};
 use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Message, Role};
-use annals::store::{MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::store::{FoundFile, MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
 use annals::text::shell_word;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -485,23 +485,19 @@ fn place(
         }
         first.parent = Some(EntryId::new(at));
     }
-    if drafts
-        .iter()
-        .all(|draft| draft.parent.is_none() && draft.id.is_none())
-    {
+    let is_log = |file: &FoundFile| match (agent, &file.artifact.agent) {
+        (None, None) => true,
+        (Some(wanted), Some(agent)) => agent.as_str() == wanted,
+        _ => false,
+    };
+    // A sub-agent that is not there is told when its log is opened.
+    let Some((log, file)) = files.logs().enumerate().find(|(_, file)| is_log(file)) else {
+        return Ok(());
+    };
+    if !names_entries(files, file, drafts)? {
         return Ok(());
     }
     let session = Session::read(files.clone())?;
-    let log = session
-        .files
-        .logs()
-        .position(|file| match (agent, &file.artifact.agent) {
-            (None, None) => true,
-            (Some(wanted), Some(agent)) => agent.as_str() == wanted,
-            _ => false,
-        });
-    // A sub-agent that is not there is told when its log is opened.
-    let Some(log) = log else { return Ok(()) };
     let mut known: HashSet<EntryId> = HashSet::new();
     for (at, draft) in drafts.iter_mut().enumerate() {
         let place = || match lines.get(at) {
@@ -524,6 +520,24 @@ fn place(
         }
     }
     Ok(())
+}
+
+/// Whether drafts name entries that may be in the log, or an id twice.
+fn names_entries(files: &SessionFiles, file: &FoundFile, drafts: &[Draft]) -> Result<bool> {
+    const SEARCHES: usize = 8;
+    let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();
+    let distinct: HashSet<&EntryId> = ids.iter().copied().collect();
+    // Many searches of its bytes cost more than reading the log once.
+    let many = ids.len() > SEARCHES || distinct.len() < ids.len();
+    if many || drafts.iter().any(|draft| draft.parent.is_some()) {
+        return Ok(true);
+    }
+    for id in ids {
+        if file.may_have_entry(&files.root, id.as_str())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn has(session: &Session, log: usize, id: &EntryId) -> bool {

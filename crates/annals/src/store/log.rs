@@ -1,5 +1,6 @@
 //! Reading logs and documents: from the front, from the back, and single records.
 
+mod spelled;
 mod window;
 
 use std::cell::RefCell;
