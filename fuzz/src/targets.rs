@@ -80,8 +80,8 @@ const CLOG: &[&str] = &[
 const ORCHESTRATOR: &[&str] = &[
     "projects/eSlgu1iz-VWavn8Y4vLC/2026-03-01.jsonl",
     "projects/eSlgu1iz-VWavn8Y4vLC/named.todos.json",
-    "projects/eSlgu1iz-VWavn8Y4vLC/named.notes.jsonl",
-    "projects/eSlgu1iz-VWavn8Y4vLC/named.annals-origin.jsonl",
+    "projects/eSlgu1iz-VWavn8Y4vLC/named.notes.annals",
+    "projects/eSlgu1iz-VWavn8Y4vLC/named.origin.annals",
 ];
 
 /// The paths that the first byte of an input chooses from, for the script that makes seeds.

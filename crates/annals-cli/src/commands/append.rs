@@ -9,7 +9,7 @@ use std::path::Path;
 use annals::jsonl::Durability;
 use annals::layout::{Layout, Spawn};
 use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Message, Role};
-use annals::store::{MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
+use annals::store::{FoundFile, MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
 use annals::text::shell_word;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
@@ -448,8 +448,8 @@ fn check_members(files: &SessionFiles, drafts: &[Draft], lines: &[usize]) -> Res
 /// Why a draft cannot be written to a layout, if it has a member that the layout does not know.
 fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     let known = layout.writer().map_or(&[][..], |writer| writer.members());
-    let mut members = draft.members.iter().map(|(name, _)| name.as_str());
-    let name = members.find(|name| !known.contains(name))?;
+    let mut members = draft.members.iter();
+    let (name, json) = members.find(|(name, _)| !known.contains(&name.as_str()))?;
     let more = known.iter().filter(|name| **name != "usage");
     let more: String = more.map(|name| format!(", {name}")).collect();
     let name: String = name.chars().take(40).flat_map(char::escape_debug).collect();
@@ -457,7 +457,10 @@ fn unknown_member(layout: &dyn Layout, draft: &Draft) -> Option<String> {
     Some(match name.as_str() {
         // What is known of it in general has no place here.
         "usage" => {
-            format!("`usage` tells more than counts, for which the layout {layout} has no place")
+            let terms: serde_json::Map<_, _> = serde_json::from_str(json).unwrap_or_default();
+            let names = terms.keys().map(|name| format!("`usage.{name}`"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            format!("{names} has no place in a message of the layout {layout}; leave it out")
         }
         _ => format!(
             "`{name}` has no place in a message of the layout {layout}; known are {}{more}",
@@ -482,23 +485,19 @@ fn place(
         }
         first.parent = Some(EntryId::new(at));
     }
-    if drafts
-        .iter()
-        .all(|draft| draft.parent.is_none() && draft.id.is_none())
-    {
+    let is_log = |file: &FoundFile| match (agent, &file.artifact.agent) {
+        (None, None) => true,
+        (Some(wanted), Some(agent)) => agent.as_str() == wanted,
+        _ => false,
+    };
+    // A sub-agent that is not there is told when its log is opened.
+    let Some((log, file)) = files.logs().enumerate().find(|(_, file)| is_log(file)) else {
+        return Ok(());
+    };
+    if !names_entries(files, file, drafts)? {
         return Ok(());
     }
     let session = Session::read(files.clone())?;
-    let log = session
-        .files
-        .logs()
-        .position(|file| match (agent, &file.artifact.agent) {
-            (None, None) => true,
-            (Some(wanted), Some(agent)) => agent.as_str() == wanted,
-            _ => false,
-        });
-    // A sub-agent that is not there is told when its log is opened.
-    let Some(log) = log else { return Ok(()) };
     let mut known: HashSet<EntryId> = HashSet::new();
     for (at, draft) in drafts.iter_mut().enumerate() {
         let place = || match lines.get(at) {
@@ -521,6 +520,24 @@ fn place(
         }
     }
     Ok(())
+}
+
+/// Whether drafts name entries that may be in the log, or an id twice.
+fn names_entries(files: &SessionFiles, file: &FoundFile, drafts: &[Draft]) -> Result<bool> {
+    const SEARCHES: usize = 8;
+    let ids: Vec<&EntryId> = drafts.iter().filter_map(|it| it.id.as_ref()).collect();
+    let distinct: HashSet<&EntryId> = ids.iter().copied().collect();
+    // Many searches of its bytes cost more than reading the log once.
+    let many = ids.len() > SEARCHES || distinct.len() < ids.len();
+    if many || drafts.iter().any(|draft| draft.parent.is_some()) {
+        return Ok(true);
+    }
+    for id in ids {
+        if file.may_have_entry(&files.root, id.as_str())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn has(session: &Session, log: usize, id: &EntryId) -> bool {

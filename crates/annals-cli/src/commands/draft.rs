@@ -1,20 +1,24 @@
 //! Drafts as JSON lines: one message a line, in the shape of the Messages API.
 //!
 //! Everything is read and checked before anything is written. Blocks that the model has no type for are
-//! kept as the JSON text they came in; tool arguments keep their exact spelling. Members that are not
+//! kept as the JSON text they came in, and so are members of blocks beyond the model's; tool arguments keep their exact spelling. Members that are not
 //! named here go along as [`Draft::members`], for the session's layout to take or to refuse.
 
+mod split;
 mod usage;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-use annals::model::{Block, Body, Draft, EntryId, Members, Message, Role};
+use annals::model::{Block, Body, Draft, EntryId, Members, Message, RawBlocks, Role};
+use annals::text::{Breaks, visible};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use split::split;
 
 /// What a line must look like, for messages.
 const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blocks]} on one line"#;
@@ -23,14 +27,17 @@ const SHAPE: &str = r#"{"role": "user" or "assistant", "content": "text" or [blo
 pub(crate) const ERROR: &str = "error";
 
 /// The members of a message that every layout knows.
-pub(crate) const MEMBERS: &str =
-    "role, content, model, usage, stop_reason, id, parent, timestamp, message_id, request_id";
+pub(crate) const MEMBERS: &str = "role, content, model, usage, stop_reason (or stopReason), id, parent, timestamp, message_id, request_id";
+
+/// Why the model stopped, as the API and as other programs spell it.
+const STOP_REASON: [&str; 2] = ["stop_reason", "stopReason"];
 
 /// Members of a reply that only an assistant's message has.
-const REPLY: [&str; 6] = [
+const REPLY: [&str; 7] = [
     "model",
     "usage",
-    "stop_reason",
+    STOP_REASON[0],
+    STOP_REASON[1],
     "stop_sequence",
     "message_id",
     "request_id",
@@ -308,7 +315,8 @@ impl<'a> Line<'a> {
         let Some(content) = members.take("content") else {
             return Err(self.bad(None, format!("`content` is missing; expected {SHAPE}")));
         };
-        let mut message = Message::new(role, self.content(content, role)?);
+        let (blocks, raw_blocks) = self.content(content, role)?;
+        let mut message = Message::new(role, blocks);
         if role != Role::Assistant {
             let of = match role {
                 Role::System => "a system message",
@@ -317,7 +325,7 @@ impl<'a> Line<'a> {
             members.refuse_reply(of)?;
         }
         message.model = members.string("model")?;
-        message.stop_reason = members.string("stop_reason")?;
+        message.stop_reason = members.one_of(STOP_REASON)?;
         message.request = members.string("request_id")?;
         message.response = members.string("message_id")?;
         let mut extra: Vec<(String, String)> = Vec::new();
@@ -338,12 +346,12 @@ impl<'a> Line<'a> {
             && message
                 .blocks
                 .iter()
-                .any(|block| kind_of(block) == "tool_use")
+                .any(|block| matches!(block, Block::ToolUse { .. }))
         {
             message.stop_reason = Some("tool_use".to_owned());
         }
         extra.extend(members.rest());
-        let mut drafts = split(message, id, parent, time);
+        let mut drafts = split(message, raw_blocks, id, parent, time);
         match (drafts.as_mut_slice(), extra.first()) {
             (_, None) => {}
             ([only], _) => only.members = extra,
@@ -391,27 +399,39 @@ impl<'a> Line<'a> {
         Ok(Some(time))
     }
 
-    fn content(self, content: &'a RawValue, role: Role) -> Result<Vec<Block>, BadDraft> {
+    /// The blocks, and the JSON of those with members that a [`Block`] has no place for.
+    fn content(
+        self,
+        content: &'a RawValue,
+        role: Role,
+    ) -> Result<(Vec<Block>, RawBlocks), BadDraft> {
         let raw = content.get();
         if raw.starts_with('"') {
             let text: String = self.read(raw, "a text")?;
             if text.trim().is_empty() {
                 return Err(self.bad(Some(content), "`content` is empty"));
             }
-            return Ok(vec![Block::Text(text)]);
+            return Ok((vec![Block::Text(text)], RawBlocks::new()));
         }
         let blocks = self.list(content, "`content` must be a text or a list of blocks")?;
         if blocks.is_empty() {
             return Err(self.bad(Some(content), "`content` has no blocks"));
         }
-        blocks
-            .into_iter()
-            .map(|block| self.block(block, Some(role)))
-            .collect()
+        let mut found = Vec::new();
+        let mut raw_blocks = RawBlocks::new();
+        for raw in blocks {
+            let (block, more) = self.block(raw, Some(role))?;
+            if more {
+                raw_blocks.insert(found.len(), raw.get().to_owned());
+            }
+            found.push(block);
+        }
+        Ok((found, raw_blocks))
     }
 
-    /// Reads a block of a message, or of a tool's result, where there is no role.
-    fn block(self, raw: &'a RawValue, role: Option<Role>) -> Result<Block, BadDraft> {
+    /// Reads a block of a message, or of a tool's result, where there is no role. Tells whether it
+    /// has members that a [`Block`] of its type has no place for.
+    fn block(self, raw: &'a RawValue, role: Option<Role>) -> Result<(Block, bool), BadDraft> {
         let json = raw.get();
         let head: Kind<'_> = self.object(json, "a block")?;
         let Some(kind) = self.string(head.kind, "type")? else {
@@ -434,7 +454,7 @@ impl<'a> Line<'a> {
         if role.is_none() && kind == "tool_result" {
             return Err(self.bad(Some(raw), "a tool result cannot hold a tool result"));
         }
-        // Checked first, so that what is kept as it came is sound too.
+        let mut inner_more = false;
         let (block, known): (Option<Block>, &[&str]) = match kind.as_str() {
             "text" => {
                 let TextBlock { text } = self.read(json, "a text block {\"type\",\"text\"}")?;
@@ -472,7 +492,11 @@ impl<'a> Line<'a> {
                     self.read(json, "a result {\"type\",\"tool_use_id\",\"content\"}")?;
                 let output = match block.content {
                     None => Vec::new(),
-                    Some(content) => self.output(content)?,
+                    Some(content) => {
+                        let (output, more) = self.output(content)?;
+                        inner_more = more;
+                        output
+                    }
                 };
                 let is_error = block.is_error.unwrap_or(false);
                 let known: &[&str] = &["type", "tool_use_id", "content", "is_error"];
@@ -504,26 +528,31 @@ impl<'a> Line<'a> {
             _ => (None, &[]),
         };
         match block {
-            Some(block) if self.has_only(json, known)? => Ok(block),
-            _ => Ok(Block::Opaque {
-                kind,
-                json: json.to_owned(),
-            }),
+            Some(block) => Ok((block, inner_more || !self.has_only(json, known)?)),
+            None => {
+                let json = json.to_owned();
+                Ok((Block::Opaque { kind, json }, false))
+            }
         }
     }
 
-    fn output(self, content: &'a RawValue) -> Result<Vec<Block>, BadDraft> {
+    fn output(self, content: &'a RawValue) -> Result<(Vec<Block>, bool), BadDraft> {
         if content.get().starts_with('"') {
-            return Ok(vec![Block::Text(self.read(content.get(), "a text")?)]);
+            let text = self.read(content.get(), "a text")?;
+            return Ok((vec![Block::Text(text)], false));
         }
         let blocks = self.list(
             content,
             "a result's `content` must be a text or a list of blocks",
         )?;
-        blocks
-            .into_iter()
-            .map(|block| self.block(block, None))
-            .collect()
+        let mut output = Vec::new();
+        let mut any_more = false;
+        for block in blocks {
+            let (block, more) = self.block(block, None)?;
+            any_more |= more;
+            output.push(block);
+        }
+        Ok((output, any_more))
     }
 
     fn check_id(self, id: &str, at: Option<&'a RawValue>) -> Result<(), BadDraft> {
@@ -531,9 +560,13 @@ impl<'a> Line<'a> {
         checked.map_err(|error| self.bad(at, error.to_string()))
     }
 
+    /// Whether an object has no other members; `null` says as much as absence.
     fn has_only(self, json: &'a str, known: &[&str]) -> Result<bool, BadDraft> {
         let members = self.members(json, "an object")?;
-        Ok(members.iter().all(|(name, _)| known.contains(&&**name)))
+        let is_known = |(name, raw): &(Cow<'_, str>, &RawValue)| {
+            known.contains(&&**name) || raw.get() == "null"
+        };
+        Ok(members.iter().all(is_known))
     }
 
     /// The members of an object; one that is there twice is refused, since only one could count.
@@ -656,6 +689,19 @@ impl<'a> Fields<'a> {
         self.line.string(raw, name)
     }
 
+    /// A text that has two spellings, which must not say different things.
+    fn one_of(&mut self, names: [&str; 2]) -> Result<Option<String>, BadDraft> {
+        let [one, other] = names;
+        let at = self.get(other);
+        match (self.string(one)?, self.string(other)?) {
+            (Some(said), Some(again)) if said != again => {
+                let why = format!("`{one}` and `{other}` say different things; give one of them");
+                Err(self.line.bad(at, why))
+            }
+            (said, again) => Ok(said.or(again)),
+        }
+    }
+
     fn id(&mut self, name: &str) -> Result<Option<String>, BadDraft> {
         let raw = self.get(name);
         let id = self.string(name)?;
@@ -714,57 +760,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn split(
-    message: Message,
-    id: Option<String>,
-    parent: Option<String>,
-    time: Option<Timestamp>,
-) -> Vec<Draft> {
-    let results = message
-        .blocks
-        .iter()
-        .any(|block| kind_of(block) == "tool_result");
-    let mut parts: Vec<Vec<Block>> = Vec::new();
-    let mut after_result = false;
-    for block in message.blocks {
-        let result = kind_of(&block) == "tool_result";
-        match parts.last_mut().filter(|_| !result && !after_result) {
-            Some(part) => part.push(block),
-            None => parts.push(vec![block]),
-        }
-        after_result = result;
-    }
-    let count = parts.len();
-    let drafts = parts.into_iter().enumerate().map(|(at, blocks)| {
-        let mut part = Message::new(message.role, blocks);
-        part.model.clone_from(&message.model);
-        part.response.clone_from(&message.response);
-        part.request.clone_from(&message.request);
-        part.stop_reason.clone_from(&message.stop_reason);
-        part.usage = message.usage;
-        part.human = message.role == Role::User && !results;
-        let mut draft = Draft::new(Body::Message(part));
-        draft.id = id.as_deref().filter(|_| at + 1 == count).map(EntryId::new);
-        draft.parent = parent.as_deref().filter(|_| at == 0).map(EntryId::new);
-        draft.time = time.and_then(|time| {
-            time.checked_add(jiff::SignedDuration::from_millis(at as i64))
-                .ok()
-        });
-        draft
-    });
-    drafts.collect()
-}
-
-/// A block's type, also where it is kept as it came.
-fn kind_of(block: &Block) -> &str {
-    match block {
-        Block::Opaque { kind, .. } => kind,
-        block => block.kind(),
-    }
-}
-
 fn cut(text: &str) -> String {
-    let mut head: String = text.chars().take(40).flat_map(char::escape_debug).collect();
+    let head: String = text.chars().take(40).collect();
+    let mut head = visible(&head, Breaks::Spaces).into_owned();
     if text.chars().nth(40).is_some() {
         head.push('…');
     }

@@ -1,5 +1,6 @@
 //! The program from outside: what it prints, what it writes, how it fails.
 
+mod append;
 mod archive;
 mod bad_input;
 mod beside;

@@ -133,6 +133,164 @@ fn a_check_reports_companions_that_match_no_log() {
     assert!(listed.out.contains("companion"), "{listed}");
 }
 
+/// What the document's `repair_session_file` does to a log: blank lines go, whatever they mean.
+fn repair_like_the_document(log: &std::path::Path) {
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let repaired: String = lines.map(|line| format!("{line}\n")).collect();
+    let copy = log.with_extension("jsonl.repaired");
+    fs::write(&copy, repaired).unwrap();
+    fs::rename(&copy, log).unwrap();
+}
+
+/// The texts of a session, in their order.
+fn shown_texts(stage: &Stage) -> Vec<String> {
+    let shown = stage.annals(&["show", "2025-11-16-v_FXjHoCS5zUJmfyn-5v", "--json"]);
+    let shown = shown.json();
+    let entries = shown["entries"].as_array().unwrap().iter();
+    entries
+        .map(|entry| entry["blocks"][0]["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn system_messages_stay_where_they_were_in_a_log_without_its_blank_lines() {
+    let (stage, log, companion) = with_companion();
+    let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
+    let mut texts = vec!["Hello", "Mind the zebra."];
+    // The last line of the log was that of the system message.
+    repair_like_the_document(&log);
+    assert_eq!(shown_texts(&stage), texts);
+    stage.annals(&["append", id, "-m", "Next"]).fine();
+    let instruct = ["append", id, "--role", "system", "-m", "Mind the gnu."];
+    stage.annals(&instruct).fine();
+    stage.annals(&["append", id, "-m", "Last"]).fine();
+    texts.extend(["Next", "Mind the gnu.", "Last"]);
+    assert_eq!(shown_texts(&stage), texts);
+    repair_like_the_document(&log);
+    assert_eq!(shown_texts(&stage), texts);
+    let found = stage.annals(&["search", "gnu", "--count"]);
+    assert_eq!(found.out.trim(), "1 hit in 1 session", "{found}");
+    stage.settle();
+    let checked = stage.annals(&["check"]).fine();
+    assert!(!checked.out.contains("unmatched"), "{checked}");
+    let checked = stage.annals(&["check", "--all", "--json"]).json();
+    let report = checked["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|file| file["path"].as_str().unwrap().ends_with(".annals"));
+    let flaws = &report.unwrap()["flaws"];
+    assert_eq!(flaws[0]["kind"], "moved-entry", "{checked}");
+    // The entry of another log's line is still none of this one's.
+    let noted = fs::read_to_string(&companion).unwrap();
+    assert!(noted.contains("zebra") && noted.contains("gnu"), "{noted}");
+}
+
+/// The document's clean-up removes each file that ends in `.jsonl` and is older than 30 days.
+#[test]
+fn the_documents_clean_up_meets_nothing_of_annals() {
+    let (stage, log, _) = with_companion();
+    let id = "2025-11-16-v_FXjHoCS5zUJmfyn-5v";
+    stage.annals(&["note", id, "Ask about the zebra."]).fine();
+    stage.annals(&["title", id, "Zebras"]).fine();
+    let logs: Vec<_> = stage.tree().into_keys().collect();
+    let logs = logs
+        .iter()
+        .filter(|path| path.to_string_lossy().ends_with(".jsonl"));
+    assert_eq!(logs.collect::<Vec<_>>(), [&log]);
+    let notes = stage.annals(&["notes", id]);
+    assert!(notes.out.contains("Ask about the zebra."), "{notes}");
+}
+
+#[test]
+fn damaged_lines_of_a_companion_are_set_aside() {
+    let (stage, _, companion) = with_companion();
+    let noted = fs::read(&companion).unwrap();
+    fs::write(&companion, [&b"damaged\n"[..], &noted].concat()).unwrap();
+    let checked = stage.annals(&["check"]);
+    assert!(checked.out.contains("annals repair"), "{checked}");
+    stage.annals(&["repair", "--apply"]).fine();
+    assert_eq!(fs::read(&companion).unwrap(), noted);
+    assert_eq!(shown_texts(&stage), ["Hello", "Mind the zebra."]);
+    let listed = stage.annals(&["repair", "--list"]).fine();
+    assert!(listed.out.contains(".annals"), "{listed}");
+    stage.annals(&["check"]).fine();
+}
+
+/// Names of the sessions in a list, and their sizes.
+fn listed(stage: &Stage) -> Vec<(String, u64)> {
+    let rows = stage.annals(&["sessions", "--json"]).json();
+    let rows = rows["sessions"].as_array().unwrap().iter();
+    let mut rows: Vec<(String, u64)> = rows
+        .map(|row| {
+            let id = row["id"].as_str().unwrap().to_owned();
+            (id, row["bytes"].as_u64().unwrap())
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn a_new_session_begins_in_the_empty_log_of_today() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let work = stage.work();
+    let cwd = work.to_str().unwrap();
+    // The document's program makes the log before anything is said.
+    let made = stage.annals(&["new", "--cwd", cwd, "--json"]).json();
+    let log = std::path::PathBuf::from(made["file"].as_str().unwrap());
+    fs::remove_file(log.with_extension("annals")).unwrap();
+    assert_eq!(fs::read(&log).unwrap(), b"");
+    let begun = stage.annals(&["new", "--cwd", cwd, "-m", "Hello", "--json"]);
+    assert_eq!(begun.json()["session"], made["session"]);
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(!text.contains("sessionId"), "{text}");
+    let own = made["session"].as_str().unwrap();
+    let ids: Vec<String> = listed(&stage).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, [own]);
+    // What comes later today is a session of its own.
+    let other = stage.annals(&["new", "--cwd", cwd, "-m", "Other", "--json"]);
+    assert_ne!(other.json()["session"], made["session"]);
+    assert_eq!(listed(&stage).len(), 2);
+}
+
+#[test]
+fn a_session_that_was_begun_stays_listed_beside_another_in_its_log() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let work = stage.work();
+    let cwd = work.to_str().unwrap();
+    let own = stage.annals(&["new", "--cwd", cwd, "--json"]).json();
+    let own = own["session"].as_str().unwrap();
+    let other = stage.annals(&["new", "--cwd", cwd, "-m", "Hello", "--json"]);
+    let other = other.json()["session"].as_str().unwrap().to_owned();
+    assert_ne!(own, other);
+    for _ in 0..20 {
+        let instruct = [
+            "append",
+            &other,
+            "--role",
+            "system",
+            "-m",
+            "Mind the zebra.",
+        ];
+        stage.annals(&instruct).fine();
+    }
+    let rows = listed(&stage);
+    let size = |id: &str| {
+        rows.iter()
+            .find(|(row, _)| row == id)
+            .map(|(_, bytes)| *bytes)
+    };
+    // Nothing of the log is its own, and nothing of what is kept beside the log.
+    assert_eq!(size(own), Some(0), "{rows:?}");
+    assert!(size(&other) > Some(1000), "{rows:?}");
+    stage.annals(&["append", own, "-m", "First"]).fine();
+    let shown = stage.annals(&["show", own, "--json"]).json();
+    assert_eq!(shown["entries"][0]["blocks"][0]["text"], "First");
+    assert!(size(own) == Some(0) && listed(&stage).len() == 2);
+}
+
 /// What each session has in a log is remembered, and what is added later is read alone.
 #[test]
 fn sessions_of_a_shared_log_are_found_without_reading_it_again() {

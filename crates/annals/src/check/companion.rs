@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::model::FlawKind;
+use crate::model::{FlawKind, Span};
 use crate::store::{FoundFile, SessionFiles};
 
 use super::{FileReport, whole_file};
@@ -29,19 +29,34 @@ fn report(log: &FoundFile) -> Option<FileReport> {
             return Some(FileReport::about(&companion.path, flaw));
         }
     };
-    let first = *found.unmatched.first()?;
     let name = log.path.file_name().unwrap_or_default().to_string_lossy();
-    let mut flaw = whole_file(
+    let entries = match found.entries {
+        1 => "1 entry".to_owned(),
+        entries => format!("{entries} entries"),
+    };
+    let flaw_at = |kind, spans: &[Span], detail: String| {
+        let mut flaw = whole_file(kind, detail);
+        flaw.span = *spans.first()?;
+        Some(flaw)
+    };
+    let unmatched = flaw_at(
         FlawKind::UnmatchedEntry,
+        &found.unmatched,
         format!(
-            "no line of {name} matches {} of its {}",
-            found.unmatched.len(),
-            match found.entries {
-                1 => "1 entry".to_owned(),
-                entries => format!("{entries} entries"),
-            }
+            "no line of {name} matches {} of its {entries}",
+            found.unmatched.len()
         ),
     );
-    flaw.span = first;
-    Some(FileReport::about(&companion.path, flaw))
+    let moved = flaw_at(
+        FlawKind::MovedEntry,
+        &found.moved,
+        format!(
+            "{name} has no line for {} of its {entries}; what they say is read after the line before",
+            found.moved.len()
+        ),
+    );
+    let mut flaws = unmatched.into_iter().chain(moved);
+    let mut report = FileReport::about(&companion.path, flaws.next()?);
+    report.flaws.extend(flaws);
+    Some(report)
 }

@@ -166,7 +166,7 @@ mod tests {
             ("2026-11-16.jsonl", false),
             ("2026-11-16.jsonl.lock", false),
             ("2026-11-15.jsonl", false),
-            ("s1.notes.jsonl", false),
+            ("s1.notes.annals", false),
         ] {
             assert_eq!(may_be_copy(name, "2026-11-16.jsonl"), copy, "{name}");
         }

@@ -25,7 +25,7 @@ use crate::model::{
 };
 
 use super::content::{self, Content, opening};
-use super::field::{self, Spent};
+use super::field;
 
 object! {
     struct Annex<'a> {
@@ -121,6 +121,9 @@ impl Annex<'_> {
         }
         if let Body::Message(message) = &mut entry.body {
             self.overlay_message(message);
+            let terms = field::terms(self.usage).filter(|_| message.role == Role::Assistant);
+            let terms = terms.map(|terms| (field::USAGE.to_owned(), terms));
+            entry.members.extend(terms);
         }
     }
 
@@ -295,7 +298,7 @@ pub(crate) struct Words<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) usage: Option<Spent>,
+    pub(crate) usage: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) response: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

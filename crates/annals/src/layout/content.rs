@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::json::fast::{Fast, Walk};
 use crate::json::{self, Flag, Raw, Text, object};
-use crate::model::{Block, Delegation, Key, Role};
+use crate::model::{Block, Delegation, Draft, Key, RawBlocks, Role};
 
 object! {
     struct Part<'a> {
@@ -416,10 +416,10 @@ pub(crate) fn outputs(content: Raw<'_>) -> Vec<Block> {
 }
 
 /// A prompt is written as a string, anything else as blocks.
-pub(crate) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
-    let json = match blocks {
-        [Block::Text(text)] if role == Role::User => json::quote(text),
-        blocks => blocks_json(blocks)?,
+pub(crate) fn content(role: Role, part: GivenBlocks<'_>) -> Result<Box<RawValue>> {
+    let json = match part.blocks {
+        [Block::Text(text)] if role == Role::User && !part.has_raw() => json::quote(text),
+        _ => part.json()?,
     };
     raw(json)
 }
@@ -427,6 +427,53 @@ pub(crate) fn content(role: Role, blocks: &[Block]) -> Result<Box<RawValue>> {
 pub(crate) fn blocks_json(blocks: &[Block]) -> Result<String> {
     let parts: Vec<String> = blocks.iter().map(block_json).collect::<Result<_>>()?;
     Ok(format!("[{}]", parts.join(",")))
+}
+
+/// Blocks of a draft's message, and the JSON of those that were given with further members.
+#[derive(Clone, Copy)]
+pub(crate) struct GivenBlocks<'a> {
+    pub(crate) blocks: &'a [Block],
+    raw: &'a RawBlocks,
+    /// The place of the first of them in the message.
+    first: usize,
+}
+
+impl<'a> GivenBlocks<'a> {
+    /// `blocks` begin at `first` in the draft's message.
+    pub(crate) fn of(draft: &'a Draft, blocks: &'a [Block], first: usize) -> Self {
+        GivenBlocks {
+            blocks,
+            raw: &draft.raw_blocks,
+            first,
+        }
+    }
+
+    /// Whether any of them has members that a [`Block`] has no place for.
+    pub(crate) fn has_raw(self) -> bool {
+        let end = self.first.saturating_add(self.blocks.len());
+        self.raw.range(self.first..end).next().is_some()
+    }
+
+    /// The blocks as a JSON list, if any of them has such members.
+    pub(crate) fn raw_json(self) -> Result<Option<Box<RawValue>>> {
+        let json = self.has_raw().then(|| self.json()).transpose()?;
+        json.map(raw).transpose()
+    }
+
+    /// The blocks as a JSON list.
+    pub(crate) fn json(self) -> Result<String> {
+        Ok(format!("[{}]", self.each_json()?.join(",")))
+    }
+
+    /// The JSON of each block.
+    pub(crate) fn each_json(self) -> Result<Vec<String>> {
+        let blocks = self.blocks.iter().enumerate();
+        let json = |(at, block)| match self.raw.get(&self.first.saturating_add(at)) {
+            Some(json) => one_line(json),
+            None => block_json(block),
+        };
+        blocks.map(json).collect()
+    }
 }
 
 fn block_json(block: &Block) -> Result<String> {

@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
+use crate::error::{Error, Result};
 use crate::json::fast::{self, Fast, Walk};
-use crate::json::{Raw, Text, object};
-use crate::model::{Money, Pace, Terms, Usage};
+use crate::json::{self, Pairs, Raw, Text, object};
+use crate::model::{Members, Money, Pace, Terms, Usage};
 
 object! {
     struct Tokens<'a> {
@@ -308,6 +310,77 @@ fn within_minute(rest: &[u8]) -> Option<i64> {
     })?;
     // A sixtieth second is for those to judge who know of leap seconds.
     (number < 60_000).then_some(number)
+}
+
+/// The member of a draft with what its usage says beyond counts.
+pub(crate) const USAGE: &str = "usage";
+
+object! {
+    struct UsageTerms<'a> {
+        "service_tier" => tier: Raw<'a>,
+        "speed" => speed: Raw<'a>,
+        "inference_geo" => place: Raw<'a>,
+        "iterations" => iterations: Raw<'a>,
+        "server_tool_use" => server: ServerTools<'a>,
+    }
+}
+object! {
+    struct ServerTools<'a> {
+        "web_search_requests" => searches: Raw<'a>,
+        "web_fetch_requests" => fetches: Raw<'a>,
+    }
+}
+
+/// The members of a usage object that are no counts, as a JSON object; `None` if they say no more than
+/// their absence.
+pub(crate) fn terms(usage: Raw<'_>) -> Option<String> {
+    let terms: UsageTerms<'_> = usage.read_fast();
+    let mut told: Vec<String> = Vec::new();
+    let quiet: [(&str, Raw<'_>, &[&str]); 4] = [
+        ("service_tier", terms.tier, &[r#""standard""#]),
+        ("speed", terms.speed, &[r#""standard""#]),
+        (
+            "inference_geo",
+            terms.place,
+            &[r#""""#, r#""global""#, r#""not_available""#],
+        ),
+        ("iterations", terms.iterations, &["[]"]),
+    ];
+    for (name, raw, quiet) in quiet {
+        let told_of = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
+        told.extend(told_of.map(|raw| format!(r#""{name}":{raw}"#)));
+    }
+    let fetches = terms.server.fetches;
+    if let Some(fetches) = fetches.0.filter(|raw| !matches!(*raw, "null" | "0")) {
+        let searches = terms.server.searches.0.unwrap_or("0");
+        told.push(format!(
+            r#""server_tool_use":{{"web_search_requests":{searches},"web_fetch_requests":{fetches}}}"#
+        ));
+    }
+    (!told.is_empty()).then(|| format!("{{{}}}", told.join(",")))
+}
+
+/// What a draft's usage says beyond counts, as a JSON object.
+pub(crate) fn given_terms(members: &Members) -> Option<&str> {
+    let mut members = members.iter();
+    let terms = members.find(|(name, _)| name == USAGE);
+    terms.map(|(_, json)| json.as_str())
+}
+
+/// A usage object in the words of the model's interface, with members that are no counts.
+pub(crate) fn usage_json(usage: &Usage, terms: Option<&str>) -> Result<Box<RawValue>> {
+    let failed = |error: serde_json::Error| Error::refused(error.to_string());
+    let counts = serde_json::to_string(&Spent::of(usage)).map_err(failed)?;
+    let terms: Pairs<'_> = Raw(terms).read();
+    let terms: Vec<(&str, &str)> = terms
+        .0
+        .iter()
+        .filter_map(|(name, raw)| Some((&**name, raw.0?)))
+        .collect();
+    let whole = json::set_members(counts.as_bytes(), &terms);
+    let whole = whole.and_then(|whole| String::from_utf8(whole).ok());
+    let whole = whole.ok_or_else(|| Error::refused("`usage` cannot be written"))?;
+    RawValue::from_string(whole).map_err(failed)
 }
 
 /// Tokens of a response in the words of the model's interface.

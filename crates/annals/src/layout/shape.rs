@@ -1,7 +1,10 @@
 //! What members a record must have so that the layout's own program reads it: for records that callers
 //! make themselves.
 
+use std::borrow::Cow;
+
 use crate::json::{self, Raw, Text, object};
+use crate::text::{Breaks, visible};
 
 use super::field::timestamp;
 
@@ -20,6 +23,12 @@ pub(crate) enum Shape {
     Content,
     /// An object.
     Object,
+    /// One of some words.
+    OneOf(&'static [&'static str]),
+    /// A whole number that is not negative.
+    Count,
+    /// A number that is not negative.
+    Number,
 }
 
 object! {
@@ -37,18 +46,24 @@ impl Shape {
             Shape::Milliseconds => text().is_none() && time(),
             Shape::Content => text().is_some() || is_blocks(Raw(Some(raw))),
             Shape::Object => raw.starts_with('{'),
+            Shape::OneOf(words) => text().is_some_and(|text| words.contains(&&*text)),
+            Shape::Count => matches!(Raw(Some(raw)).count(), Ok(Some(_))),
+            Shape::Number => raw.parse::<f64>().is_ok_and(|number| number >= 0.0),
         }
     }
 
-    fn name(self) -> &'static str {
-        match self {
+    fn name(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Shape::Text => "a text",
             Shape::Name => "a text that is not empty",
             Shape::Time => "a time like \"2026-03-01T12:00:00.000Z\"",
             Shape::Milliseconds => "a time in milliseconds since 1970",
             Shape::Content => "a text or a list of blocks, each with a `type`",
             Shape::Object => "an object",
-        }
+            Shape::OneOf(words) => return Cow::Owned(format!("one of {}", words.join(", "))),
+            Shape::Count => "a whole number that is not negative",
+            Shape::Number => "a number that is not negative",
+        })
     }
 }
 
@@ -76,7 +91,8 @@ fn check(name: &str, raw: &str, shape: Shape) -> Result<(), String> {
     match shape.fits(raw) {
         true => Ok(()),
         false => {
-            let shown: String = raw.chars().take(40).flat_map(char::escape_debug).collect();
+            let shown: String = raw.chars().take(40).collect();
+            let shown = visible(&shown, Breaks::Spaces);
             Err(format!("`{name}` is {shown}, and must be {}", shape.name()))
         }
     }
@@ -115,6 +131,9 @@ mod tests {
                 &["{}", "1", "[1]", r#"[{"text":"x"}]"#],
             ),
             (Shape::Object, &["{}"], &["[]", "\"{}\""]),
+            (Shape::OneOf(&["a", "b"]), &["\"b\""], &["\"c\"", "1", "[]"]),
+            (Shape::Count, &["0", "12"], &["-1", "1.5", "\"1\"", "{}"]),
+            (Shape::Number, &["0", "1.5"], &["-1", "\"1\"", "true"]),
         ] {
             for raw in fine {
                 let record = format!(r#"{{"m":{raw}}}"#);

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{AgentId, Block, Body, EntryId, Members, Message, Role, Usage};
+use super::{AgentId, Block, Body, EntryId, Members, Message, RawBlocks, Role, Usage};
 
 /// An entry not yet written. What it leaves open, the layout's writer fills in.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,9 @@ pub struct Draft {
     ///
     /// [`Writer::members`]: crate::layout::Writer::members
     pub members: Members,
+    /// The JSON of blocks that have more members than a [`Block`] has, by their place in the message.
+    /// Layouts write it where they keep blocks.
+    pub raw_blocks: RawBlocks,
 }
 
 impl Draft {
@@ -37,6 +40,7 @@ impl Draft {
             sidechain: false,
             agent: None,
             members: Members::new(),
+            raw_blocks: RawBlocks::new(),
         }
     }
 

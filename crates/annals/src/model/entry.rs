@@ -1,5 +1,7 @@
 //! An entry: the decoded view of one record.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::{AgentId, Body, EntryId};
@@ -54,6 +56,9 @@ pub struct Entry {
 
 /// Names and JSON texts of members of a record.
 pub type Members = Vec<(String, String)>;
+
+/// JSON texts of blocks, by their place in a message.
+pub type RawBlocks = BTreeMap<usize, String>;
 
 /// Where the writer of an entry was at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -182,6 +182,9 @@ kinds! {
     /// An entry of a log's companion is for a line that the log does not have.
     UnmatchedEntry "unmatched-entry" Warning kept
         "restore the log and its companion from one backup; the log is read without these entries";
+    /// The blank line that marked the place of a companion's record is gone from the log.
+    MovedEntry "moved-entry" Note kept
+        "nothing: the record is read after the line that it came after";
     /// A record names a file of its session that is not there.
     MissingFile "missing-file" Warning kept
         "restore the file from a backup; the record itself is whole";

@@ -139,7 +139,8 @@ impl Patient {
 
 /// Files of records that annals knows how to mend.
 pub(crate) fn mends(kind: ArtifactKind) -> bool {
-    kind.is_conversation() || matches!(kind, ArtifactKind::Notes | ArtifactKind::History)
+    use ArtifactKind as K;
+    kind.is_conversation() || matches!(kind, K::Notes | K::Companion | K::History)
 }
 
 /// Files whose entries are given other links or ids. Where several sessions share one, what an entry

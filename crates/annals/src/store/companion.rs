@@ -4,7 +4,7 @@
 //! such a layout's own members stands in the log's companion, one line for each record:
 //!
 //! ```text
-//! {"offset":123,"sum":"0011223344556677","record":{…}}
+//! {"offset":123,"sum":"0011223344556677","inode":42,"record":{…}}
 //! ```
 //!
 //! `record` holds the members that are put over those of the line at `offset`, and `sum` is the
@@ -14,18 +14,21 @@
 //! comes before all lines and has none.
 //!
 //! Entries are bound to lines by `offset`, and count only if the line is the one they were made for. A
-//! log that was rewritten, by its own program or by a repair, has its lines elsewhere: then each entry
-//! is bound to the nearest line of its sum, and a record of its own to the line that it came after. If
-//! no entry fits any line, the companion is another log's, and all of it is passed over.
+//! log that was rewritten, by its own program or by a repair, has lines elsewhere: each entry whose line
+//! is not at its offset is bound to the nearest line of its sum, and a record of its own to the blank
+//! line after the line that it came after, or to that line itself if the blank one is gone. If no entry
+//! fits any line, the companion is another log's, and all of it is passed over.
 //!
 //! The companion is written before the log, so that a reader of the log finds it there. What an append
-//! that was cut off in between leaves behind is taken away by the next one.
+//! that was cut off in between leaves behind is taken away by the next one. It is told from an entry
+//! whose log was rewritten, and is shorter now, by `inode`, that of the log: rewriting replaces the file.
 
+mod entries;
 mod unmatched;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -35,10 +38,12 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::json;
 use crate::jsonl::{
-    Bytes as _, BytesReader, Ending, FileId, LogFile, Scanner, TailReader, open_to_read, read_span,
+    Bytes as _, BytesReader, Ending, FileId, LogFile, TailReader, open_to_read, read_span,
 };
 use crate::layout::{Again, BLANK, Decoder, Record, Sink, Writer};
 use crate::model::{Artifact, ArtifactKind, Entry, Outline};
+
+use entries::Entries;
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::writer::open_or_make;
@@ -54,6 +59,8 @@ struct Line<'a> {
     after: Option<&'a str>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     begin: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inode: Option<u64>,
     #[serde(borrow)]
     record: &'a RawValue,
 }
@@ -107,138 +114,6 @@ impl Root {
         }
         Box::new(annotated)
     }
-}
-
-/// The entries of a companion, by the places in the log that they belong to.
-#[derive(Debug, Default)]
-struct Entries {
-    /// Records that come before all lines.
-    begin: Vec<String>,
-    /// Members of the line at an offset, with its sum. The last entry for a place counts.
-    members: BTreeMap<u64, (Sum, String)>,
-    /// Records that stand in the place of the blank line at an offset.
-    alone: BTreeMap<u64, (Option<Sum>, String)>,
-    /// Records whose blank line is gone, by the line that they come after.
-    moved: BTreeMap<u64, Vec<String>>,
-    /// The companion was read up to here.
-    read: u64,
-}
-
-impl Entries {
-    /// Takes in the next lines. A damaged one is passed over; the record that it was for is there.
-    fn add(&mut self, bytes: &[u8]) {
-        let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
-        self.read += whole as u64;
-        let lines = bytes.get(..whole).unwrap_or_default();
-        for line in lines.split(|byte| *byte == b'\n') {
-            let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
-                continue;
-            };
-            let record = line.record.get().to_owned();
-            match line.sum {
-                _ if line.begin => self.begin.push(record),
-                None => {
-                    let after = line.after.and_then(parse_sum);
-                    self.alone.insert(line.offset, (after, record));
-                }
-                Some(sum) => {
-                    let sum = parse_sum(sum).map(|sum| (sum, record));
-                    self.members.extend(sum.map(|sum| (line.offset, sum)));
-                }
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        let lines = self.members.is_empty() && self.alone.is_empty() && self.moved.is_empty();
-        lines && self.begin.is_empty()
-    }
-
-    /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
-    /// they are.
-    fn bind(&mut self, log: &LogFile) {
-        if self.is_in_place(log) {
-            return;
-        }
-        let mut lines: Vec<(u64, Sum)> = Vec::new();
-        let mut scanner = Scanner::new(BytesReader::from(log, 0));
-        while let Ok(Some(line)) = scanner.next() {
-            if !line.bytes.iter().all(u8::is_ascii_whitespace) {
-                lines.push((line.offset, sum_of(line.bytes)));
-            }
-        }
-        let mut by_sum: HashMap<Sum, BTreeSet<u64>> = HashMap::new();
-        for (offset, sum) in &lines {
-            by_sum.entry(*sum).or_default().insert(*offset);
-        }
-        let nearest = |lines: &BTreeSet<u64>, offset: u64| {
-            let before = lines.range(..=offset).next_back();
-            let after = lines.range(offset..).next();
-            let both = before.into_iter().chain(after);
-            both.copied().min_by_key(|at| at.abs_diff(offset))
-        };
-        let mut found = Entries {
-            read: self.read,
-            ..Entries::default()
-        };
-        let mut free = by_sum.clone();
-        for (offset, (sum, record)) in std::mem::take(&mut self.members) {
-            let Some(lines) = free.get_mut(&sum) else {
-                continue;
-            };
-            // Of equal lines each belongs to one entry at most.
-            if let Some(at) = nearest(lines, offset) {
-                lines.remove(&at);
-                found.members.insert(at, (sum, record));
-            }
-        }
-        let mut first = std::mem::take(&mut self.begin);
-        for (offset, (after, record)) in std::mem::take(&mut self.alone) {
-            match after {
-                None => first.push(record),
-                Some(sum) => {
-                    let line = by_sum.get(&sum).and_then(|lines| nearest(lines, offset));
-                    if let Some(line) = line {
-                        found.moved.entry(line).or_default().push(record);
-                    }
-                }
-            }
-        }
-        if !found.is_empty() {
-            found.begin = first;
-        }
-        *self = found;
-    }
-
-    /// Whether one of the newest entries is where it was made. Those behind the end of the log were
-    /// left by an append that was cut off.
-    fn is_in_place(&self, log: &LogFile) -> bool {
-        const ASKED: usize = 16;
-        let end = log.size().unwrap_or(0);
-        let members = self.members.range(..end).rev().take(ASKED);
-        let alone = self.alone.range(..end).rev().take(ASKED);
-        let mut asked = 0;
-        for (offset, (sum, _)) in members {
-            asked += 1;
-            if line_at(log, *offset).is_some_and(|line| sum_of(&line) == *sum) {
-                return true;
-            }
-        }
-        for (offset, _) in alone {
-            asked += 1;
-            if line_at(log, *offset).is_some_and(|line| line == BLANK) {
-                return true;
-            }
-        }
-        asked == 0
-    }
-}
-
-/// The line of a log at an offset, if it begins there.
-fn line_at(log: &LogFile, offset: u64) -> Option<Vec<u8>> {
-    let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
-    let line = scanner.next().ok()??;
-    Some(line.bytes.to_vec())
 }
 
 /// Reads records with what their log's companion says of them.
@@ -301,13 +176,17 @@ impl Annotated {
         if offset == 0 {
             begin.iter().for_each(|text| alone_too(text, &mut *decoder));
         }
-        if let Some((_, text)) = alone.get(&offset).filter(|_| record.bytes == BLANK) {
-            alone_too(text, &mut *decoder);
+        let standing = alone.get(&offset).and_then(|standing| standing.last());
+        if let Some(standing) = standing.filter(|_| record.bytes == BLANK) {
+            alone_too(&standing.record, &mut *decoder);
         }
         if !record.is_blank() {
-            let entry = members.get(&offset);
-            let entry = entry.filter(|(sum, _)| *sum == sum_of(record.bytes));
-            let whole = entry.and_then(|(_, members)| whole(record.bytes, members));
+            let entry = members.get(&offset).and_then(|entries| {
+                let sum = sum_of(record.bytes);
+                let mut entries = entries.iter().rev();
+                entries.find(|member| member.sum == sum)
+            });
+            let whole = entry.and_then(|member| whole(record.bytes, &member.record));
             match whole {
                 None => read(&mut *decoder, record),
                 Some(bytes) => read(
@@ -319,9 +198,9 @@ impl Annotated {
                 ),
             }
         }
-        for text in moved.get(&offset).into_iter().flatten() {
+        for moved in moved.get(&offset).into_iter().flatten() {
             let moved = Record {
-                bytes: text.as_bytes(),
+                bytes: moved.record.as_bytes(),
                 terminated: true,
                 oversize: false,
                 ..*record
@@ -406,6 +285,8 @@ pub(crate) struct Parted {
     pub(crate) companion: Vec<Vec<u8>>,
     /// Where the whole lines of the log end: no entry from here on belongs to it.
     pub(crate) whole: u64,
+    /// The inode of the log.
+    pub(crate) inode: Option<u64>,
 }
 
 impl Parted {
@@ -422,6 +303,7 @@ impl Parted {
                 true => end,
                 false => torn_line(log, end),
             },
+            inode: log.metadata().ok().map(|metadata| metadata.ino()),
             ..Parted::default()
         };
         let mut before: Option<Sum> = None;
@@ -434,11 +316,12 @@ impl Parted {
                     None if blank => last_sum(log, end),
                     before => before,
                 };
-                let entry = match blank {
-                    true => companion_line(offset, None, after, beside),
-                    false => companion_line(offset, Some(sum), None, beside),
+                let (sum, after) = match blank {
+                    true => (None, after),
+                    false => (Some(sum), None),
                 };
-                parted.companion.push(entry?);
+                let entry = companion_line(offset, sum, after, parted.inode, beside)?;
+                parted.companion.push(entry);
             }
             before = if blank { before } else { Some(sum) };
             offset += line.len() as u64 + 1;
@@ -456,6 +339,7 @@ impl Parted {
             sum: None,
             after: None,
             begin: true,
+            inode: None,
             record: &record,
         };
         let entry = serde_json::to_vec(&entry).map_err(failed)?;
@@ -482,14 +366,15 @@ impl Parted {
         let path = root.locate(&companion)?;
         root.guard(&path)?;
         let companion = open_or_make(root, &path, options)?;
-        companion.locked(|file| cut_leftovers(file, &path, self.whole))?;
+        companion.locked(|file| cut_leftovers(file, &path, self.whole, self.inode))?;
         companion.append_all(&self.companion).map(drop)
     }
 }
 
 /// Takes the last entries of a companion away that are for lines from `offset` on, where the log ends:
-/// the append that wrote them was cut off before it reached the log.
-fn cut_leftovers(companion: &File, path: &Path, offset: u64) -> Result<()> {
+/// the append that wrote them was cut off before it reached the log. Those for another file than
+/// `inode` are of a log that was rewritten since.
+fn cut_leftovers(companion: &File, path: &Path, offset: u64, inode: Option<u64>) -> Result<()> {
     let failed = |error| Error::io("read", path, error);
     let end = companion.metadata().map_err(failed)?.len();
     let mut keep = end;
@@ -503,6 +388,7 @@ fn cut_leftovers(companion: &File, path: &Path, offset: u64) -> Result<()> {
         let whole = line.ending != Ending::None;
         match serde_json::from_slice::<Line<'_>>(line.bytes) {
             Ok(entry) if whole && (entry.begin || entry.offset < offset) => break,
+            Ok(entry) if whole && entry.inode.is_some() && entry.inode != inode => break,
             // A damaged entry goes only with one before it that was left behind.
             Err(_) if whole => {}
             _ => keep = line.offset,
@@ -531,6 +417,7 @@ fn companion_line(
     offset: u64,
     sum: Option<Sum>,
     after: Option<Sum>,
+    inode: Option<u64>,
     record: String,
 ) -> Result<Vec<u8>> {
     let failed = |error: serde_json::Error| Error::refused(error.to_string());
@@ -544,6 +431,7 @@ fn companion_line(
         sum: sum.as_deref(),
         after: after.as_deref(),
         begin: false,
+        inode,
         record: &record,
     };
     serde_json::to_vec(&line).map_err(failed)
@@ -631,7 +519,14 @@ mod tests {
         let mut bytes = Vec::new();
         for (offset, line, after, record) in of {
             let sum = |line: &str| sum_of(line.as_bytes());
-            let line = companion_line(*offset, line.map(sum), after.map(sum), (*record).to_owned());
+            let line = companion_line(
+                *offset,
+                line.map(sum),
+                after.map(sum),
+                // That of no log.
+                Some(0),
+                (*record).to_owned(),
+            );
             bytes.extend(line.unwrap());
             bytes.push(b'\n');
         }
@@ -668,8 +563,50 @@ mod tests {
         ]);
         bound.bind(&log);
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 4]);
-        assert_eq!(bound.moved[&0], [r#"{"alone":1}"#]);
+        assert_eq!(bound.moved[&0][0].record, r#"{"alone":1}"#);
         assert!(bound.alone.is_empty());
+    }
+
+    #[test]
+    fn records_whose_blank_lines_are_gone_come_after_the_line_before() {
+        // A blank line before `{2}` and one at the end were taken out; `{1}` is where it was, and
+        // `{4}` was written later.
+        let made = [
+            (0, Some("{1}"), None, r#"{"x":1}"#),
+            (4, None, Some("{1}"), r#"{"alone":1}"#),
+            (10, None, Some("{2}"), r#"{"alone":2}"#),
+            (8, Some("{4}"), None, r#"{"x":4}"#),
+            (12, None, Some("{4}"), r#"{"alone":4}"#),
+        ];
+        let (_dir, log) = log("{1}\n{2}\n{4}\n \n");
+        let mut bound = entries(&made);
+        bound.bind(&log);
+        let keys = |entries: &std::collections::BTreeMap<u64, Vec<_>>| {
+            entries.keys().copied().collect::<Vec<u64>>()
+        };
+        assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 8]);
+        assert_eq!(
+            (keys(&bound.moved), keys(&bound.alone)),
+            (vec![0, 4], vec![12])
+        );
+    }
+
+    #[test]
+    fn a_record_at_the_end_of_a_log_that_was_replaced_is_not_left_behind() {
+        let (_dir, log) = log("{1}\n");
+        let inode = log.id().unwrap().ino;
+        let of_inode = |inode| {
+            let sum = Some(sum_of(b"{1}"));
+            let line = companion_line(4, None, sum, Some(inode), "{}".to_owned()).unwrap();
+            let mut entries = Entries::default();
+            entries.add(&[line, Vec::new()].join(&b'\n'));
+            entries.bind(&log);
+            entries
+        };
+        let replaced = of_inode(inode + 1);
+        assert_eq!((replaced.moved.len(), replaced.alone.len()), (1, 0));
+        let cut_off = of_inode(inode);
+        assert_eq!((cut_off.moved.len(), cut_off.alone.len()), (0, 1));
     }
 
     #[test]
@@ -689,7 +626,7 @@ mod tests {
             (4, None, None, r#"{"left":1}"#),
             (4, None, None, r#"{"said":1}"#),
         ]);
-        assert_eq!(found.alone[&4].1, r#"{"said":1}"#);
+        assert_eq!(found.alone[&4].last().unwrap().record, r#"{"said":1}"#);
     }
 
     #[test]
@@ -708,21 +645,26 @@ mod tests {
     fn what_a_cut_off_append_left_is_taken_away() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("companion");
-        let line = |offset| companion_line(offset, None, None, "{}".to_owned()).unwrap();
+        let line = |offset| companion_line(offset, None, None, Some(7), "{}".to_owned()).unwrap();
         let text: Vec<u8> = [line(2), line(9), line(12), b"{\"offset\":9,".to_vec()].join(&b'\n');
         std::fs::write(&path, &text).unwrap();
         let file = File::open(&path).unwrap();
-        cut_leftovers(&file, &path, 9).unwrap();
+        cut_leftovers(&file, &path, 9, Some(7)).unwrap();
         let kept = std::fs::read(&path).unwrap();
         assert_eq!(kept, [line(2), Vec::new()].join(&b'\n'));
-        cut_leftovers(&file, &path, 9).unwrap();
+        cut_leftovers(&file, &path, 9, Some(7)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), kept);
+        // One that was written for another file is of a log that was shortened since.
+        std::fs::write(&path, &text).unwrap();
+        cut_leftovers(&file, &path, 9, Some(8)).unwrap();
+        let kept = std::fs::read(&path).unwrap();
+        assert_eq!(kept, [line(2), line(9), line(12), Vec::new()].join(&b'\n'));
         // A damaged entry may be for a line that is there.
         let text: Vec<u8> = [line(2), b"damaged".to_vec(), Vec::new()].join(&b'\n');
         std::fs::write(&path, &text).unwrap();
-        cut_leftovers(&file, &path, 9).unwrap();
+        cut_leftovers(&file, &path, 9, Some(7)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), text);
-        cut_leftovers(&file, &path, 0).unwrap();
+        cut_leftovers(&file, &path, 0, Some(7)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 }

@@ -236,7 +236,28 @@ impl SessionFiles {
 
     /// The bytes of all its files.
     pub fn bytes(&self) -> u64 {
-        self.files().map(FoundFile::bytes).sum()
+        let bytes = |file: &FoundFile| match companion::is_companion(file) {
+            true => self.companion_bytes(file),
+            false => file.bytes(),
+        };
+        self.files().map(bytes).sum()
+    }
+
+    /// What counts as the session's of the companion of a log: as large a part as of the log.
+    fn companion_bytes(&self, companion: &FoundFile) -> u64 {
+        let volumes = self.logs().flat_map(FoundFile::volumes);
+        let volumes = volumes.filter(|volume| {
+            let (log, of) = (&volume.artifact, &companion.artifact);
+            (&log.folder, &log.session) == (&of.folder, &of.session)
+        });
+        let (mut own, mut whole) = (0, 0);
+        for volume in volumes {
+            own += volume.share.as_deref().map_or(volume.id.len, Share::bytes);
+            whole = volume.id.len;
+        }
+        let part = u128::from(companion.id.len) * u128::from(own.min(whole));
+        let part = part.checked_div(u128::from(whole));
+        part.map_or(companion.id.len, |part| part.try_into().unwrap_or(u64::MAX))
     }
 
     /// Its logs, the main agent's first.

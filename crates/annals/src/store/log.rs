@@ -1,6 +1,7 @@
 //! Reading logs and documents: from the front, from the back, and single records.
 
 mod end;
+mod spelled;
 mod window;
 
 use std::cell::RefCell;

@@ -224,10 +224,15 @@ impl Shares {
         log::each_line_from(file, from, |record| {
             decoder.outline(record, &mut sink);
             let first = sink.found.first();
-            let named = sink.found.iter().rev().find_map(name);
+            // The log's own session may have begun before the first record, which is another's.
+            let mut named = false;
+            for session in sink.found.iter().filter_map(name) {
+                shares.turn_to(&session);
+                named = true;
+            }
             match named {
-                Some(session) => shares.turn_to(&session),
-                None if shares.sessions.is_empty() => {
+                true => {}
+                false if shares.sessions.is_empty() => {
                     let goes_on = first.is_some_and(|first| {
                         let answers = first.kind == Kind::Assistant || !first.results.is_empty();
                         goes_on(answers, first.time, before)
@@ -235,7 +240,7 @@ impl Shares {
                     let owner = before.filter(|_| goes_on).map(|before| &before.session);
                     shares.turn_to(owner.unwrap_or(&own));
                 }
-                None => {}
+                false => {}
             }
             shares.extend(Span {
                 line: lines + record.span.line,

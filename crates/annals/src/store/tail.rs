@@ -35,11 +35,16 @@ pub(super) struct Tail {
     pub(super) guard: Vec<u8>,
     /// The log's ids and which of them an entry may hang from, once someone asked.
     pub(super) known: Option<HashMap<Key, bool>>,
+    /// How often the log's bytes were searched for an id instead.
+    searched: u32,
     /// Writing goes on although another program writes too.
     pub(super) live: bool,
     /// Tells whose the next records are, where several sessions lie in the file.
     sieve: Option<Sieve>,
 }
+
+/// So many ids are searched for in a log's bytes before all of its ids are read.
+const SEARCHES: u32 = 8;
 
 /// How many bytes before the end must be as they were.
 const GUARDED: u64 = 4 << 10;
@@ -52,6 +57,7 @@ impl Tail {
             end: 0,
             guard: Vec::new(),
             known: None,
+            searched: 0,
             live,
             sieve: file.share.as_deref().map(Sieve::new),
             file,
@@ -183,6 +189,13 @@ impl Tail {
     /// Whether the log has an entry of that id, and whether another may hang from it.
     pub(super) fn knows(&mut self, root: &Root, id: &EntryId) -> Result<Option<bool>> {
         if self.known.is_none() {
+            // A search costs a fraction of reading all ids, but again for each id.
+            if self.searched < SEARCHES {
+                self.searched += 1;
+                if !self.file.may_have_entry(root, id.as_str())? {
+                    return Ok(None);
+                }
+            }
             let head = &self.head;
             self.known = Some(log::ids(root, &self.file, |entry| head.takes(entry))?);
         }

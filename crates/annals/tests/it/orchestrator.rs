@@ -457,7 +457,7 @@ fn what_is_beside_a_session_is_named_after_it() {
     let note = Change::Append(vec![Draft::note("n")]);
     let todos = Change::SetTodos(vec![Todo::pending("t")]);
     let mut head = head();
-    assert_eq!(path(&head, &note), "s1.notes.jsonl");
+    assert_eq!(path(&head, &note), "s1.notes.annals");
     assert_eq!(path(&head, &todos), "s1.todos.json");
     let agent = AgentId::new("a1").unwrap();
     let spawn = Change::Spawn(Spawn::new(agent.clone(), "Explore", "Finds it").call("c1"));
@@ -467,7 +467,7 @@ fn what_is_beside_a_session_is_named_after_it() {
         r#"{"type":"system","content":"Finds it","timestamp":"2026-11-15T12:00:00.000Z","metadata":{"sessionId":"s1--agent-a1"},"annals":{"id":"id-1","kind":"agent","subtype":"Explore","description":"Finds it","call":"c1"}}"#
     );
     head.agent = Some(agent);
-    assert_eq!(path(&head, &note), "s1--agent-a1.notes.jsonl");
+    assert_eq!(path(&head, &note), "s1--agent-a1.notes.annals");
     assert_eq!(path(&head, &todos), "s1--agent-a1.todos.json");
     let line = written(&head, vec![Draft::user("go")]).remove(0);
     assert_eq!(decoded(&line).session.as_deref(), Some("s1--agent-a1"));

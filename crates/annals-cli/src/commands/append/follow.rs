@@ -733,6 +733,8 @@ fn existing_by_name(
             | annals::Error::BadId { .. }
             | annals::Error::Ambiguous { .. },
         ) => Ok(None),
+        // No log is at this path. Whether it can be an id is checked later.
+        Err(_) if id.contains('/') => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -740,12 +742,10 @@ fn existing_by_name(
 /// Whether a session is of a directory, as far as it says so.
 fn is_in(info: &SessionInfo, cwd: &str) -> bool {
     let project = &info.project;
-    if !project.path.starts_with('/') {
-        return true;
-    }
     // A path that was guessed from the name of a folder may have other separators.
     let plain = |path: &str| path.replace(|it: char| !it.is_ascii_alphanumeric(), "-");
-    project.path == cwd
+    !project.path.starts_with('/')
+        || project.path == cwd
         || info.other_directories.iter().any(|path| path == cwd)
         || (project.guessed && plain(&project.path) == plain(cwd))
 }

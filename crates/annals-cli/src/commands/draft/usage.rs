@@ -47,17 +47,12 @@ const WEB_SEARCHES: Count = Count {
 const CACHE_SPLIT: [&str; 2] = ["cache_creation", "cacheCreation"];
 const SERVER_TOOLS: [&str; 2] = ["server_tool_use", "serverToolUse"];
 
-/// Members that are not counts: their name, their other spelling, and the values that say no more
-/// than their absence.
-const TERMS: [(&str, &str, &[&str]); 4] = [
-    ("service_tier", "serviceTier", &[r#""standard""#]),
-    ("speed", "speed", &[r#""standard""#]),
-    (
-        "inference_geo",
-        "inferenceGeo",
-        &[r#""""#, r#""global""#, r#""not_available""#],
-    ),
-    ("iterations", "iterations", &["[]"]),
+/// Members that are not counts, with their spellings, the first of which is the Messages API's.
+const TERMS: [&[&str]; 4] = [
+    &["service_tier", "serviceTier"],
+    &["speed"],
+    &["inference_geo", "inferenceGeo"],
+    &["iterations"],
 ];
 
 const WEB_FETCHES: [&str; 2] = ["web_fetch_requests", "webFetchRequests"];
@@ -92,15 +87,10 @@ pub(super) fn read<'a>(line: Line<'a>, raw: &'a RawValue) -> Result<Option<Token
     let fetches = server.one_of(&WEB_FETCHES)?.filter(|raw| raw.get() != "0");
     server.finish("usage.server_tool_use")?;
     let mut terms: Vec<(&str, String)> = Vec::new();
-    for (name, other, defaults) in TERMS {
-        let names: &[&str] = if name == other {
-            &[name]
-        } else {
-            &[name, other]
-        };
-        let given = rest.one_of(names)?;
-        let given = given.filter(|raw| raw.get() != "null" && !defaults.contains(&raw.get()));
-        terms.extend(given.map(|raw| (name, raw.get().to_owned())));
+    for names in TERMS {
+        let given = rest.one_of(names)?.filter(|raw| raw.get() != "null");
+        let given = given.zip(names.first());
+        terms.extend(given.map(|(raw, name)| (*name, raw.get().to_owned())));
     }
     if let Some(fetches) = fetches {
         let searches = web_searches.unwrap_or_default();
@@ -275,9 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_kept_unless_they_say_nothing() {
-        let plain = r#"{"input_tokens":1,"service_tier":"standard","speed":"standard","inference_geo":"","iterations":[],"server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}}"#;
+    fn terms_are_kept_unless_they_are_null() {
+        let plain = r#"{"input_tokens":1,"service_tier":null,"speed":null,"server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}}"#;
         assert_eq!(read_text(plain).unwrap().unwrap().terms, None);
+        let usual = r#"{"serviceTier":"standard","inference_geo":"","iterations":[]}"#;
+        assert_eq!(
+            read_text(usual).unwrap().unwrap().terms.as_deref(),
+            Some(r#"{"service_tier":"standard","inference_geo":"","iterations":[]}"#)
+        );
         let batch = r#"{"service_tier":"batch","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1}}"#;
         assert_eq!(
             read_text(batch).unwrap().unwrap().terms.as_deref(),

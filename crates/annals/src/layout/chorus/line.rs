@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::annex::Annex;
 use crate::layout::content::{CALL_OF, Content};
-use crate::layout::field::{self, timestamp};
+use crate::layout::field::{self, USAGE, timestamp};
 use crate::model::{AgentId, Artifact, Money, Role, Span, Usage};
 
 object! {
@@ -83,6 +83,7 @@ pub(super) const MEMBERS: &[&str] = &[
     "durationMs",
     "numTurns",
     SESSION_ID,
+    USAGE,
 ];
 
 /// Whether the value of a member is an object that any reader of JSON takes.

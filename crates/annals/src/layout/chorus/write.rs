@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{CALL_OF, blocks_json, is_client_text, one_line, output_json, raw};
-use crate::layout::field::{Spent, milliseconds, spell_time};
+use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, output_json, raw};
+use crate::layout::field::{USAGE, given_terms, milliseconds, spell_time, usage_json};
 use crate::layout::shape::{Shape, check_given, check_needed};
 use crate::layout::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -471,13 +471,16 @@ impl Pen<'_, '_> {
             .iter()
             .position(|blocks| !is_call(blocks))
             .unwrap_or(0);
+        let mut first = 0;
         for (at, blocks) in parts.into_iter().enumerate() {
+            let given = GivenBlocks::of(draft, blocks, first);
+            first += blocks.len();
             let tool = self.tool_answered(blocks);
-            let mut line = line_of(message.role, blocks)?;
+            let mut line = line_of(message.role, given)?;
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
             if at == teller {
-                self.spent(message, &mut line);
+                self.spent(message, given_terms(&draft.members), &mut line)?;
             }
             line.annals.response = shared.as_deref();
             self.calls
@@ -496,13 +499,13 @@ impl Pen<'_, '_> {
                 members: draft
                     .members
                     .iter()
-                    .filter(|(name, _)| at == teller || name == SESSION_ID)
+                    .filter(|(name, _)| at == teller && name != USAGE || name == SESSION_ID)
                     .cloned()
                     .collect(),
-                body: Body::Opaque {
+                ..Draft::new(Body::Opaque {
                     kind: None,
                     flaw: None,
-                },
+                })
             };
             let parent = match at {
                 0 => part.parent.clone().or_else(|| self.leaf()),
@@ -538,8 +541,10 @@ impl Pen<'_, '_> {
 
     /// Says the tokens of a message: those that no earlier record of its response has said. What the
     /// response came to so far stands in `annals` where that is more.
-    fn spent(&self, message: &Message, line: &mut Written<'_>) {
-        let Some(usage) = &message.usage else { return };
+    fn spent(&self, message: &Message, terms: Option<&str>, line: &mut Written<'_>) -> Result<()> {
+        let Some(usage) = &message.usage else {
+            return Ok(());
+        };
         let mut known = self.replies.iter();
         let known = known.find(|(known, _)| message.response.as_ref() == Some(known));
         let mut all = *usage;
@@ -548,7 +553,8 @@ impl Pen<'_, '_> {
         }
         let more = usage.cache_write_1h > 0 || usage.web_searches > 0 || known.is_some();
         let answers = message.role == Role::Assistant;
-        line.annals.usage = (more || !answers).then(|| Spent::of(&all));
+        let more = more || !answers || terms.is_some();
+        line.annals.usage = more.then(|| usage_json(&all, terms)).transpose()?;
         if answers {
             let fresh = known.map_or(all, |(_, so_far)| all.beyond(so_far));
             let written = fresh.cache_write_5m.saturating_add(fresh.cache_write_1h);
@@ -557,6 +563,7 @@ impl Pen<'_, '_> {
             line.cache_read_tokens = Some(fresh.cache_read);
             line.cache_creation_tokens = Some(written);
         }
+        Ok(())
     }
 
     /// Says of a message what its blocks do not.
@@ -734,8 +741,8 @@ fn parts(message: &Message) -> Vec<&[Block]> {
     if parts.is_empty() { vec![&[]] } else { parts }
 }
 
-fn line_of(role: Role, blocks: &[Block]) -> Result<Written<'_>> {
-    Ok(match (role, blocks) {
+fn line_of(role: Role, given: GivenBlocks<'_>) -> Result<Written<'_>> {
+    let mut line = match (role, given.blocks) {
         (Role::Assistant, [Block::ToolUse { id, name, input }]) => {
             let shown = json::quote(&format!("{USING}{name}"));
             let mut line = Written::of("tool_use", raw(shown)?);
@@ -760,8 +767,10 @@ fn line_of(role: Role, blocks: &[Block]) -> Result<Written<'_>> {
             line
         }
         (role, [Block::Text(text)]) => Written::of(role.as_str(), raw(json::quote(text))?),
-        (role, blocks) => Written::of(role.as_str(), raw(blocks_json(blocks)?)?),
-    })
+        (role, _) => return Ok(Written::of(role.as_str(), raw(given.json()?)?)),
+    };
+    line.annals.blocks = given.raw_json()?;
+    Ok(line)
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

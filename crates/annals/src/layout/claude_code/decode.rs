@@ -2,7 +2,7 @@
 
 use crate::json::{Pairs, Raw, Text, fast, object};
 use crate::layout::content::{Blocks, blocks};
-use crate::layout::field::{recorded, timestamp, usage};
+use crate::layout::field::{self, USAGE, recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
     Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place, Role,
@@ -23,27 +23,11 @@ object! {
         "context_management" => context_management: Raw<'a>,
     }
 }
-object! {
-    struct UsageTerms<'a> {
-        "service_tier" => tier: Raw<'a>,
-        "speed" => speed: Raw<'a>,
-        "inference_geo" => place: Raw<'a>,
-        "iterations" => iterations: Raw<'a>,
-        "server_tool_use" => server: ServerTools<'a>,
-    }
-}
-object! {
-    struct ServerTools<'a> {
-        "web_search_requests" => searches: Raw<'a>,
-        "web_fetch_requests" => fetches: Raw<'a>,
-    }
-}
-
 /// The number of messages that a summary covers, and the members of a reply's message that the model of
 /// annals has no place for.
 pub(super) const MEMBERS: [&str; 6] = [
     super::line::MESSAGE_COUNT,
-    "usage",
+    USAGE,
     "stop_sequence",
     "stop_details",
     "container",
@@ -284,32 +268,7 @@ fn message(
 /// out, because every reply of the real client has them.
 fn reply_members(said: &WholeMessage<'_>, usage: Raw<'_>) -> Members {
     let mut members = Members::new();
-    let terms: UsageTerms<'_> = usage.read_fast();
-    let mut told: Vec<String> = Vec::new();
-    let quiet: [(&str, Raw<'_>, &[&str]); 4] = [
-        ("service_tier", terms.tier, &[r#""standard""#]),
-        ("speed", terms.speed, &[r#""standard""#]),
-        (
-            "inference_geo",
-            terms.place,
-            &[r#""""#, r#""global""#, r#""not_available""#],
-        ),
-        ("iterations", terms.iterations, &["[]"]),
-    ];
-    for (name, raw, quiet) in quiet {
-        let told_of = raw.0.filter(|raw| *raw != "null" && !quiet.contains(raw));
-        told.extend(told_of.map(|raw| format!(r#""{name}":{raw}"#)));
-    }
-    let fetches = terms.server.fetches;
-    if let Some(fetches) = fetches.0.filter(|raw| !matches!(*raw, "null" | "0")) {
-        let searches = terms.server.searches.0.unwrap_or("0");
-        told.push(format!(
-            r#""server_tool_use":{{"web_search_requests":{searches},"web_fetch_requests":{fetches}}}"#
-        ));
-    }
-    if !told.is_empty() {
-        members.push(("usage".to_owned(), format!("{{{}}}", told.join(","))));
-    }
+    members.extend(field::terms(usage).map(|terms| (USAGE.to_owned(), terms)));
     for (name, raw) in [
         ("stop_sequence", said.stop_sequence),
         ("stop_details", said.stop_details),

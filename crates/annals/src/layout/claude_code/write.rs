@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Pairs, Raw};
-use crate::layout::content::{self, content};
+use crate::layout::content::{self, GivenBlocks, content};
 use crate::layout::field::{Spent, milliseconds, spell_time};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, PROGRAM, Parent, Plan, Spawn, Stamp, Writer, is_model,
@@ -312,7 +312,7 @@ impl Pen<'_, '_> {
             return Err(Error::refused("a message needs at least one block"));
         }
         if message.role == Role::System {
-            let content = content(Role::User, &message.blocks)?;
+            let content = content(Role::User, GivenBlocks::of(draft, &message.blocks, 0))?;
             let mut text = String::new();
             for block in &message.blocks {
                 block.texts(&mut |part| text.push_str(part));
@@ -337,7 +337,7 @@ impl Pen<'_, '_> {
             let time = self.tick(draft.time.and_then(|time| later(time, at)));
             let line = part_of(
                 message,
-                part,
+                GivenBlocks::of(draft, part, at),
                 response.as_deref(),
                 model.as_deref(),
                 Written {
@@ -666,7 +666,7 @@ impl Pen<'_, '_> {
 /// The line of a part of a message, of which `common` has what all lines have.
 fn part_of(
     message: &Message,
-    blocks: &[Block],
+    blocks: GivenBlocks<'_>,
     response: Option<&str>,
     model: Option<&str>,
     common: Written<'_>,

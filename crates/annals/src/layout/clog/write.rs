@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::{Words, finer_time};
-use crate::layout::field::Spent;
+use crate::layout::content::GivenBlocks;
+use crate::layout::field::{USAGE, given_terms, usage_json};
 use crate::layout::shape::{Shape, check_needed};
 use crate::layout::{
     Change, Decoder, Edit, Graft, Head, NewSession, PROGRAM, Plan, Record, Sink, Spawn, Stamp,
@@ -82,7 +83,7 @@ impl Writer for Clog {
     }
 
     fn members(&self) -> &'static [&'static str] {
-        &["channel"]
+        &["channel", USAGE]
     }
 
     fn begins_with_title(&self) -> bool {
@@ -389,6 +390,9 @@ impl<'a, 'b> Pen<'a, 'b> {
         let id = self.id(draft);
         let parent = draft.parent.clone().or_else(|| self.leaf());
         let time = self.tick(draft.time);
+        let terms = given_terms(&draft.members);
+        let usage = message.usage.as_ref();
+        let usage = usage.map(|usage| usage_json(usage, terms));
         let said = thought::said(&message.blocks)?;
         let results = |block: &Block| matches!(block, Block::ToolResult { .. });
         let only_results = !message.blocks.is_empty() && message.blocks.iter().all(results);
@@ -415,7 +419,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 sidechain: draft.sidechain,
                 program: Some(PROGRAM),
                 model: message.model.as_deref(),
-                usage: message.usage.as_ref().map(Spent::of),
+                usage: usage.transpose()?,
                 response: message.response.as_deref(),
                 request: message.request.as_deref(),
                 stop: message.stop_reason.as_deref(),
@@ -430,11 +434,12 @@ impl<'a, 'b> Pen<'a, 'b> {
         };
         let mut bytes = encode(&line)?;
         let mut read = read_back(&bytes);
-        if read.as_ref().map(|read| (read.role, &read.blocks))
-            != Some((message.role, &message.blocks))
+        let given = GivenBlocks::of(draft, &message.blocks, 0);
+        if given.has_raw()
+            || read.as_ref().map(|read| (read.role, &read.blocks))
+                != Some((message.role, &message.blocks))
         {
-            let blocks = content::blocks_json(&message.blocks)?;
-            line.annals.blocks = Some(content::raw(blocks)?);
+            line.annals.blocks = Some(content::raw(given.json()?)?);
             if message.role == Role::Assistant && only_results {
                 // Without a text it would stand in the user's place.
                 line.content = " ";

@@ -8,6 +8,7 @@ use crate::json::{self, Pairs};
 use crate::layout::BLANK;
 use crate::layout::annex::Words;
 use crate::layout::field::{CacheWrites, Searches};
+use crate::layout::shape::{Shape, check_given, check_needed};
 use crate::model::Usage;
 
 /// The members of a record.
@@ -152,33 +153,84 @@ pub(super) fn can_have_price(model: &str) -> bool {
     !model.is_empty() && !model.starts_with('<')
 }
 
-/// Members that a record must have.
-const NEEDED: &[(&str, &[&str])] = &[
-    ("user", &["content", "timestamp"]),
-    ("assistant", &["content", "timestamp", "usage", "model"]),
-    ("tool_call", &["tool", "arguments", "timestamp"]),
-    ("tool_result", &["tool", "timestamp"]),
+/// Why a model may stop, as the document says.
+pub(super) const STOP_REASONS: &[&str] = &["end_turn", "max_tokens", "stop_sequence", "tool_use"];
+
+/// Where messages may come from, as the document says.
+pub(super) const SOURCES: &[&str] = &["cli", "api", "agent"];
+
+type Shapes = &'static [(&'static str, Shape)];
+
+/// The members that a record of a type must have, and those that it may have.
+const SHAPES: &[(&str, Shapes, Shapes)] = &[
+    (
+        "user",
+        &[("content", Shape::Text), ("timestamp", Shape::Time)],
+        &[("metadata", Shape::Object)],
+    ),
+    (
+        "assistant",
+        &[
+            ("content", Shape::Text),
+            ("timestamp", Shape::Time),
+            ("usage", Shape::Object),
+            ("model", Shape::Name),
+        ],
+        &[("stopReason", Shape::OneOf(STOP_REASONS))],
+    ),
+    (
+        "tool_call",
+        &[
+            ("tool", Shape::Name),
+            ("arguments", Shape::Object),
+            ("timestamp", Shape::Time),
+        ],
+        &[("toolCallId", Shape::Text)],
+    ),
+    (
+        "tool_result",
+        &[("tool", Shape::Name), ("timestamp", Shape::Time)],
+        &[
+            ("error", Shape::Text),
+            ("duration_ms", Shape::Number),
+            ("toolCallId", Shape::Text),
+        ],
+    ),
 ];
 
-/// Why the document's own parser would not take a record; `None` if it would.
-pub(super) fn fault(record: &str) -> Option<String> {
+const USAGE_SHAPES: Shapes = &[
+    ("input_tokens", Shape::Count),
+    ("output_tokens", Shape::Count),
+    ("cache_creation_tokens", Shape::Count),
+    ("cache_read_tokens", Shape::Count),
+];
+
+const METADATA_SHAPES: Shapes = &[
+    ("source", Shape::OneOf(SOURCES)),
+    ("sessionId", Shape::Name),
+];
+
+/// Refuses a record that is not as the document's interfaces say.
+pub(super) fn check(record: &str) -> Result<(), String> {
     let kind = json::member(record, "type").and_then(json::string);
-    let needed = NEEDED
-        .iter()
-        .find(|(name, _)| kind.as_deref() == Some(name));
-    let Some((_, needed)) = needed else {
-        return Some("its type is none of user, assistant, tool_call and tool_result".to_owned());
+    let mut shapes = SHAPES.iter();
+    let Some((kind, needed, given)) = shapes.find(|(name, ..)| kind.as_deref() == Some(name))
+    else {
+        return Err("its type is none of user, assistant, tool_call and tool_result".to_owned());
     };
-    let missing = needed
-        .iter()
-        .find(|name| json::member(record, name).is_none());
-    if let Some(missing) = missing {
-        return Some(format!("it has no `{missing}`"));
+    check_needed(record, needed)?;
+    check_given(record, given)?;
+    let inner = |name: &str| json::member(record, name).filter(|raw| *raw != "null");
+    if let Some(usage) = inner("usage").filter(|_| *kind == "assistant") {
+        check_needed(usage, USAGE_SHAPES).map_err(|why| format!("`usage`: {why}"))?;
+    }
+    if let Some(metadata) = inner("metadata").filter(|_| *kind == "user") {
+        check_given(metadata, METADATA_SHAPES).map_err(|why| format!("`metadata`: {why}"))?;
     }
     match part(record) {
-        Some((_, None)) => None,
-        Some((_, Some(beside))) => Some(format!("the log has no place for {beside}")),
-        None => Some("it is not a JSON object".to_owned()),
+        Some((_, None)) => Ok(()),
+        Some((_, Some(beside))) => Err(format!("the log has no place for {beside}")),
+        None => Err("it is not a JSON object".to_owned()),
     }
 }
 

@@ -4,9 +4,9 @@
 //! projects/<hash>/<YYYY-MM-DD>.jsonl              the sessions of a directory on one day
 //! projects/<hash>/<YYYY-MM-DD>.jsonl.lock         the lock of that log's writers
 //! projects/<hash>/<YYYY-MM-DD>.annals             what annals says of that log's records
-//! projects/<hash>/<session>.notes.jsonl           remarks on a session; annals' own
+//! projects/<hash>/<session>.notes.annals          remarks on a session; annals' own
 //! projects/<hash>/<session>.todos.json            [{content,status,…}]; annals' own
-//! projects/<hash>/<session>.annals-origin.jsonl   what the session was converted from
+//! projects/<hash>/<session>.origin.annals         what the session was converted from
 //! annals-origin.jsonl                             what the root was converted from
 //! ```
 //!

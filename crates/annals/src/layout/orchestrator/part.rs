@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::layout::content::{blocks_json, raw};
+use crate::layout::content::{GivenBlocks, raw};
 use crate::model::{Block, Body, Draft, Message, Role};
 
 use super::decode::SAME_TEXT;
@@ -47,21 +47,16 @@ pub(super) fn parts(message: &Message, spent: bool) -> Vec<Part<'_>> {
 }
 
 /// The blocks in the words of the model's interface; the text that is the content is not repeated.
-pub(super) fn parts_json(blocks: &[Block], once: bool) -> Result<Box<RawValue>> {
-    let mut parts = Vec::new();
-    for block in blocks {
-        parts.push(match block {
-            Block::Text(_) if once => SAME_TEXT.to_owned(),
-            block => {
-                let list = blocks_json(std::slice::from_ref(block))?;
-                let inner = list
-                    .strip_prefix('[')
-                    .and_then(|list| list.strip_suffix(']'));
-                inner.unwrap_or_default().to_owned()
-            }
-        });
+pub(super) fn parts_json(given: GivenBlocks<'_>, once: bool) -> Result<Box<RawValue>> {
+    if !once || given.has_raw() {
+        return raw(given.json()?);
     }
-    raw(format!("[{}]", parts.join(",")))
+    let parts = given.blocks.iter().zip(given.each_json()?);
+    let parts = parts.map(|(block, json)| match block {
+        Block::Text(_) => SAME_TEXT.to_owned(),
+        _ => json,
+    });
+    raw(format!("[{}]", parts.collect::<Vec<_>>().join(",")))
 }
 
 pub(super) fn texts(blocks: &[Block]) -> Vec<&str> {

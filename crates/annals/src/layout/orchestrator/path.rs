@@ -12,7 +12,9 @@ use crate::model::{AgentId, Artifact, ArtifactKind, SessionId};
 const HASH: usize = 20;
 
 const COMPANION: &str = ".annals";
-const NOTES: &str = ".notes.jsonl";
+// Not `.jsonl`: the document's clean-up removes each old file of that ending, and its parser reads it.
+const NOTES: &str = ".notes.annals";
+const ORIGIN_OF: &str = ".origin.annals";
 const TODOS: &str = ".todos.json";
 
 pub(super) fn enters(dir: &Path) -> bool {
@@ -51,7 +53,7 @@ fn in_project(folder: &str, file: &str) -> Option<Artifact> {
         let (session, agent) = owner(name);
         (K::Notes, session, agent)
     } else {
-        let name = file.strip_suffix(ORIGIN)?.strip_suffix('.')?;
+        let name = file.strip_suffix(ORIGIN_OF)?;
         (K::Origin, name, None)
     };
     let artifact = Artifact {
@@ -84,7 +86,7 @@ pub(super) fn place(artifact: &Artifact) -> PathBuf {
         },
         K::Notes => path.join(owner + NOTES),
         K::Todos => path.join(owner + TODOS),
-        K::Origin if artifact.session.is_some() => path.join(format!("{session}.{ORIGIN}")),
+        K::Origin if artifact.session.is_some() => path.join(format!("{session}{ORIGIN_OF}")),
         K::Origin => ORIGIN.into(),
         // The layout has no such files.
         _ => PathBuf::new(),
@@ -229,12 +231,12 @@ mod tests {
                 "2026-11-15-v_FXjHoCS5zUJmfyn-5v",
                 None,
             ),
-            (K::Notes, "s1.notes.jsonl", "s1", None),
-            (K::Notes, "s1--agent-a1.notes.jsonl", "s1", Some("a1")),
-            (K::Notes, "2026-11-15.notes.jsonl", "2026-11-15", None),
+            (K::Notes, "s1.notes.annals", "s1", None),
+            (K::Notes, "s1--agent-a1.notes.annals", "s1", Some("a1")),
+            (K::Notes, "2026-11-15.notes.annals", "2026-11-15", None),
             (K::Todos, "s1.todos.json", "s1", Some("s1")),
             (K::Todos, "s1--agent-a1.todos.json", "s1", Some("a1")),
-            (K::Origin, "s1.annals-origin.jsonl", "s1", None),
+            (K::Origin, "s1.origin.annals", "s1", None),
         ] {
             let path = format!("projects/{FOLDER}/{file}");
             let artifact = classify(Path::new(&path)).expect(&path);
@@ -283,11 +285,11 @@ mod tests {
             "a--agent-b--agent-c",
             "a--agent-b--agent-b",
             "a.notes",
-            "a.annals-origin",
+            "a.origin",
         ];
         let mut meant = 0;
         for name in names {
-            for ending in [".jsonl", NOTES, TODOS, ".annals-origin.jsonl"] {
+            for ending in [".jsonl", COMPANION, NOTES, TODOS, ORIGIN_OF] {
                 let path = PathBuf::from(format!("projects/{FOLDER}/{name}{ending}"));
                 let Some(artifact) = classify(&path) else {
                     continue;
@@ -311,12 +313,15 @@ mod tests {
             "2026-11-15.json",
             "2026-11-15.jsonl.lock",
             "2026-11-15.jsonl.bak",
-            "..notes.jsonl",
-            ".notes.jsonl",
+            "..notes.annals",
+            ".notes.annals",
+            "s1.notes.jsonl",
+            "s1.annals",
             ".todos.json",
             "--agent-a.todos.json",
             "a--agent-a.todos.json",
-            ".annals-origin.jsonl",
+            ".origin.annals",
+            "origin.annals",
             "annals-origin.jsonl",
             "inner/2026-11-15.jsonl",
         ] {

@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{blocks_json, is_client_text, one_line, raw};
+use crate::layout::content::{GivenBlocks, is_client_text, one_line, raw};
 use crate::layout::copied;
-use crate::layout::field::{self, spell_time};
+use crate::layout::field::{USAGE, spell_time, usage_json};
 use crate::layout::{
     Change, Edit, Graft, Head, NewSession, Parent, Plan, Spawn, Stamp, Writer, remark,
 };
@@ -32,7 +32,7 @@ use crate::model::{
 };
 
 use super::decode::{DURATION, METADATA, SOURCE};
-use super::form::{self, Metadata, Spent, Written};
+use super::form::{self, Metadata, SOURCES, STOP_REASONS, Spent, Written};
 use super::line::{CALL_OF, Line};
 use super::part::{called, encode, later, parts, parts_json, texts};
 use super::{Orchestrator, path};
@@ -76,7 +76,7 @@ impl Writer for Orchestrator {
     }
 
     fn members(&self) -> &'static [&'static str] {
-        &[SOURCE, DURATION, METADATA]
+        &[SOURCE, DURATION, METADATA, USAGE]
     }
 
     fn complete<'d>(&self, head: &Head, drafts: &'d [Draft]) -> Result<Cow<'d, [Draft]>> {
@@ -109,7 +109,7 @@ impl Writer for Orchestrator {
     }
 
     fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
-        form::fault(record).map_or(Ok(()), Err)
+        form::check(record)
     }
 
     fn part(&self, record: &[u8]) -> Result<(Vec<u8>, Option<String>)> {
@@ -239,17 +239,13 @@ struct Pen<'a, 'b> {
     replies: Vec<(String, Usage)>,
 }
 
-/// Why a model may stop, as the document says.
-const STOP_REASONS: [&str; 4] = ["end_turn", "max_tokens", "stop_sequence", "tool_use"];
-
-/// Where messages may come from, as the document says.
-const SOURCES: [&str; 3] = ["cli", "api", "agent"];
-
 /// The members of a draft that only this layout knows.
 #[derive(Default)]
 struct MemberValues<'a> {
     source: Option<String>,
     duration: Option<&'a str>,
+    /// What the usage of a reply says beyond counts.
+    terms: Option<&'a str>,
 }
 
 impl<'a> MemberValues<'a> {
@@ -264,6 +260,7 @@ impl<'a> MemberValues<'a> {
             match name.as_str() {
                 SOURCE => values.set_source(name, json, prompt)?,
                 METADATA => values.set_metadata(json, prompt, session)?,
+                USAGE => values.terms = Some(json),
                 _ => {
                     let number = json.parse::<f64>().ok();
                     match number.filter(|number| *number >= 0.0) {
@@ -442,12 +439,15 @@ impl Pen<'_, '_> {
 
     fn message(&mut self, message: &Message, draft: &Draft, before: &[Draft]) -> Result<()> {
         let told = self.told(message);
-        let parts = parts(message, !told.fresh.is_zero());
+        let members = MemberValues::of(draft, message, &self.name)?;
+        let parts = parts(message, !told.fresh.is_zero() || members.terms.is_some());
         let last = parts.len().saturating_sub(1);
         let response = message.response.as_deref();
-        let members = MemberValues::of(draft, message, &self.name)?;
         let mut parent = draft.parent.clone().or_else(|| self.leaf());
+        let mut first = 0;
         for (at, part) in parts.iter().enumerate() {
+            let given_blocks = GivenBlocks::of(draft, part.blocks, first);
+            first += part.blocks.len();
             // A given id names the end of the message: that is what the next one hangs from.
             let given = draft.id.clone().filter(|_| at == last);
             // A record without a line in the log has no place to be named after.
@@ -477,16 +477,17 @@ impl Pen<'_, '_> {
                     line.annals = words_or_none(Words {
                         model: message.model.as_deref(),
                         stop: message.stop_reason.as_deref(),
+                        blocks: given_blocks.raw_json()?,
                         ..words
                     });
                     encode(&line)?
                 }
-                [block @ Block::ToolResult { .. }] => {
-                    self.outcome(block, &members, words, time, before)?
+                [Block::ToolResult { .. }] => {
+                    self.outcome(given_blocks, &members, words, time, before)?
                 }
-                blocks => {
+                _ => {
                     let told = part.tokens.then_some(told);
-                    self.said(message, blocks, told, &members, words, time)?
+                    self.said(message, given_blocks, told, &members, words, time)?
                 }
             };
             self.push(line)?;
@@ -524,12 +525,13 @@ impl Pen<'_, '_> {
     fn said<'m>(
         &self,
         message: &'m Message,
-        blocks: &[Block],
+        given: GivenBlocks<'_>,
         told: Option<Told>,
         members: &MemberValues<'_>,
         mut words: Words<'m>,
         time: Timestamp,
     ) -> Result<Vec<u8>> {
+        let blocks = given.blocks;
         let texts = texts(blocks);
         let text = texts.join("\n\n");
         let mut line = self.common(message.role.as_str(), time);
@@ -537,23 +539,25 @@ impl Pen<'_, '_> {
         line.metadata.source = members.source.as_deref();
         let plain = match blocks {
             [] => true,
-            [Block::Text(text)] => !text.is_empty(),
+            [Block::Text(text)] => !text.is_empty() && !given.has_raw(),
             _ => false,
         };
         if message.role == Role::Assistant {
             let fresh = told.map(|told| told.fresh).unwrap_or_default();
             line.usage = Some(Spent::of(&fresh));
+            let terms = members.terms.filter(|_| told.is_some());
             let all = told.and_then(|told| told.all);
-            words.usage = all.map(|all| field::Spent::of(&all));
+            let all = all.or(terms.map(|_| fresh));
+            words.usage = all.map(|all| usage_json(&all, terms)).transpose()?;
             line.model = Some(message.model.as_deref());
             // The document knows four reasons.
             let stop = message.stop_reason.as_deref();
             line.stop = stop.filter(|stop| STOP_REASONS.contains(stop));
             words.stop = stop.filter(|stop| !STOP_REASONS.contains(stop));
             let once = texts.len() == 1 && !text.is_empty();
-            words.blocks = (!plain).then(|| parts_json(blocks, once)).transpose()?;
+            words.blocks = (!plain).then(|| parts_json(given, once)).transpose()?;
         } else {
-            words.blocks = (!plain).then(|| parts_json(blocks, false)).transpose()?;
+            words.blocks = (!plain).then(|| parts_json(given, false)).transpose()?;
         }
         if message.role == Role::User {
             let prompt = texts.iter().any(|text| !is_client_text(text));
@@ -569,17 +573,19 @@ impl Pen<'_, '_> {
 
     fn outcome(
         &self,
-        block: &Block,
+        given: GivenBlocks<'_>,
         members: &MemberValues<'_>,
         mut words: Words<'_>,
         time: Timestamp,
         before: &[Draft],
     ) -> Result<Vec<u8>> {
-        let Block::ToolResult {
-            call,
-            output,
-            is_error,
-        } = block
+        let [
+            Block::ToolResult {
+                call,
+                output,
+                is_error,
+            },
+        ] = given.blocks
         else {
             return Err(Error::refused("not a tool's result"));
         };
@@ -600,14 +606,14 @@ impl Pen<'_, '_> {
             [Block::Text(_)] => true,
             _ => false,
         };
-        let given = (!output.is_empty() || *is_error).then_some(text.as_str());
+        let said = (!output.is_empty() || *is_error).then_some(text.as_str());
         if *is_error {
-            line.error = given;
+            line.error = said;
         } else {
-            line.result = given;
+            line.result = said;
         }
-        if !plain {
-            words.blocks = Some(raw(blocks_json(std::slice::from_ref(block))?)?);
+        if !plain || given.has_raw() {
+            words.blocks = Some(raw(given.json()?)?);
         }
         line.annals = words_or_none(words);
         encode(&line)

@@ -1,6 +1,7 @@
 //! Opens sessions for writing: new ones, those that are there, and their sub-agents.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::jsonl::{Create, Log};
 use crate::layout::{Change, Head, NewSession, Stamp, Writer};
-use crate::model::{ArtifactKind, SessionId};
+use crate::model::{Artifact, ArtifactKind, SessionId};
 use crate::store::inventory::{FoundFile, SessionFiles};
 use crate::store::life::State;
 use crate::store::register::{self, Listing};
@@ -141,8 +142,13 @@ impl Store {
             make_parent(root, &path)?;
             let shared = artifact.kind == ArtifactKind::SharedLog;
             if let Some(own) = artifact.session.clone().filter(|_| shared && new.unnamed) {
-                // A session that nobody named is the log's own, if it is the first in it.
-                match root.open_log(&path, options.log(Create::New)) {
+                // A session that nobody named is the log's own, if it is the first in it. A log that
+                // another program made and left empty is a session that begins now.
+                let create = match is_untouched(root, &path, &artifact) {
+                    true => Create::Never,
+                    false => Create::New,
+                };
+                match root.open_log(&path, options.log(create)) {
                     Err(Error::Io { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists => {}
                     opened => {
@@ -323,4 +329,16 @@ impl Store {
         session.heal()?;
         Ok(session)
     }
+}
+
+/// Whether a log is empty, and annals has begun no session in it.
+fn is_untouched(root: &Root, log: &Path, artifact: &Artifact) -> bool {
+    let is_empty = |path: &Path| {
+        path.symlink_metadata()
+            .is_ok_and(|it| it.is_file() && it.len() == 0)
+    };
+    let companion = root.layout.companion(artifact);
+    let companion = companion.and_then(|companion| root.locate(&companion).ok());
+    let begun = companion.is_some_and(|path| path.exists() && !is_empty(&path));
+    is_empty(log) && !begun
 }

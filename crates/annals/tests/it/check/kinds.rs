@@ -215,6 +215,7 @@ const MADE: &[F] = &[
     F::UnreadLink,
     F::RowWithoutLog,
     F::UnmatchedEntry,
+    F::MovedEntry,
     F::OnlyArchived,
     F::OpenMode,
     F::Network,

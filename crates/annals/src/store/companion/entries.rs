@@ -1,0 +1,364 @@
+//! The entries of a companion, and the lines of the log that they belong to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::jsonl::{Bytes as _, BytesReader, Scanner};
+use crate::jsonl::{FileId, LogFile};
+use crate::layout::BLANK;
+use crate::model::Span;
+
+use super::{Line, Sum, parse_sum, sum_of};
+
+/// The entries of a companion, by the places in the log that they belong to.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    /// Records that come before all lines.
+    pub(super) begin: Vec<String>,
+    /// Members of the line at an offset, in the order in which they were written.
+    pub(super) members: BTreeMap<u64, Vec<Member>>,
+    /// Records that stand in the place of the blank line at an offset, of which the last counts.
+    pub(super) alone: BTreeMap<u64, Vec<Alone>>,
+    /// Records whose blank line is gone, by the line that they come after.
+    pub(super) moved: BTreeMap<u64, Vec<Alone>>,
+    /// The companion was read up to here.
+    pub(super) read: u64,
+    /// So many lines of it were read.
+    lines: u64,
+}
+
+/// Members of a line.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) sum: Sum,
+    pub(super) record: String,
+    origin: Origin,
+}
+
+/// A record of its own.
+#[derive(Debug)]
+pub(super) struct Alone {
+    /// The sum of the last line before it that is not blank.
+    after: Option<Sum>,
+    pub(super) record: String,
+    origin: Origin,
+}
+
+/// Where an entry stands in the companion, and the inode of the log that it was written for.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    span: Span,
+    inode: Option<u64>,
+}
+
+impl Origin {
+    /// Whether an entry for a line from the end of the log on was left by an append that was cut
+    /// off. In a log that was replaced since, the line lies elsewhere.
+    fn is_left_behind(&self, offset: u64, log: &FileId) -> bool {
+        offset >= log.len && self.inode.is_none_or(|inode| inode == log.ino)
+    }
+}
+
+/// What became of entries whose lines are not where they were.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    /// Records whose blank line is gone, in the place that they had among the other lines.
+    pub(super) moved: Vec<Span>,
+    /// Entries that belong to no line.
+    pub(super) unmatched: Vec<Span>,
+    /// Entries for lines behind the end of the log.
+    pub(super) behind: Vec<Span>,
+}
+
+/// The lines of a log.
+#[derive(Default)]
+struct Lines {
+    at: BTreeMap<u64, Sum>,
+    by_sum: HashMap<Sum, BTreeSet<u64>>,
+    /// Blank lines, by the line before them that is not blank; `None` stands before all.
+    blanks: BTreeMap<Option<u64>, BTreeSet<u64>>,
+}
+
+impl Lines {
+    fn of(log: &LogFile) -> Self {
+        let mut lines = Lines::default();
+        let mut last = None;
+        let mut scanner = Scanner::new(BytesReader::from(log, 0));
+        while let Ok(Some(line)) = scanner.next() {
+            if line.bytes == BLANK {
+                lines.blanks.entry(last).or_default().insert(line.offset);
+            } else if !line.bytes.iter().all(u8::is_ascii_whitespace) {
+                let sum = sum_of(line.bytes);
+                lines.at.insert(line.offset, sum);
+                lines.by_sum.entry(sum).or_default().insert(line.offset);
+                last = Some(line.offset);
+            }
+        }
+        lines
+    }
+
+    fn has_blank(&self, offset: u64) -> bool {
+        let blanks = self.blanks.get(&self.line_before(offset));
+        blanks.is_some_and(|blanks| blanks.contains(&offset))
+    }
+
+    /// Takes a blank line out.
+    fn take_blank(&mut self, offset: u64) -> bool {
+        let before = self.line_before(offset);
+        let blanks = self.blanks.get_mut(&before);
+        blanks.is_some_and(|blanks| blanks.remove(&offset))
+    }
+
+    /// The last line before an offset that is not blank.
+    fn line_before(&self, offset: u64) -> Option<u64> {
+        self.at.range(..offset).next_back().map(|(at, _)| *at)
+    }
+}
+
+impl Entries {
+    /// Takes in the next lines. A damaged one is passed over; the record that it was for is there.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+        let lines = bytes.get(..whole).unwrap_or_default();
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            let span = Span {
+                offset: self.read,
+                len: line.len() as u64,
+                line: self.lines,
+            };
+            self.read += line.len() as u64;
+            let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+                continue;
+            };
+            let record = line.record.get().to_owned();
+            let origin = Origin {
+                span,
+                inode: line.inode,
+            };
+            match line.sum {
+                _ if line.begin => self.begin.push(record),
+                None => {
+                    let after = line.after.and_then(parse_sum);
+                    self.alone.entry(line.offset).or_default().push(Alone {
+                        after,
+                        record,
+                        origin,
+                    });
+                }
+                Some(sum) => {
+                    let Some(sum) = parse_sum(sum) else { continue };
+                    self.members.entry(line.offset).or_default().push(Member {
+                        sum,
+                        record,
+                        origin,
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let lines = self.members.is_empty() && self.alone.is_empty() && self.moved.is_empty();
+        lines && self.begin.is_empty()
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        let alone = self.alone.values().map(Vec::len);
+        let members = self.members.values().map(Vec::len);
+        self.begin.len() + alone.chain(members).sum::<usize>()
+    }
+
+    /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
+    /// they are.
+    pub(super) fn bind(&mut self, log: &LogFile) {
+        let Ok(id) = log.id() else { return };
+        if !self.seem_in_place(log, &id) {
+            self.bind_all(log, &id);
+        }
+    }
+
+    /// Looks for the line of each entry.
+    pub(super) fn bind_all(&mut self, log: &LogFile, id: &FileId) -> Bound {
+        let mut lines = Lines::of(log);
+        let rewritten = self.is_rewritten(&lines, id);
+        let is_behind =
+            |origin: &Origin, offset: u64| !rewritten && origin.is_left_behind(offset, id);
+        let mut free = lines.by_sum.clone();
+        let mut bound = Bound::default();
+        let mut found = Entries {
+            read: self.read,
+            lines: self.lines,
+            ..Entries::default()
+        };
+        let mut behind = Entries::default();
+        let mut displaced = Vec::new();
+        for (offset, entries) in std::mem::take(&mut self.members) {
+            for member in entries {
+                let at = lines.at.get(&offset);
+                if at == Some(&member.sum) {
+                    free.entry(member.sum).or_default().remove(&offset);
+                    found.members.entry(offset).or_default().push(member);
+                } else if is_behind(&member.origin, offset) {
+                    bound.behind.push(member.origin.span);
+                    behind.members.entry(offset).or_default().push(member);
+                } else {
+                    displaced.push((offset, member));
+                }
+            }
+        }
+        for (offset, member) in displaced {
+            let left = free.get_mut(&member.sum);
+            // Of equal lines each belongs to one entry at most.
+            let nearest = left.and_then(|left| {
+                let at = nearest(left, offset)?;
+                left.take(&at)
+            });
+            match nearest {
+                Some(at) => found.members.entry(at).or_default().push(member),
+                None => bound.unmatched.push(member.origin.span),
+            }
+        }
+        let mut displaced = Vec::new();
+        for (offset, entries) in std::mem::take(&mut self.alone) {
+            // The last one was written where the line is now.
+            for alone in entries.into_iter().rev() {
+                if is_behind(&alone.origin, offset) {
+                    bound.behind.push(alone.origin.span);
+                    behind.alone.entry(offset).or_default().insert(0, alone);
+                } else if lines.take_blank(offset) {
+                    found.alone.entry(offset).or_default().push(alone);
+                } else {
+                    displaced.push((offset, alone));
+                }
+            }
+        }
+        displaced.sort_by_key(|(_, alone)| alone.origin.span.offset);
+        let mut first = Vec::new();
+        for (offset, alone) in displaced {
+            let line = alone.after.map(|sum| {
+                let lines = lines.by_sum.get(&sum);
+                lines.and_then(|lines| nearest(lines, offset))
+            });
+            let Some(line) = line.unwrap_or(Some(0)) else {
+                bound.unmatched.push(alone.origin.span);
+                continue;
+            };
+            let after = alone.after.map(|_| line);
+            let blank = lines.blanks.get_mut(&after).and_then(BTreeSet::pop_first);
+            match (blank, after) {
+                (Some(blank), _) => found.alone.entry(blank).or_default().push(alone),
+                (None, None) => first.push(alone),
+                (None, Some(line)) => {
+                    bound.moved.push(alone.origin.span);
+                    found.moved.entry(line).or_default().push(alone);
+                }
+            }
+        }
+        // If nothing fits, it is the companion of another log.
+        if found.is_empty() {
+            bound
+                .unmatched
+                .extend(first.iter().map(|alone| alone.origin.span));
+        } else {
+            bound
+                .moved
+                .extend(first.iter().map(|alone| alone.origin.span));
+            found.begin = std::mem::take(&mut self.begin);
+            found
+                .begin
+                .extend(first.into_iter().map(|alone| alone.record));
+        }
+        found.members.extend(behind.members);
+        found.alone.extend(behind.alone);
+        *self = found;
+        bound
+    }
+
+    /// Whether the newest entry for a line before the end of the log is not in its place: then no entry
+    /// for a line behind the end was left by an append that was cut off.
+    fn is_rewritten(&self, lines: &Lines, id: &FileId) -> bool {
+        let members = self.members.range(..id.len).flat_map(|(offset, entries)| {
+            let entries = entries.iter();
+            entries.map(|it| (&it.origin, lines.at.get(offset) == Some(&it.sum)))
+        });
+        let alone = self.alone.range(..id.len).flat_map(|(offset, entries)| {
+            let entries = entries.iter();
+            entries.map(|it| (&it.origin, lines.has_blank(*offset)))
+        });
+        let newest = members.chain(alone).max_by_key(|(it, _)| it.span.offset);
+        newest.is_some_and(|(_, in_place)| !in_place)
+    }
+
+    /// Whether a line begins at the place of each entry, and one of the newest is the line that the
+    /// entry was made for. A log that was rewritten has its lines elsewhere.
+    fn seem_in_place(&self, log: &LogFile, id: &FileId) -> bool {
+        const ASKED: usize = 16;
+        let is_there = |offset: u64, origin: &Origin, is_line: &dyn Fn(u64) -> bool| {
+            origin.is_left_behind(offset, id) || is_line(offset)
+        };
+        let are_blank = self.alone.iter().all(|(offset, entries)| {
+            let [alone] = entries.as_slice() else {
+                return false;
+            };
+            is_there(*offset, &alone.origin, &|offset| is_blank_at(log, offset))
+        });
+        if !are_blank {
+            return false;
+        }
+        let begin_lines = self.members.iter().all(|(offset, entries)| {
+            let mut entries = entries.iter();
+            entries.all(|member| is_there(*offset, &member.origin, &|at| begins_line(log, at)))
+        });
+        if !begin_lines {
+            return false;
+        }
+        let mut asked = 0;
+        for (offset, entries) in self.members.range(..id.len).rev().take(ASKED) {
+            asked += 1;
+            let sum = line_at(log, *offset).map(|line| sum_of(&line));
+            if entries.iter().any(|member| Some(member.sum) == sum) {
+                return true;
+            }
+        }
+        asked == 0
+    }
+}
+
+/// The line of some that is nearest to where an entry was.
+fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
+    let before = lines.range(..=offset).next_back();
+    let after = lines.range(offset..).next();
+    let both = before.into_iter().chain(after);
+    both.copied().min_by_key(|at| at.abs_diff(offset))
+}
+
+/// The line of a log at an offset, if it begins there.
+fn line_at(log: &LogFile, offset: u64) -> Option<Vec<u8>> {
+    let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
+    let line = scanner.next().ok()??;
+    Some(line.bytes.to_vec())
+}
+
+/// Whether a line that is not blank begins at an offset of a log.
+fn begins_line(log: &LogFile, offset: u64) -> bool {
+    let mut bytes = [b'\n'; 2];
+    let (at, into) = match offset.checked_sub(1) {
+        Some(before) => (before, bytes.as_mut_slice()),
+        None => (0, bytes.get_mut(1..).unwrap_or_default()),
+    };
+    log.fill_at(into, at).is_ok() && matches!(bytes, [b'\n', first] if !first.is_ascii_whitespace())
+}
+
+/// Whether there is a blank line at an offset of a log.
+fn is_blank_at(log: &LogFile, offset: u64) -> bool {
+    let mut bytes = [0; 2];
+    let filled = log.fill_at(&mut bytes, offset);
+    let blank = filled.is_ok() && bytes.strip_suffix(b"\n") == Some(BLANK);
+    let mut before = [b'\n'];
+    let begins = match offset.checked_sub(1) {
+        Some(at) => log.fill_at(&mut before, at).is_ok() && before == *b"\n",
+        None => true,
+    };
+    blank && begins
+}
