@@ -56,7 +56,7 @@ pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, SetAside, Stored, store};
 
 use crate::error::{Error, Result};
-use crate::store::Root;
+use crate::store::{ReadFailures, Root};
 
 /// The packs of a state directory.
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub struct Archive {
     dir: PathBuf,
     /// The directories of roots that were asked for, by layout and path.
     dirs: Arc<Mutex<HashMap<(&'static str, PathBuf), PathBuf>>>,
+    /// Where readers report what they could not read and went on without.
+    failures: ReadFailures,
 }
 
 impl Archive {
@@ -72,7 +74,14 @@ impl Archive {
         Archive {
             dir: state.join("archive"),
             dirs: Arc::default(),
+            failures: ReadFailures::default(),
         }
+    }
+
+    /// The same archive, whose readers report read failures to `failures`.
+    pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
+        self.failures = failures.clone();
+        self
     }
 
     /// Where it lies.
@@ -139,8 +148,7 @@ impl Archive {
         let mut roots = Vec::new();
         for dir in names(&self.dir)?.into_iter().filter(|path| path.is_dir()) {
             let mut packs = names(&dir)?.into_iter().filter(|path| is_pack(path));
-            // One that cannot be read is told of when its root is looked into.
-            let readable = packs.find_map(|path| Pack::open(&path).ok());
+            let readable = packs.find_map(|path| self.failures.ok(Pack::open(&path)));
             let root = readable.map(|pack| Root::new(&pack.index.layout, &pack.index.root));
             roots.extend(root.transpose()?);
         }
@@ -157,9 +165,12 @@ impl Archive {
 
     fn find_dir(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
-        let path = root.path.canonicalize();
-        let path = path.or_else(|_| std::path::absolute(&root.path));
-        let path = path.unwrap_or_else(|_| root.path.clone());
+        // Of a root that cannot be found the packs cannot be, either.
+        let path = root
+            .failures
+            .ok_io(&root.path, root.path.canonicalize())
+            .or_else(|| std::path::absolute(&root.path).ok());
+        let path = path.unwrap_or_else(|| root.path.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let safe = name
             .chars()

@@ -387,7 +387,8 @@ impl Cache {
         let read = source.file.read_exact_at(&mut self.packed, frame.at);
         read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => damaged("it is cut off"),
-            _ => error,
+            // Readers know the file by the path that it had.
+            kind => io::Error::new(kind, format!("{error} in {}", source.path.display())),
         })?;
         let reader = match &mut self.reader {
             Some(reader) => reader,

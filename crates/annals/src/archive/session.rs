@@ -56,7 +56,7 @@ impl Store {
     /// The archive.
     pub fn archive(&self) -> Result<Archive> {
         match self.state_dir() {
-            Some(state) => Ok(Archive::open(state)),
+            Some(state) => Ok(Archive::open(state).reporting_to(self.failures())),
             None => Err(Error::refused("there is no state directory to archive to")),
         }
     }

@@ -252,7 +252,7 @@ impl<'a> Work<'a> {
             let id = self.session.files.id.as_str();
             let mut header = Header::new(layout, Some(id), listed);
             header.partial = matches!(self.part, Part::Path(_));
-            header.todos = since::digest(self.session);
+            header.todos = since::digest(self.session)?;
             let place = self.origin_place();
             let mut staged = self.target.stage.file(&place)?;
             staged.line(&encode(&header)?)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cost::{Pricing, Tally};
 use crate::error::Result;
-use crate::model::{FlawKind, Key};
+use crate::model::Key;
 use crate::store::listing::{self, Facts};
 use crate::store::talks::Talks;
 use crate::store::{
@@ -275,9 +275,8 @@ impl Reading {
         let stamp = Stamp::of(&session.files);
         let spelled = || Some((row::spell(&facts)?, row::spell_talks(&talks, &facts)?));
         // What could not be read now may be readable when nothing about it has changed.
-        let whole = !facts.flaw_kinds.contains_key(&FlawKind::Unreadable);
         Reading {
-            rows: whole.then(spelled).flatten(),
+            rows: session.complete.then(spelled).flatten(),
             facts,
             talks,
             stamp,

@@ -25,7 +25,7 @@ mod unmatched;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ use crate::model::{Artifact, ArtifactKind, Entry, Outline};
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::writer::open_or_make;
-use super::{Root, WriteOptions};
+use super::{ReadFailures, Root, WriteOptions};
 
 /// One line of a companion.
 #[derive(Deserialize, Serialize)]
@@ -66,19 +66,20 @@ impl Root {
         }
         let decoder = self.layout.decoder(&file.artifact);
         let companion = file.companion.as_deref();
-        match companion.and_then(|companion| companion.read().ok()) {
+        match companion.and_then(|companion| self.failures.ok(companion.read())) {
             None => decoder,
             Some(bytes) => {
                 let mut entries = Entries::default();
                 entries.add(&bytes);
-                if let Ok(log) = file.open() {
-                    entries.bind(&log);
+                if let Some(log) = self.failures.ok(file.open()) {
+                    self.failures.ok_io(&file.path, entries.bind(&log));
                 }
                 Box::new(Annotated {
                     decoder,
                     path: None,
                     entries,
                     upto: u64::MAX,
+                    failures: self.failures.clone(),
                 })
             }
         }
@@ -92,18 +93,21 @@ impl Root {
         let Some(name) = name.as_deref().and_then(Path::file_name) else {
             return decoder;
         };
-        let log = LogFile::open(path).ok();
+        let log = self.failures.ok_io(path, LogFile::open(path));
         // Before the companion is read, which is written before the log.
-        let upto = log.as_ref().and_then(|log| log.size().ok());
+        let upto = log.as_ref();
+        let upto = upto.and_then(|log| self.failures.ok_io(path, log.size()));
         let mut annotated = Annotated {
             decoder,
             path: Some(path.with_file_name(name)),
             entries: Entries::default(),
             upto: upto.unwrap_or(0),
+            failures: self.failures.clone(),
         };
         annotated.refresh();
         if let Some(log) = &log {
-            annotated.entries.bind(log);
+            let bound = annotated.entries.bind(log);
+            self.failures.ok_io(path, bound);
         }
         Box::new(annotated)
     }
@@ -156,13 +160,13 @@ impl Entries {
 
     /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
     /// they are.
-    fn bind(&mut self, log: &LogFile) {
-        if self.is_in_place(log) {
-            return;
+    fn bind(&mut self, log: &LogFile) -> io::Result<()> {
+        if self.is_in_place(log)? {
+            return Ok(());
         }
         let mut lines: Vec<(u64, Sum)> = Vec::new();
         let mut scanner = Scanner::new(BytesReader::from(log, 0));
-        while let Ok(Some(line)) = scanner.next() {
+        while let Some(line) = scanner.next()? {
             if !line.bytes.iter().all(u8::is_ascii_whitespace) {
                 lines.push((line.offset, sum_of(line.bytes)));
             }
@@ -208,37 +212,37 @@ impl Entries {
             found.begin = first;
         }
         *self = found;
+        Ok(())
     }
 
     /// Whether one of the newest entries is where it was made. Those behind the end of the log were
     /// left by an append that was cut off.
-    fn is_in_place(&self, log: &LogFile) -> bool {
+    fn is_in_place(&self, log: &LogFile) -> io::Result<bool> {
         const ASKED: usize = 16;
-        let end = log.size().unwrap_or(0);
+        let end = log.size()?;
         let members = self.members.range(..end).rev().take(ASKED);
         let alone = self.alone.range(..end).rev().take(ASKED);
         let mut asked = 0;
         for (offset, (sum, _)) in members {
             asked += 1;
-            if line_at(log, *offset).is_some_and(|line| sum_of(&line) == *sum) {
-                return true;
+            if line_at(log, *offset)?.is_some_and(|line| sum_of(&line) == *sum) {
+                return Ok(true);
             }
         }
         for (offset, _) in alone {
             asked += 1;
-            if line_at(log, *offset).is_some_and(|line| line == BLANK) {
-                return true;
+            if line_at(log, *offset)?.is_some_and(|line| line == BLANK) {
+                return Ok(true);
             }
         }
-        asked == 0
+        Ok(asked == 0)
     }
 }
 
 /// The line of a log at an offset, if it begins there.
-fn line_at(log: &LogFile, offset: u64) -> Option<Vec<u8>> {
+fn line_at(log: &LogFile, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
-    let line = scanner.next().ok()??;
-    Some(line.bytes.to_vec())
+    Ok(scanner.next()?.map(|line| line.bytes.to_vec()))
 }
 
 /// Reads records with what their log's companion says of them.
@@ -249,16 +253,24 @@ struct Annotated {
     entries: Entries,
     /// Records before this offset were written before the companion was last looked at.
     upto: u64,
+    failures: ReadFailures,
 }
 
 impl Annotated {
     /// Reads what was added to the companion.
     fn refresh(&mut self) {
-        let Some(file) = self.path.as_ref().and_then(|path| open_to_read(path).ok()) else {
+        let Some(path) = &self.path else {
+            return;
+        };
+        let file = self.failures.ok_io(path, open_to_read(path));
+        let Some((file, metadata)) = file.and_then(|file| {
+            let metadata = self.failures.ok_io(path, file.metadata())?;
+            Some((file, metadata))
+        }) else {
             return;
         };
         let read = self.entries.read;
-        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let len = metadata.len();
         if len < read {
             self.entries = Entries::default();
         } else if len == read {
@@ -266,7 +278,8 @@ impl Annotated {
         }
         let mut bytes = Vec::new();
         let mut rest = BytesReader::from(&file, self.entries.read);
-        if rest.read_to_end(&mut bytes).is_ok() {
+        let read = rest.read_to_end(&mut bytes);
+        if self.failures.ok_io(path, read).is_some() {
             self.entries.add(&bytes);
         }
     }
@@ -653,7 +666,7 @@ mod tests {
         let (_dir, log) = log("{1}\n{2}\n{2}\nmore\n");
         // The second of two equal lines is annotated, and the first is not.
         let mut bound = entries(&[(8, Some("{2}"), None, r#"{"x":1}"#)]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [8]);
     }
 
@@ -666,7 +679,7 @@ mod tests {
             (10, Some("{3}"), None, r#"{"x":3}"#),
             (14, Some("{4}"), None, r#"{"x":4}"#),
         ]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 4]);
         assert_eq!(bound.moved[&0], [r#"{"alone":1}"#]);
         assert!(bound.alone.is_empty());
@@ -679,7 +692,7 @@ mod tests {
             (2, Some("{1}"), None, r#"{"x":1}"#),
             (6, None, Some("{1}"), r#"{"alone":1}"#),
         ]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert!(bound.is_empty());
     }
 

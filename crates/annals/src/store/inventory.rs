@@ -303,7 +303,7 @@ pub struct Inventory {
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no session that is there.
     pub others: Vec<(Root, FoundFile)>,
-    /// What could not be looked at.
+    /// What could not be looked at. Failures of the system are reported to [`Root::failures`] as well.
     pub troubles: Vec<Error>,
 }
 
@@ -347,6 +347,10 @@ impl Inventory {
                 }
             }
             inventory.group(root, files, rows, memory, true);
+            let troubles = inventory.troubles.iter().skip(before);
+            for failure in troubles.filter_map(Error::copy_of_io) {
+                root.failures.report(failure);
+            }
         }
         inventory
     }
@@ -368,8 +372,9 @@ impl Inventory {
     pub(super) fn keep_days(&self) -> HashMap<PathBuf, Option<u64>> {
         self.others_of(ArtifactKind::Settings)
             .filter_map(|(root, file)| {
-                let body = log::document(root, file)
-                    .ok()?
+                let body = root
+                    .failures
+                    .ok(log::document(root, file))?
                     .found
                     .into_iter()
                     .next()?
@@ -567,13 +572,13 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// A register that cannot be read tells nothing; a check says so.
+    /// A register that cannot be read tells nothing, and is reported.
     pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a FoundFile>) -> Self {
         let mut registers = Registers::default();
         let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
         for file in files.into_iter().filter(is_register) {
-            let entries = log::document(root, file).map(|sink| sink.found);
-            for entry in entries.unwrap_or_default() {
+            let document = root.failures.ok(log::document(root, file));
+            for entry in document.into_iter().flat_map(|sink| sink.found) {
                 let Body::Register(rows) = entry.body else {
                     continue;
                 };
@@ -669,5 +674,6 @@ pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId>
         Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,
     };
-    log::first_fact(root, file, NAMED_WITHIN, named).ok()?
+    root.failures
+        .ok(log::first_fact(root, file, NAMED_WITHIN, named))?
 }

@@ -11,6 +11,8 @@ use crate::jsonl::{Log, Options, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
+use super::ReadFailures;
+
 /// A directory that holds one layout's tree.
 #[derive(Clone)]
 pub struct Root {
@@ -20,6 +22,8 @@ pub struct Root {
     pub path: PathBuf,
     /// Links to directories that readers follow, by their paths within the root.
     followed: Arc<[PathBuf]>,
+    /// Where readers of the root report what they could not read and went on without.
+    pub(crate) failures: ReadFailures,
 }
 
 impl std::fmt::Debug for Root {
@@ -35,7 +39,19 @@ impl Root {
             layout,
             path: path.into(),
             followed: Arc::default(),
+            failures: ReadFailures::default(),
         }
+    }
+
+    /// Where readers of the root report what they could not read and went on without.
+    pub fn failures(&self) -> &ReadFailures {
+        &self.failures
+    }
+
+    /// The same root, whose readers report read failures to `failures`.
+    pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
+        self.failures = failures.clone();
+        self
     }
 
     /// A root of a named layout. The directory need not exist yet.

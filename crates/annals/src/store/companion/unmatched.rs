@@ -69,8 +69,8 @@ impl FoundFile {
         let mut entries = Entries::default();
         entries.add(&bytes);
         let log = self.open()?;
-        let in_place = entries.is_in_place(&log);
         let failed = |error| Error::io("read", &self.path, error);
+        let in_place = entries.is_in_place(&log).map_err(failed)?;
         // The lines of the log at the entries' places, and how many lines have a sum.
         let mut at: HashMap<u64, Option<Sum>> = HashMap::new();
         let mut sums: HashMap<Sum, usize> = HashMap::new();
