@@ -77,6 +77,7 @@ class Verb:
 
     words: tuple
     layouts: tuple = LAYOUTS
+    situations: tuple = ()
     # Where it answers with JSON of its own.
     json: bool = True
     # Files that it writes below `{base}/out`, which are part of the answer.
@@ -118,10 +119,10 @@ VERBS = (
     Verb(("clean", "--older-than", "1d")),
     Verb(("archive", "--list")),
     Verb(("archive", "--verify")),
-    Verb(("archive", "{id}")),
-    Verb(("restore", "{kept}")),
+    Verb(("archive", "{id}", "--pinned")),
+    Verb(("restore", "{kept}"), situations=("archived", "indexed")),
     Verb(("delete", "--list")),
-    Verb(("delete", "{id}")),
+    Verb(("delete", "{id}", "--pinned")),
     Verb(("pin",)),
     Verb(("repair", "--list")),
     Verb(("statusline", "<{}")),
@@ -416,6 +417,8 @@ def gate(full, seed=1, only=None, limit=None):
         for layout in LAYOUTS:
             for verb in VERBS:
                 name = f"{situation}, {layout}: {verb.name}"
+                if situation not in (verb.situations or SITUATIONS):
+                    continue
                 if layout in verb.layouts and (not only or re.search(only, name)):
                     jobs.append((situation, layout, verb))
     dice = random.Random(seed)

@@ -160,21 +160,21 @@ impl Error {
         }
     }
 
-    /// The same error, if the operating system refused.
-    pub(crate) fn copy_of_io(&self) -> Option<Self> {
+    /// An error that says the same.
+    pub(crate) fn copied(&self) -> Self {
         let Error::Io {
             action,
             path,
             source,
         } = self
         else {
-            return None;
+            return Error::Refused(self.to_string());
         };
         let source = match source.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(source.kind(), source.to_string()),
         };
-        Some(Error::io(action, path, source))
+        Error::io(action, path, source)
     }
 
     /// Builds a [`Error::Refused`].

@@ -157,7 +157,7 @@ impl Archive {
         let Ok(root) = Root::new(layout, root) else {
             return false;
         };
-        let packs = self.packs_of(&root).unwrap_or_default();
+        let packs = self.failures.ok(self.packs_of(&root)).unwrap_or_default();
         packs.iter().any(|path| is_of(path, &format!("{session}.")))
     }
 

@@ -95,11 +95,17 @@ impl Archive {
         Ok(paths.iter().map(|path| Pack::open(path)).collect())
     }
 
+    /// Whether a directory lies there, perhaps behind a link.
+    fn is_dir(&self, path: &Path) -> bool {
+        let found = self.failures.ok_io(path, path.metadata());
+        found.is_some_and(|found| found.is_dir())
+    }
+
     /// Where packs lie, in the order of their names.
     pub fn paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for root in names(&self.dir)? {
-            if root.is_dir() {
+            if self.is_dir(&root) {
                 let packs = names(&root)?;
                 paths.extend(packs.into_iter().filter(|path| is_pack(path)));
             }
@@ -146,7 +152,8 @@ impl Archive {
     /// The roots of which something is kept, whether they are still there or not.
     pub fn roots(&self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
-        for dir in names(&self.dir)?.into_iter().filter(|path| path.is_dir()) {
+        let dirs = names(&self.dir)?.into_iter();
+        for dir in dirs.filter(|path| self.is_dir(path)) {
             let mut packs = names(&dir)?.into_iter().filter(|path| is_pack(path));
             let readable = packs.find_map(|path| self.failures.ok(Pack::open(&path)));
             let root = readable.map(|pack| Root::new(&pack.index.layout, &pack.index.root));

@@ -267,6 +267,13 @@ impl Pack {
         if !self.index.twice || self.torn > 0 {
             return Ok(true);
         }
+        match self.first_is_second() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            compared => compared,
+        }
+    }
+
+    fn first_is_second(&self) -> io::Result<bool> {
         let file = &self.source.file;
         let mut nonce = [0; 16];
         file.read_exact_at(&mut nonce, (HEADER - 16) as u64)?;

@@ -112,11 +112,11 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
     }
     match pack.is_twice() {
         Ok(true) => {}
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+        Err(error) => {
             let error = Error::io("read", &pack.path, error);
             damaged.push(Damage::of_pack(&pack.path, &error));
         }
-        _ => damaged.push(Damage {
+        Ok(false) => damaged.push(Damage {
             pack: pack.path.clone(),
             member: None,
             frame: None,

@@ -59,7 +59,10 @@ pub(super) fn digest(session: &Session) -> Result<Option<String>> {
 }
 
 fn main_todos(session: &Session) -> Result<Option<Vec<Todo>>> {
-    let lists = session.todos()?;
+    let lists = match session.todos() {
+        Err(Error::Refused(_)) => return Ok(None),
+        lists => lists?,
+    };
     let mut main = lists
         .into_iter()
         .filter(|(agent, _)| agent == session.files.id.as_str());

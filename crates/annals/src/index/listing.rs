@@ -104,7 +104,7 @@ impl Catalogue {
             let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
             let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
             // What was not found is gone, if all could be looked at.
-            let all_seen = inventory.troubles.is_empty();
+            let all_seen = inventory.is_complete();
             let mut keep = Keep {
                 catalogue: self,
                 sorted: &sorted,

@@ -93,7 +93,7 @@ pub(crate) fn is_gone(error: &Error) -> bool {
 }
 
 /// Whether the system says that there is no such file.
-fn is_absence(error: &io::Error) -> bool {
+pub(super) fn is_absence(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

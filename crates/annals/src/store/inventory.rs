@@ -303,11 +303,18 @@ pub struct Inventory {
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no session that is there.
     pub others: Vec<(Root, FoundFile)>,
-    /// What could not be looked at. Failures of the system are reported to [`Root::failures`] as well.
+    /// What could not be looked at. All of it but links is reported to [`Root::failures`] as well.
     pub troubles: Vec<Error>,
+    /// Some read failed on the way, so that a file may belong to a session and not be found there.
+    pub(crate) incomplete: bool,
 }
 
 impl Inventory {
+    /// Everything could be looked at, so that what was not found is not there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.troubles.is_empty() && !self.incomplete
+    }
+
     /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
         Inventory::and_kept(roots, None)
@@ -326,6 +333,7 @@ impl Inventory {
         };
         for root in roots {
             let before = inventory.troubles.len();
+            let reports = root.failures.reports();
             let mut files = memory.folders(root, |folders| {
                 let all = |_| true;
                 let (from, troubles) = (Path::new(""), &mut inventory.troubles);
@@ -347,9 +355,10 @@ impl Inventory {
                 }
             }
             inventory.group(root, files, rows, memory, true);
+            inventory.incomplete |= root.failures.reports() != reports;
             let troubles = inventory.troubles.iter().skip(before);
-            for failure in troubles.filter_map(Error::copy_of_io) {
-                root.failures.report(failure);
+            for trouble in troubles.filter(|it| !matches!(it, Error::Link { .. })) {
+                root.failures.report(trouble.copied());
             }
         }
         inventory
