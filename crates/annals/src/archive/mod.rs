@@ -97,7 +97,7 @@ impl Archive {
 
     /// Whether a directory lies there, perhaps behind a link.
     fn is_dir(&self, path: &Path) -> bool {
-        let found = self.failures.ok_io(path, path.metadata());
+        let found = self.failures.target(path);
         found.is_some_and(|found| found.is_dir())
     }
 

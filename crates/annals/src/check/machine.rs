@@ -1,7 +1,7 @@
 //! The machine that logs lie on: who else can read them, whether appends are safe, what will be deleted.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn machine(store: &Store, inventory: &Inventory, now: Timestamp) -> Vec<File
 
 /// What others may do with a file, as its mode says.
 fn others(root: &Root, path: &Path) -> u32 {
-    let metadata = root.failures().ok_io(path, fs::metadata(path));
+    let metadata = root.failures().target(path);
     metadata.map_or(0, |metadata| metadata.permissions().mode()) & 0o077
 }
 

@@ -116,7 +116,7 @@ fn unknown_files(
                     dirs.push(path);
                 }
             } else if !kind.is_file() {
-                let target = failures.ok_io(&path, fs::metadata(&path));
+                let target = failures.target(&path);
                 if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
                     found.insert(path);
                 }
@@ -187,7 +187,7 @@ fn detail(
     layouts: &[&'static dyn Layout],
     failures: &ReadFailures,
 ) -> String {
-    match failures.ok_io(path, fs::metadata(path)) {
+    match failures.target(path) {
         None => return "a link that leads to no file: nothing can be read from it".to_owned(),
         Some(it) if !it.is_file() => {
             return "not a regular file: annals does not read from it".to_owned();

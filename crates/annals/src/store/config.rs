@@ -107,7 +107,7 @@ impl Store {
             left.retain(|(path, _)| {
                 let listed = root.layout.classify(path);
                 let mut files = plans.iter().flat_map(|plan| &plan.files);
-                !listed.is_some_and(|it| it.kind == ArtifactKind::Register)
+                listed.is_none_or(|it| it.kind != ArtifactKind::Register)
                     && !files.any(|file| file.path == *path)
             });
             if !left.is_empty() || (plans.is_empty() && entry.is_some()) {

@@ -11,6 +11,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::io::Errno;
+
 use crate::error::{Error, Result};
 
 /// Collector of read failures; clones share what they collect.
@@ -66,6 +68,14 @@ impl ReadFailures {
         self.ok_io(path, path.symlink_metadata())
     }
 
+    /// The same of what links at the path lead to; a link that leads nowhere is no failure.
+    pub(crate) fn target(&self, path: &Path) -> Option<Metadata> {
+        match path.metadata() {
+            Err(error) if leads_nowhere(&error) => None,
+            found => self.ok_io(path, found),
+        }
+    }
+
     /// Takes the failures that were reported since the last time, in the order of the reports.
     pub fn take(&self) -> Vec<Error> {
         let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,6 +100,11 @@ pub(crate) fn is_gone(error: &Error) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the system says that a path leads to no file, or round in circles.
+fn leads_nowhere(error: &io::Error) -> bool {
+    is_absence(error) || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
 /// Whether the system says that there is no such file.
@@ -130,6 +145,10 @@ mod tests {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         failures.report(Error::io("read", dir.path().join("gone"), missing()));
         assert_eq!((failures.reports(), failures.take().len()), (0, 0));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert!(failures.target(&link).is_none() && failures.target(dir.path()).is_some());
+        assert_eq!(failures.reports(), 0);
         // The system says that it is not there, and it is.
         failures.report(Error::io("read", dir.path(), missing()));
         assert_eq!(failures.take().len(), 1);

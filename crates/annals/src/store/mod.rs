@@ -170,8 +170,7 @@ impl Store {
         let mut troubles = Vec::new();
         let dirs = files.own_dirs().into_iter();
         let dirs = dirs.filter(|dir| {
-            let path = root.path.join(dir);
-            let found = root.failures.ok_io(&path, path.metadata());
+            let found = root.failures.target(&root.path.join(dir));
             found.is_some_and(|found| found.is_dir())
         });
         let found = dirs.flat_map(|dir| inventory::walk(root, &dir, &|_| true, &mut troubles));

@@ -281,7 +281,7 @@ impl Places {
             Ok(metadata) if metadata.is_symlink() => {
                 // What lay there before under its own name does no more.
                 self.leave(place, within, sights);
-                let target = failures.ok_io(&path, fs::metadata(&path));
+                let target = failures.target(&path);
                 if let Some(target) = target {
                     let links = [(within.to_owned(), FileId::from(&target))];
                     self.report_links(place, links.into(), &HashSet::new(), sights);
@@ -403,7 +403,7 @@ impl Places {
                     continue;
                 }
                 if kind.is_symlink() {
-                    match failures.ok_io(&entry.path(), fs::metadata(entry.path())) {
+                    match failures.target(&entry.path()) {
                         Some(target) if target.is_dir() && leads && at.root.follows(&within) => {
                             links.insert(within);
                         }
