@@ -6,8 +6,9 @@
     python3 gates/run.py --full 1 --seed 7
     python3 gates/run.py --full 1 5 6 --only convert    operations with that in their name
     python3 gates/run.py --full 11 --only 'live, clog: archive'    pairs whose name has that pattern in it
+    python3 gates/run.py --full 12 --only 'plain, clog: show'      reads of verbs whose name has it
 
-Gates 1, 5, 6 and 11 drive the built program under strace; 2, 3, 4, 8 and 9 are tests of the library in
+Gates 1, 5, 6, 11 and 12 drive the built program under strace; 2, 3, 4, 8 and 9 are tests of the library in
 their full form; 7 is cargo-fuzz; 10 runs the program beside other writers. What cannot be run here is said and counts as skipped, not passed.
 """
 
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import crash
 import eio
+import faults
 import foreign
 import kill
 import pairs
@@ -211,6 +213,7 @@ def full(wanted, seed, only):
         "9": lambda: tests(9, ["laws::law_1", "laws::law_5"], "round trips"),
         "10": lambda: foreign.gate(True, seed),
         "11": lambda: pairs.gate(True, seed, only),
+        "12": lambda: faults.gate(True, seed, only),
     }
     return run_all(gates, wanted, skipped)
 
@@ -223,6 +226,7 @@ def short(wanted, seed, only):
         "6": lambda: eio.gate(False, seed, only),
         "10": lambda: foreign.gate(False, seed),
         "11": lambda: pairs.gate(False, seed, only),
+        "12": lambda: faults.gate(False, seed, only),
     }
     return run_all(gates, wanted, [])
 
@@ -252,11 +256,11 @@ def main():
     form.add_argument("--short", action="store_true")
     form.add_argument("--full", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="gates 1, 5, 6, 7 and 11: what has this in its name")
+    parser.add_argument("--only", help="gates 1, 5, 6, 7, 11 and 12: what has this in its name")
     parser.add_argument("gates", nargs="*", help="the numbers of the gates; all without any")
     arguments = parser.parse_args()
     if shutil.which("strace") is None:
-        sys.exit("strace is not installed: gates 1, 5, 6 and 11 cannot be run")
+        sys.exit("strace is not installed: gates 1, 5, 6, 11 and 12 cannot be run")
     subprocess.run(["cargo", "build", "-q", "-p", "annals-cli", "--locked"], cwd=REPOSITORY, check=True)
     with tempfile.TemporaryDirectory() as aside:
         # A build that is made meanwhile must not change what is tested.

@@ -1,6 +1,7 @@
 //! What a command works with: the store, the clock, and where its output goes.
 
 mod environment;
+mod problems;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,14 +14,15 @@ use annals::index::{Catalogue, Notice, Recent, Searched};
 use annals::retain::Pins;
 use annals::search::{Found, Query};
 use annals::store::{
-    ConversationInfo, Inventory, Root, SessionFiles, SessionInfo, SessionWriter, Spent, Store,
-    Target, WriteOptions,
+    ConversationInfo, Inventory, ReadFailures, Root, SessionFiles, SessionInfo, SessionWriter,
+    Spent, Store, Target, WriteOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use self::environment::{config_dir, environment, is_absent, state_dir, system_zone, variable};
+use self::problems::Problems;
 use crate::cli::Global;
 use crate::config::Config;
 use crate::render::out::Out;
@@ -57,9 +59,7 @@ pub(crate) struct Context {
     pub(crate) config_dir: PathBuf,
     /// Links in roots that the user wants followed.
     followed: Vec<PathBuf>,
-    warnings: usize,
-    /// Links that were not followed, each reported once.
-    unread_links: HashSet<PathBuf>,
+    problems: Problems,
     /// What was remarked already: commands may open the catalogue more than once.
     remarks: Vec<String>,
     /// What was searched, and may hold words that the catalogue does not know yet.
@@ -74,13 +74,18 @@ impl Context {
     pub(crate) fn new(global: &Global) -> Result<Self> {
         let env = environment();
         let state_dir = state_dir(&env);
+        let failures = ReadFailures::default();
         let roots = if global.root.is_empty() {
             let (mut roots, refused) = Root::discover(&env);
             for why in refused {
                 say("note:", &format!("{why}; --root reads it"));
             }
             // What is kept of a root that is gone is still there to be seen.
-            let kept = Archive::open(&state_dir).roots().unwrap_or_default();
+            let archive = Archive::open(&state_dir).reporting_to(&failures);
+            let kept = archive.roots().unwrap_or_else(|error| {
+                failures.report(error);
+                Vec::new()
+            });
             roots.extend(kept.into_iter().filter(|root| !root.path.exists()));
             roots
         } else {
@@ -91,7 +96,8 @@ impl Context {
         let config_dir = config_dir(&env);
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
         let roots = roots.into_iter().map(|root| root.following(&followed));
-        let store = Store::new(roots.collect()).with_state(&state_dir);
+        let store = Store::new(roots.collect()).reporting_to(&failures);
+        let store = store.with_state(&state_dir);
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("ANNALS_NOW is not a time")?),
             None => None,
@@ -116,8 +122,7 @@ impl Context {
             named_prices: global.prices.clone(),
             config_dir,
             followed,
-            warnings: 0,
-            unread_links: HashSet::new(),
+            problems: Problems::default(),
             remarks: Vec::new(),
             searched: None,
             opened: None,
@@ -127,7 +132,8 @@ impl Context {
 
     /// A root that is read like those of the store: links that the user wants followed are.
     pub(crate) fn follow(&self, root: Root) -> Root {
-        root.following(&self.followed)
+        let root = root.following(&self.followed);
+        root.reporting_to(self.store.failures())
     }
 
     /// Everything that lies in the roots; what could not be looked at is told on the way.
@@ -162,19 +168,9 @@ impl Context {
                 annals::Error::Link { path, .. } => Some(path.clone()),
                 _ => None,
             });
-        self.unread_links.extend(links);
+        self.leave_links(links);
         self.warn_of(&inventory.troubles);
         inventory
-    }
-
-    fn warn_of(&mut self, troubles: &[annals::Error]) {
-        for trouble in troubles {
-            self.warn(trouble);
-            // A root that was named with its layout may be new.
-            if is_missing(trouble) {
-                self.warnings -= 1;
-            }
-        }
     }
 
     /// Sums up all sessions, the most recent first.
@@ -443,7 +439,10 @@ impl Context {
     /// The pinned sessions for those who only show them; what is wrong with them is told.
     pub(crate) fn pins_or_none(&self) -> Pins {
         self.store.pins().unwrap_or_else(|error| {
-            self.fault(&format!("{error} (no session is shown as pinned)"));
+            match error {
+                annals::Error::Io { .. } => self.store.failures().report(error),
+                _ => self.fault(&format!("{error} (no session is shown as pinned)")),
+            }
             Pins::default()
         })
     }
@@ -611,32 +610,6 @@ impl Context {
         }
     }
 
-    /// Tells of something that could not be read, and goes on.
-    pub(crate) fn warn(&mut self, error: &annals::Error) {
-        const SHOWN: usize = 3;
-        let mut text = error.to_string();
-        if let annals::Error::Link { path, .. } = error {
-            // Two layouts may have one root, and a verb may walk through it twice.
-            if !self.unread_links.insert(path.clone()) {
-                return;
-            }
-            let config = Config::path(&self.config_dir);
-            text = match path.is_file() {
-                true => format!("{text}; to read it, put the file itself in its place"),
-                false => format!(
-                    "{text}; to read it, add it to `follow` in {}",
-                    config.display()
-                ),
-            };
-        }
-        self.warnings += 1;
-        if self.verbose || self.warnings <= SHOWN {
-            say("warning:", &text);
-        } else if self.warnings == SHOWN + 1 {
-            say("warning:", "and more; -v shows all");
-        }
-    }
-
     /// The roots that were named, where only those are meant.
     pub(crate) fn only_roots(&self) -> Option<&[Root]> {
         self.named_roots.then(|| self.store.roots())
@@ -685,7 +658,7 @@ impl Context {
                 roots.extend(places.map(|path| self.follow(Root::of(*layout, path))));
             }
         }
-        Store::new(roots)
+        Store::new(roots).reporting_to(self.store.failures())
     }
 
     /// Where sessions would lie if no root is named.
@@ -699,18 +672,11 @@ impl Context {
         places.map(|path| path.display().to_string()).collect()
     }
 
-    /// Notes that something was not read, of which the answer itself tells.
-    pub(crate) fn leave_unread(&mut self, things: usize) {
-        self.warnings += things;
-    }
-
-    /// Something could not be read, so what was printed is not all there is.
-    pub(crate) fn incomplete(&self) -> bool {
-        self.warnings > 0
-    }
-
-    pub(crate) fn finish(mut self) -> Result<()> {
+    /// Ends the answer; tells whether something could not be read that belongs to it.
+    pub(crate) fn finish(mut self) -> Result<bool> {
         let searched = self.searched.take();
+        let incomplete = self.incomplete();
+        self.add_problems()?;
         self.out.finish()?;
         if let Some(inventory) = searched {
             // Whoever reads the answer need not wait.
@@ -720,7 +686,7 @@ impl Context {
             }
             self.learn(&inventory);
         }
-        Ok(())
+        Ok(incomplete)
     }
 }
 
@@ -733,10 +699,6 @@ pub(crate) fn leave<T>(value: T) {
 /// Says something beside the answer.
 fn say(kind: &str, text: &str) {
     anstream::eprintln!("{} {}", paint(WARNING, kind), paint(PLAIN, text));
-}
-
-fn is_missing(error: &annals::Error) -> bool {
-    matches!(error, annals::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// A root that was named must be there, unless its layout was named too: then it may be new. Its

@@ -24,12 +24,9 @@ fn main() -> ExitCode {
     let color = cli.global.color;
     let outcome = Context::new(&cli.global).and_then(|mut context| {
         let found = commands::run(cli.command, &mut context);
-        let incomplete = context.incomplete();
         // What was printed before a failure must come out before its message.
         let finished = context.finish();
-        let found = found?;
-        finished?;
-        Ok((found, incomplete))
+        Ok((found?, finished?))
     });
     match outcome {
         // Like a search that could not open a file: what was found was printed, and it is not all.

@@ -145,6 +145,38 @@ impl Error {
         }
     }
 
+    /// The file or directory that it is about, if that is known.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Error::Io { path, .. }
+            | Error::Busy { path, .. }
+            | Error::Full { path, .. }
+            | Error::Poisoned { path }
+            | Error::Changed { path }
+            | Error::Live { path, .. }
+            | Error::Held { path, .. }
+            | Error::Link { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// An error that says the same.
+    pub(crate) fn copied(&self) -> Self {
+        let Error::Io {
+            action,
+            path,
+            source,
+        } = self
+        else {
+            return Error::Refused(self.to_string());
+        };
+        let source = match source.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(source.kind(), source.to_string()),
+        };
+        Error::io(action, path, source)
+    }
+
     /// Builds a [`Error::Refused`].
     pub fn refused(why: impl Into<String>) -> Self {
         Error::Refused(why.into())

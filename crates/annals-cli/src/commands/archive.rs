@@ -437,6 +437,7 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
     let aside = aside.iter().map(|path| Damage::set_aside(path));
     verified.damaged.extend(aside);
     let ok = verified.damaged.is_empty();
+    warn_of_unread(&verified.damaged, context);
     if context.json {
         context.out.json(&Checked {
             ok,
@@ -468,6 +469,18 @@ fn verify(named: &[String], context: &mut Context) -> Result<Outcome> {
         true => Outcome::Fine,
         false => Outcome::Nothing,
     })
+}
+
+/// Reports what the system did not let annals read, which is no damage of the pack.
+pub(super) fn warn_of_unread(damaged: &[Damage], context: &mut Context) {
+    for damage in damaged.iter().filter(|damage| damage.unread) {
+        let pack = damage.pack.display().to_string();
+        let text = match damage.detail.contains(&pack) {
+            true => damage.detail.clone(),
+            false => format!("cannot read {pack}: {}", damage.detail),
+        };
+        context.warn(&annals::Error::refused(text));
+    }
 }
 
 /// One line for each fault: the pack, the file, the frame, and what is wrong.

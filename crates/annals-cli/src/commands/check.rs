@@ -43,7 +43,8 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     let found = look(args, context)?;
     let ok = found.of(Severity::Damage) == 0 && found.complete;
     if context.json {
-        context.out.json(&document::Document::of(&found, ok))?;
+        let document = document::Document::of(&found, ok, context.store.failures());
+        context.out.json(&document)?;
     } else {
         let notes = args.all || context.verbose;
         table::print(&found, args.limit, notes, context)?;

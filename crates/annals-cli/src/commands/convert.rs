@@ -162,6 +162,10 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     } else {
         tell_report(args, &plan, &report, context)?;
     }
+    for (session, error) in &report.failed {
+        let text = format!("{session} was not converted: {error}");
+        context.warn(&annals::Error::refused(text));
+    }
     let clean = report.failed.is_empty()
         && report.there.is_empty()
         && report.differ.is_empty()

@@ -41,7 +41,9 @@ struct Document<'a> {
 pub(crate) fn run(args: &DemoArgs, context: &mut Context) -> Result<Outcome> {
     let dir = place(args.keep.as_deref())?;
     let root = Root::new("claude-code", &dir)?;
-    context.store = Store::new(vec![root.clone()]).with_state(dir.join("annals-state"));
+    context.store = Store::new(vec![root.clone()])
+        .reporting_to(context.store.failures())
+        .with_state(dir.join("annals-state"));
     context.named_roots = true;
     let written = history::write(&context.store, &root, context.clock.now)?;
     if context.json {

@@ -60,6 +60,7 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     } else if !args.quiet || !kept.is_quiet() {
         tell(&kept, context)?;
     }
+    archive::warn_of_unread(kept.damaged(), context);
     for failed in &kept.failed {
         let text = format!("{} was not archived: {}", failed.session, failed.error);
         context.warn(&annals::Error::refused(text));

@@ -296,6 +296,7 @@ impl<'a> Watch<'a> {
             }
             self.tell_left_out()?;
             self.tell_totals()?;
+            self.context.warn_of_failures();
             // At once: a batch that waits for the next one is no news.
             self.context.out.flush()?;
         }

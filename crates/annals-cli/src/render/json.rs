@@ -13,6 +13,61 @@ pub(crate) fn write_pretty(out: &mut dyn Write, value: &impl Serialize) -> io::R
     write_with(out, value, PrettyFormatter::new())
 }
 
+/// A JSON document of which everything but the end was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclosed {
+    /// An object without members.
+    Empty,
+    /// An object with members.
+    Members,
+}
+
+impl Unclosed {
+    /// Adds a member.
+    pub(crate) fn add(
+        self,
+        out: &mut dyn Write,
+        name: &str,
+        value: &impl Serialize,
+    ) -> io::Result<()> {
+        let mut text = Vec::new();
+        write_pretty(&mut text, value)?;
+        let text = String::from_utf8_lossy(text.trim_ascii_end()).replace('\n', "\n  ");
+        let comma = match self {
+            Unclosed::Empty => "",
+            Unclosed::Members => ",",
+        };
+        write!(out, "{comma}\n  \"{name}\": {text}")
+    }
+
+    /// Writes the end.
+    pub(crate) fn close(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(match self {
+            Unclosed::Empty => b"}\n",
+            Unclosed::Members => b"\n}\n",
+        })
+    }
+}
+
+/// Writes `value` as one indented document and, unless it is an object, a line break. Of an object the
+/// end is left out.
+pub(crate) fn write_unclosed(
+    out: &mut dyn Write,
+    value: &impl Serialize,
+) -> io::Result<Option<Unclosed>> {
+    let mut unclosed = None;
+    let formatter = Escaping {
+        shape: PrettyFormatter::new(),
+        depth: 0,
+        unclosed: Some(&mut unclosed),
+    };
+    value.serialize(&mut Serializer::with_formatter(&mut *out, formatter))?;
+    if unclosed.is_none() {
+        out.write_all(b"\n")?;
+    }
+    Ok(unclosed)
+}
+
 /// Writes `value` on one line.
 pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     write_with(out, value, CompactFormatter)
@@ -25,7 +80,11 @@ fn write_with(
 ) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(
         &mut *out,
-        Escaping(formatter),
+        Escaping {
+            shape: formatter,
+            depth: 0,
+            unclosed: None,
+        },
     ))?;
     out.write_all(b"\n")
 }
@@ -81,9 +140,15 @@ pub(crate) fn indented(json: &str) -> String {
 }
 
 /// Escapes hostile characters and leaves the shape to another formatter.
-struct Escaping<F>(F);
+struct Escaping<'a, F> {
+    shape: F,
+    /// How many arrays and objects are open.
+    depth: usize,
+    /// Gets the state of the document if that is an object, whose end is then left out.
+    unclosed: Option<&'a mut Option<Unclosed>>,
+}
 
-impl<F: Formatter> Formatter for Escaping<F> {
+impl<F: Formatter> Formatter for Escaping<'_, F> {
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,
@@ -108,39 +173,53 @@ impl<F: Formatter> Formatter for Escaping<F> {
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_array(out)
+        self.depth += 1;
+        self.shape.begin_array(out)
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array(out)
+        self.depth -= 1;
+        self.shape.end_array(out)
     }
 
     fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(out, first)
+        self.shape.begin_array_value(out, first)
     }
 
     fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_array_value(out)
+        self.shape.end_array_value(out)
     }
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object(out)
+        if let (0, Some(unclosed)) = (self.depth, &mut self.unclosed) {
+            **unclosed = Some(Unclosed::Empty);
+        }
+        self.depth += 1;
+        self.shape.begin_object(out)
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object(out)
+        self.depth -= 1;
+        match (self.depth, &self.unclosed) {
+            (0, Some(_)) => Ok(()),
+            _ => self.shape.end_object(out),
+        }
     }
 
     fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(out, first)
+        if let (1, Some(unclosed)) = (self.depth, &mut self.unclosed) {
+            // In an array, nothing is left out.
+            **unclosed = unclosed.map(|_| Unclosed::Members);
+        }
+        self.shape.begin_object_key(out, first)
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(out)
+        self.shape.begin_object_value(out)
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.0.end_object_value(out)
+        self.shape.end_object_value(out)
     }
 }
 
@@ -251,6 +330,32 @@ mod tests {
             serde_json::from_str::<Value>(&pretty(&raw)).unwrap(),
             json!({ "a": "\u{9b}\u{7f}" })
         );
+    }
+
+    #[test]
+    fn members_can_be_added_to_objects_of_any_size() {
+        let documents = [
+            json!({}),
+            json!({ "a": {}, "b": [{ "c": 1 }] }),
+            json!([{ "a": 1 }, {}]),
+            json!("text"),
+        ];
+        for document in documents {
+            let mut out = Vec::new();
+            let unclosed = write_unclosed(&mut out, &document).unwrap();
+            assert_eq!(unclosed.is_some(), document.is_object(), "{document}");
+            let mut plain = out.clone();
+            if let Some(unclosed) = unclosed {
+                unclosed.close(&mut plain).unwrap();
+                let problems = json!([{ "error": "a\nb" }]);
+                unclosed.add(&mut out, "problems", &problems).unwrap();
+                Unclosed::Members.close(&mut out).unwrap();
+                let mut more = document.clone();
+                more["problems"] = problems;
+                assert_eq!(String::from_utf8(out).unwrap(), pretty(&more));
+            }
+            assert_eq!(String::from_utf8(plain).unwrap(), pretty(&document));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! A closed pipe is an error here so that a command stops at once; `main` turns it into success by [`is_closed_pipe`].
 
-use super::json;
+use super::json::{self, Unclosed};
 use super::pager::{Pager, PagerCommand};
 use super::style::ColorChoice;
 use super::width::width;
@@ -24,6 +24,8 @@ pub(crate) struct Out {
     strip: StripBytes,
     /// The width is the terminal's own.
     resizes: bool,
+    /// A JSON document was written but for its end, so that members can be added.
+    unclosed: Option<Unclosed>,
 }
 
 impl Out {
@@ -64,6 +66,7 @@ impl Out {
             color,
             strip: StripBytes::new(),
             resizes: columns(&env).is_none(),
+            unclosed: None,
         }
     }
 
@@ -77,6 +80,7 @@ impl Out {
             color,
             strip: StripBytes::new(),
             resizes: false,
+            unclosed: None,
         }
     }
 
@@ -113,9 +117,23 @@ impl Out {
         self.write_all(b"\n")
     }
 
-    /// Writes one indented JSON document.
+    /// Writes one indented JSON document. If it is an object, it ends with whatever is written next, so
+    /// that [`Out::json_member`] can add to it.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
-        json::write_pretty(&mut Plain(self), value)
+        self.unclosed = json::write_unclosed(&mut Plain(self), value)?;
+        Ok(())
+    }
+
+    /// Adds a member to the JSON document that was written last; does nothing if there is none.
+    pub(crate) fn json_member(&mut self, name: &str, value: &impl Serialize) -> io::Result<()> {
+        match self.unclosed.take() {
+            None => Ok(()),
+            Some(unclosed) => {
+                unclosed.add(&mut Plain(self), name, value)?;
+                self.unclosed = Some(Unclosed::Members);
+                Ok(())
+            }
+        }
     }
 
     /// Writes a JSON document on one line.
@@ -146,12 +164,22 @@ impl Out {
 
     /// Writes bytes as they are, styles and controls included: for `--raw` and exports only.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.close()?;
         self.sink.write_all(bytes, self.width)
     }
 
     /// Writes what is held back and waits for the pager.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.close()?;
         self.sink.finish()
+    }
+
+    /// Ends the JSON document.
+    fn close(&mut self) -> io::Result<()> {
+        match self.unclosed.take() {
+            None => Ok(()),
+            Some(unclosed) => unclosed.close(&mut Plain(self)),
+        }
     }
 }
 
@@ -162,6 +190,7 @@ impl Write for Out {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.close()?;
         if self.color {
             return self.sink.write_all(bytes, self.width);
         }
@@ -205,7 +234,7 @@ impl Write for Plain<'_> {
 impl Drop for Out {
     /// A command that fails midway still shows what it wrote and leaves no pager behind.
     fn drop(&mut self) {
-        _ = self.sink.finish();
+        _ = self.finish();
     }
 }
 
@@ -447,6 +476,7 @@ mod tests {
             color: false,
             strip: StripBytes::new(),
             resizes: false,
+            unclosed: None,
         };
         work(&mut out).unwrap();
         out.finish().unwrap();

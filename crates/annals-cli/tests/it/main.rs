@@ -34,5 +34,6 @@ mod statusline;
 mod target;
 mod threats;
 mod todo;
+mod unreadable;
 mod watch;
 mod write;

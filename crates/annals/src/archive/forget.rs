@@ -75,7 +75,7 @@ impl Archive {
                 }
             }
         }
-        let mut whereabouts = Whereabouts::default();
+        let mut whereabouts = Whereabouts::reporting_to(&self.failures);
         let plans = paths.iter();
         plans
             .map(|path| forgetting(path, &paths, &mut whereabouts))
@@ -126,7 +126,7 @@ impl Archive {
             }
             // Files that were in their root then may be archived away by now. That is done under this
             // lock too, so it cannot happen any more.
-            let again = forgetting(path, &plan.going, &mut Whereabouts::default())?;
+            let again = forgetting(path, &plan.going, &mut Whereabouts::reporting_to(&self.failures))?;
             if again.only > plan.only {
                 return Err(Error::refused(format!(
                     "{} has the only copy of {} by now, which was not so when this began; nothing was removed",
@@ -157,7 +157,7 @@ impl Archive {
         let Ok(root) = Root::new(layout, root) else {
             return false;
         };
-        let packs = self.packs_of(&root).unwrap_or_default();
+        let packs = self.failures.ok(self.packs_of(&root)).unwrap_or_default();
         packs.iter().any(|path| is_of(path, &format!("{session}.")))
     }
 

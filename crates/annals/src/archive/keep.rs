@@ -254,6 +254,7 @@ impl Kept {
                             member: None,
                             frame: None,
                             detail: format!("{error}; it was set aside as {to}, and what the root has was archived anew"),
+                            unread: false,
                         }
                     }));
                     self.verified
@@ -265,6 +266,7 @@ impl Kept {
                             detail: format!(
                                 "{wrong}; all that it holds could be read, and it was written anew"
                             ),
+                            unread: false,
                         }));
                     self.added += archived.added;
                     self.archived.push(archived);
@@ -377,8 +379,9 @@ impl Archive {
 
 /// The packs of an archive that the last run found damaged.
 pub(super) fn known_damaged(archive: &Archive) -> BTreeSet<PathBuf> {
-    let note = Note::read(&note_of(archive.dir())).ok().flatten();
-    note.map_or_else(BTreeSet::new, |note| note.suspects(archive.dir()))
+    let note = archive.failures.ok(Note::read(&note_of(archive.dir())));
+    note.flatten()
+        .map_or_else(BTreeSet::new, |note| note.suspects(archive.dir()))
 }
 
 impl Note {

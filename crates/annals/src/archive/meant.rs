@@ -44,7 +44,7 @@ impl Archive {
                 Ok(pack) if pack.fits(id) => found.push(pack),
                 Ok(pack) => tagged.extend(pack.is_tagged(id).then_some(pack)),
                 Err(error) if is_of(&path, id) => unreadable = Some(error),
-                Err(_) => {}
+                Err(error) => self.failures.report(error),
             }
         }
         if found.iter().any(|pack| pack.holds(id)) {

@@ -56,7 +56,7 @@ pub use verify::{Damage, Verified, verify};
 pub use write::{Contents, SetAside, Stored, store};
 
 use crate::error::{Error, Result};
-use crate::store::Root;
+use crate::store::{ReadFailures, Root};
 
 /// The packs of a state directory.
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub struct Archive {
     dir: PathBuf,
     /// The directories of roots that were asked for, by layout and path.
     dirs: Arc<Mutex<HashMap<(&'static str, PathBuf), PathBuf>>>,
+    /// Where readers report what they could not read and went on without.
+    failures: ReadFailures,
 }
 
 impl Archive {
@@ -72,7 +74,14 @@ impl Archive {
         Archive {
             dir: state.join("archive"),
             dirs: Arc::default(),
+            failures: ReadFailures::default(),
         }
+    }
+
+    /// The same archive, whose readers report read failures to `failures`.
+    pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
+        self.failures = failures.clone();
+        self
     }
 
     /// Where it lies.
@@ -86,11 +95,17 @@ impl Archive {
         Ok(paths.iter().map(|path| Pack::open(path)).collect())
     }
 
+    /// Whether a directory lies there, perhaps behind a link.
+    fn is_dir(&self, path: &Path) -> bool {
+        let found = self.failures.target(path);
+        found.is_some_and(|found| found.is_dir())
+    }
+
     /// Where packs lie, in the order of their names.
     pub fn paths(&self) -> Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for root in names(&self.dir)? {
-            if root.is_dir() {
+            if self.is_dir(&root) {
                 let packs = names(&root)?;
                 paths.extend(packs.into_iter().filter(|path| is_pack(path)));
             }
@@ -137,10 +152,10 @@ impl Archive {
     /// The roots of which something is kept, whether they are still there or not.
     pub fn roots(&self) -> Result<Vec<Root>> {
         let mut roots = Vec::new();
-        for dir in names(&self.dir)?.into_iter().filter(|path| path.is_dir()) {
+        let dirs = names(&self.dir)?.into_iter();
+        for dir in dirs.filter(|path| self.is_dir(path)) {
             let mut packs = names(&dir)?.into_iter().filter(|path| is_pack(path));
-            // One that cannot be read is told of when its root is looked into.
-            let readable = packs.find_map(|path| Pack::open(&path).ok());
+            let readable = packs.find_map(|path| self.failures.ok(Pack::open(&path)));
             let root = readable.map(|pack| Root::new(&pack.index.layout, &pack.index.root));
             roots.extend(root.transpose()?);
         }
@@ -157,9 +172,12 @@ impl Archive {
 
     fn find_dir(&self, root: &Root) -> PathBuf {
         let layout = root.layout.name();
-        let path = root.path.canonicalize();
-        let path = path.or_else(|_| std::path::absolute(&root.path));
-        let path = path.unwrap_or_else(|_| root.path.clone());
+        // Of a root that cannot be found the packs cannot be, either.
+        let path = root
+            .failures
+            .ok_io(&root.path, root.path.canonicalize())
+            .or_else(|| std::path::absolute(&root.path).ok());
+        let path = path.unwrap_or_else(|| root.path.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let safe = name
             .chars()

@@ -267,6 +267,13 @@ impl Pack {
         if !self.index.twice || self.torn > 0 {
             return Ok(true);
         }
+        match self.first_is_second() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            compared => compared,
+        }
+    }
+
+    fn first_is_second(&self) -> io::Result<bool> {
         let file = &self.source.file;
         let mut nonce = [0; 16];
         file.read_exact_at(&mut nonce, (HEADER - 16) as u64)?;
@@ -387,7 +394,8 @@ impl Cache {
         let read = source.file.read_exact_at(&mut self.packed, frame.at);
         read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => damaged("it is cut off"),
-            _ => error,
+            // Readers know the file by the path that it had.
+            kind => io::Error::new(kind, format!("{error} in {}", source.path.display())),
         })?;
         let reader = match &mut self.reader {
             Some(reader) => reader,

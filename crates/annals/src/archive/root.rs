@@ -90,7 +90,7 @@ impl Store {
         let ids: Vec<FileId> = others.iter().map(|file| file.id).collect();
         let path = self.archive()?.root_path(root);
         let pack = existing(&path)?;
-        let (added, unchanged) = changes(&files, &ids, pack.as_ref());
+        let (added, unchanged) = changes(&files, &ids, pack.as_ref(), &root.failures);
         let plan = Archived {
             sessions: Vec::new(),
             layout: root.layout.name(),

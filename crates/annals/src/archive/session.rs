@@ -18,7 +18,7 @@ use super::verify::{Damage, verify, verify_since};
 use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
 use crate::jsonl::{FileId, Log, Options};
-use crate::store::{Copies, Holdings, Root, SessionFiles, Store};
+use crate::store::{Copies, Holdings, ReadFailures, Root, SessionFiles, Store};
 
 /// What was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -56,7 +56,7 @@ impl Store {
     /// The archive.
     pub fn archive(&self) -> Result<Archive> {
         match self.state_dir() {
-            Some(state) => Ok(Archive::open(state)),
+            Some(state) => Ok(Archive::open(state).reporting_to(self.failures())),
             None => Err(Error::refused("there is no state directory to archive to")),
         }
     }
@@ -254,7 +254,8 @@ fn planned(
     path: &Path,
     pack: Option<&Pack>,
 ) -> Archived {
-    let (added, unchanged) = changes(&holdings.files, &holdings.ids, pack);
+    let failures = &holdings.root.failures;
+    let (added, unchanged) = changes(&holdings.files, &holdings.ids, pack, failures);
     let same = |pack: &Pack| {
         let named = named(group);
         let mut named = named.iter();
@@ -281,6 +282,7 @@ pub(super) fn changes(
     files: &[(PathBuf, bool)],
     ids: &[FileId],
     pack: Option<&Pack>,
+    failures: &ReadFailures,
 ) -> (u64, bool) {
     let members = pack.into_iter().flat_map(Pack::members);
     let known: HashMap<&Path, FileId> = members
@@ -288,7 +290,10 @@ pub(super) fn changes(
         .collect();
     let mut added = 0;
     // What was cut off between the two copies of an index is written again.
-    let is_whole = |pack: &Pack| pack.torn == 0 && pack.is_twice().unwrap_or(false);
+    let is_whole = |pack: &Pack| {
+        let is_twice = || failures.ok_io(&pack.path, pack.is_twice());
+        pack.torn == 0 && is_twice().unwrap_or(false)
+    };
     let mut unchanged = pack.is_some_and(is_whole);
     for ((within, is_log), id) in files.iter().zip(ids) {
         added += match known.get(within.as_path()) {

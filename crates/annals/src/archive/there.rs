@@ -1,17 +1,18 @@
 //! Where the files of packs lie now.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::index::Index;
 use crate::layout;
 use crate::model::SessionId;
-use crate::store::{Root, Store};
+use crate::store::{ReadFailures, Root, Store};
 
 /// Finds the files of packs in their roots: in their places, or in the folder that theirs was renamed to.
 /// What a root holds is looked up once, and only if something is not in its place.
 #[derive(Debug, Default)]
 pub struct Whereabouts {
+    failures: ReadFailures,
     roots: HashMap<(String, PathBuf), Logs>,
 }
 
@@ -19,17 +20,29 @@ pub struct Whereabouts {
 type Logs = HashMap<(SessionId, u64, u64), Option<String>>;
 
 impl Whereabouts {
+    /// Reports what cannot be looked at to `failures`.
+    pub fn reporting_to(failures: &ReadFailures) -> Self {
+        Whereabouts {
+            failures: failures.clone(),
+            roots: HashMap::new(),
+        }
+    }
+
     /// Where each file of a pack lies, in the order of its members; none for those that are gone.
     pub fn of(&mut self, index: &Index) -> Vec<Option<PathBuf>> {
         let members = index.members.iter();
         let mut places: Vec<Option<PathBuf>> = members
-            .map(|member| there(index.root.join(&member.path)))
+            .map(|member| self.there(index.root.join(&member.path)))
             .collect();
         let layout = layout::by_name(&index.layout).filter(|_| !index.lone);
         let Some(layout) = layout.filter(|_| places.iter().any(Option::is_none)) else {
             return places;
         };
-        let logs = self.logs(index);
+        self.read_logs(index);
+        let key = (index.layout.clone(), index.root.clone());
+        let Some(logs) = self.roots.get(&key) else {
+            return places;
+        };
         let logs = index.members.iter().filter_map(|member| {
             let log = layout.classify(&member.path);
             let log = log.filter(|_| index.is_session_log(&member.path))?;
@@ -41,7 +54,7 @@ impl Whereabouts {
             let moved = || {
                 let mut artifact = layout.classify(&member.path)?;
                 artifact.folder = folders.get(artifact.folder.as_ref()?)?.clone();
-                there(index.root.join(layout.place(&artifact)))
+                self.there(index.root.join(layout.place(&artifact)))
             };
             if place.is_none() {
                 *place = moved();
@@ -50,12 +63,13 @@ impl Whereabouts {
         places
     }
 
-    fn logs(&mut self, index: &Index) -> &Logs {
+    fn read_logs(&mut self, index: &Index) {
         let key = (index.layout.clone(), index.root.clone());
         self.roots.entry(key).or_insert_with(|| {
             // What is no root any more holds nothing.
             let root = Root::new(&index.layout, &index.root);
-            let sessions = Store::new(root.into_iter().collect()).inventory_in_place();
+            let store = Store::new(root.into_iter().collect()).reporting_to(&self.failures);
+            let sessions = store.inventory_in_place();
             let logs = sessions.sessions.iter().flat_map(|files| {
                 let id = files.id.clone();
                 let logs = files.logs();
@@ -65,11 +79,11 @@ impl Whereabouts {
                 })
             });
             logs.collect()
-        })
+        });
     }
-}
 
-fn there(path: PathBuf) -> Option<PathBuf> {
-    let is_there = Path::symlink_metadata(&path).is_ok();
-    is_there.then_some(path)
+    fn there(&self, path: PathBuf) -> Option<PathBuf> {
+        let found = self.failures.metadata(&path);
+        found.is_some().then_some(path)
+    }
 }

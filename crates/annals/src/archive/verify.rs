@@ -1,5 +1,6 @@
 //! Reading packs back, to tell whether everything is still there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -22,6 +23,9 @@ pub struct Damage {
     pub frame: Option<u64>,
     /// What is wrong.
     pub detail: String,
+    /// The system did not let annals read it, so nobody can tell whether it is as it was written.
+    #[serde(skip)]
+    pub unread: bool,
 }
 
 impl Damage {
@@ -32,6 +36,7 @@ impl Damage {
             member: None,
             frame: None,
             detail: error.to_string(),
+            unread: matches!(error, Error::Io { .. }),
         }
     }
 }
@@ -49,6 +54,7 @@ impl Damage {
                 crate::text::hint("annals restore", &shown, "--salvage"),
                 crate::text::hint("annals archive --forget", &shown, "--apply")
             ),
+            unread: false,
         }
     }
 }
@@ -101,15 +107,22 @@ pub fn verify(pack: &Pack) -> Vec<Damage> {
             detail: format!(
                 "its last {torn} bytes count for nothing: whoever wrote them was killed, or the end is damaged; all up to generation {generation} is there"
             ),
+            unread: false,
         });
     }
-    if !pack.is_twice().unwrap_or(false) {
-        damaged.push(Damage {
+    match pack.is_twice() {
+        Ok(true) => {}
+        Err(error) => {
+            let error = Error::io("read", &pack.path, error);
+            damaged.push(Damage::of_pack(&pack.path, &error));
+        }
+        Ok(false) => damaged.push(Damage {
             pack: pack.path.clone(),
             member: None,
             frame: None,
             detail: "one of the two copies of its index is damaged; the other tells all".to_owned(),
-        });
+            unread: false,
+        }),
     }
     damaged
 }
@@ -142,6 +155,7 @@ pub(super) fn unpack(
                     member: Some(member.path.clone()),
                     frame: frame.map(|frame| frame.at),
                     detail: error.to_string(),
+                    unread: error.kind() != io::ErrorKind::InvalidData,
                 });
             }
         }
@@ -153,6 +167,7 @@ pub(super) fn unpack(
             member: Some(member.path.clone()),
             frame: None,
             detail: format!("its checksum is {sum}, not {}", member.sha256),
+            unread: false,
         });
     }
     Ok(damaged)
@@ -168,6 +183,7 @@ pub(super) fn verify_since(pack: &Pack, since: u64) -> Vec<Damage> {
             pack: pack.path.clone(),
             member: None,
             frame: Some(frame.at),
+            unread: error.kind() != io::ErrorKind::InvalidData,
             detail: error.to_string(),
         })
     });

@@ -55,7 +55,6 @@ impl<'a> Kept<'a> {
 impl Found {
     fn of(roots: &[Root], archive: &Archive) -> Self {
         let mut found = Found::default();
-        // A pack that cannot be read is told where the archive is checked.
         for files in Inventory::and_kept(roots, Some(archive)).sessions {
             let root = &files.root.path;
             if files.is_archived() {

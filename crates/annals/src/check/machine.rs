@@ -1,7 +1,7 @@
 //! The machine that logs lie on: who else can read them, whether appends are safe, what will be deleted.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -38,22 +38,22 @@ pub fn machine(store: &Store, inventory: &Inventory, now: Timestamp) -> Vec<File
 }
 
 /// What others may do with a file, as its mode says.
-fn others(path: &Path) -> u32 {
-    let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
-    mode.unwrap_or(0) & 0o077
+fn others(root: &Root, path: &Path) -> u32 {
+    let metadata = root.failures().target(path);
+    metadata.map_or(0, |metadata| metadata.permissions().mode()) & 0o077
 }
 
 /// Logs that other users of the machine can read or change. A root that they cannot enter keeps
 /// everything in it from them.
 fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
-    if others(&root.path) & 0o011 == 0 {
+    if others(root, &root.path) & 0o011 == 0 {
         return None;
     }
     let logs = sessions.iter().flat_map(|files| files.logs());
     let mut open = 0;
     let mut can = 0;
     for log in logs.flat_map(|log| log.volumes()) {
-        let may = others(&log.path) & 0o066;
+        let may = others(root, &log.path) & 0o066;
         open += usize::from(may != 0);
         can |= may;
     }
@@ -72,10 +72,11 @@ fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
 
 /// A root on a network file system, as `is_remote` tells.
 fn network(root: &Root, is_remote: impl Fn(&File) -> io::Result<bool>) -> Option<FileReport> {
-    let dir = File::open(&root.path).ok()?;
+    let failures = root.failures();
+    let dir = failures.ok_io(&root.path, File::open(&root.path))?;
     let detail = "on a network file system, where appends can be lost";
-    is_remote(&dir)
-        .unwrap_or(false)
+    failures
+        .ok_io(&root.path, is_remote(&dir))?
         .then(|| FileReport::about(&root.path, whole_file(FlawKind::Network, detail)))
 }
 

@@ -27,7 +27,7 @@ use serde::{Serialize, Serializer};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::model::{ArtifactKind, Flaw, FlawKind, Severity, Span};
-use crate::store::{FoundFile, Inventory, Root, SessionFiles, StaleRegister};
+use crate::store::{FoundFile, Inventory, ReadFailures, Root, SessionFiles, StaleRegister};
 
 pub(crate) use across::rows_without_log;
 pub use machine::machine;
@@ -106,18 +106,20 @@ impl FileReport {
     }
 
     /// The first hundred characters of the line that a flaw is in, where it keeps the line from being
-    /// read as a record.
-    pub fn beginning(&self, flaw: &Flaw) -> Option<String> {
+    /// read as a record. If that cannot be read, it is reported to `failures`.
+    pub fn beginning(&self, flaw: &Flaw, failures: &ReadFailures) -> Option<String> {
         const SHOWN: usize = 100;
         let wanted = flaw.kind.hides_record() || flaw.kind == FlawKind::UnknownType;
         // Opening a pipe would wait for a writer.
         if !wanted {
             return None;
         }
-        let file = crate::jsonl::open_to_read(&self.path).ok()?;
+        let file = crate::jsonl::open_to_read(&self.path);
+        let file = failures.ok_io(&self.path, file)?;
         // A character has four bytes at most.
         let len = flaw.span.len.min(4 * SHOWN as u64);
-        let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len).ok()?;
+        let bytes = crate::jsonl::read_span(&file, flaw.span.offset, len);
+        let bytes = failures.ok_io(&self.path, bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         Some(text.trim_end().chars().take(SHOWN).collect())
     }

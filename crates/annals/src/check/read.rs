@@ -132,9 +132,10 @@ fn left(root: &Root, file: &FoundFile, flaws: &[Flaw]) -> BTreeSet<FlawKind> {
 /// Whether a repair puts a header before the first line; one that is there stays, whatever it says.
 fn has_header_to_give(root: &Root, file: &FoundFile, flaw: &Flaw) -> bool {
     let volume = file.volume(flaw.volume);
-    let line = volume.open().ok().and_then(|handle| {
+    let line = root.failures.ok(volume.open()).and_then(|handle| {
         let span = flaw.span;
-        jsonl::read_span(&handle, span.offset, span.len).ok()
+        let line = jsonl::read_span(&handle, span.offset, span.len);
+        root.failures.ok_io(&volume.path, line)
     });
     let header = line.and_then(|line| {
         let line = line.trim_ascii().to_vec();

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::jsonl::open_to_read;
 use crate::layout::{LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
-use crate::store::Inventory;
+use crate::store::{Inventory, ReadFailures};
 
 use super::{FileReport, count, whole_file};
 
@@ -24,14 +24,17 @@ const NAMED: usize = 100;
 pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     // One directory may be a root of several layouts.
     let mut roots: BTreeMap<&Path, Vec<&'static dyn Layout>> = BTreeMap::new();
+    let mut failures = ReadFailures::default();
     for root in &inventory.roots {
         roots.entry(&root.path).or_default().push(root.layout);
+        failures = root.failures.clone();
     }
     let mut reports = Vec::new();
     for (root, layouts) in roots {
-        let files = unknown_files(root, &layouts);
+        let files = unknown_files(root, &layouts, &failures);
         for path in files.iter().take(NAMED) {
-            let flaw = whole_file(FlawKind::UnknownFile, detail(root, path, &layouts));
+            let detail = detail(root, path, &layouts, &failures);
+            let flaw = whole_file(FlawKind::UnknownFile, detail);
             reports.push(FileReport::about(path, flaw));
         }
         if let Some(more @ 1..) = files.len().checked_sub(NAMED) {
@@ -60,8 +63,12 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
     for root in &inventory.roots {
         let place = root.layout.place(&Artifact::of(ArtifactKind::Settings));
         let path = root.path.join(&place);
-        if !place.as_os_str().is_empty()
-            && let Ok(target) = fs::read_link(&path)
+        let metadata = match place.as_os_str().is_empty() {
+            true => None,
+            false => root.failures.metadata(&path),
+        };
+        if metadata.is_some_and(|found| found.is_symlink())
+            && let Some(target) = root.failures.ok_io(&path, fs::read_link(&path))
         {
             found.insert(path, target);
         }
@@ -89,17 +96,18 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
 
 /// Goes through the directories that the layouts of a root enter. Links are not followed: what they
 /// lead to belongs to somebody else.
-fn unknown_files(top: &Path, layouts: &[&'static dyn Layout]) -> BTreeSet<PathBuf> {
+fn unknown_files(
+    top: &Path,
+    layouts: &[&'static dyn Layout],
+    failures: &ReadFailures,
+) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     let mut dirs = vec![top.to_owned()];
     while let Some(dir) = dirs.pop() {
-        // What cannot be read was reported when the root was walked.
-        let Ok(entries) = fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in entries.flatten() {
+        for entry in failures.entries(&dir) {
             let path = entry.path();
-            let (Ok(relative), Ok(kind)) = (path.strip_prefix(top), entry.file_type()) else {
+            let kind = failures.ok_io(&path, entry.file_type());
+            let (Ok(relative), Some(kind)) = (path.strip_prefix(top), kind) else {
                 continue;
             };
             let is_log = relative.extension().is_some_and(|ending| ending == "jsonl");
@@ -108,13 +116,13 @@ fn unknown_files(top: &Path, layouts: &[&'static dyn Layout]) -> BTreeSet<PathBu
                     dirs.push(path);
                 }
             } else if !kind.is_file() {
-                let target = fs::metadata(&path);
-                if is_log && !target.is_ok_and(|it| it.is_file() || it.is_dir()) {
+                let target = failures.target(&path);
+                if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
                     found.insert(path);
                 }
             } else if (dir != top || is_log)
                 && (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
-                && !is_noise(&path)
+                && !is_noise(&path, failures)
             {
                 found.insert(path);
             }
@@ -138,22 +146,22 @@ fn is_misplaced(layouts: &[&'static dyn Layout], relative: &Path) -> bool {
 }
 
 /// Unfinished files of annals, locks, and what file managers leave behind.
-fn is_noise(path: &Path) -> bool {
+fn is_noise(path: &Path, failures: &ReadFailures) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {
         (name.starts_with(".annals-") && !name.ends_with(".jsonl"))
-            || (name.ends_with(".lock") && !holds_records(path))
+            || (name.ends_with(".lock") && !holds_records(path, failures))
             || name == ".DS_Store"
     })
 }
 
 /// Whether a file begins with a record, as no lock does.
-fn holds_records(path: &Path) -> bool {
+fn holds_records(path: &Path, failures: &ReadFailures) -> bool {
     let mut head = Vec::new();
     let read = open_to_read(path).and_then(|file| file.take(4096).read_to_end(&mut head));
     let head = String::from_utf8_lossy(&head);
     let names_record = ["\"type\"", "\"uuid\"", "\"role\""];
-    read.is_ok()
+    failures.ok_io(path, read).is_some()
         && head.trim_start().starts_with('{')
         && names_record.iter().any(|name| head.contains(name))
 }
@@ -173,13 +181,18 @@ fn id_fault(relative: &Path, layouts: &[&'static dyn Layout]) -> Option<&'static
 }
 
 /// Says why annals does not read a file, and names the layout that would.
-fn detail(root: &Path, path: &Path, layouts: &[&'static dyn Layout]) -> String {
-    match fs::metadata(path) {
-        Err(_) => return "a link that leads to no file: nothing can be read from it".to_owned(),
-        Ok(it) if !it.is_file() => {
+fn detail(
+    root: &Path,
+    path: &Path,
+    layouts: &[&'static dyn Layout],
+    failures: &ReadFailures,
+) -> String {
+    match failures.target(path) {
+        None => return "a link that leads to no file: nothing can be read from it".to_owned(),
+        Some(it) if !it.is_file() => {
             return "not a regular file: annals does not read from it".to_owned();
         }
-        Ok(_) => {}
+        Some(_) => {}
     }
     let relative = path.strip_prefix(root).unwrap_or(path);
     if is_misplaced(layouts, relative) {

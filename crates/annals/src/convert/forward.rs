@@ -252,7 +252,7 @@ impl<'a> Work<'a> {
             let id = self.session.files.id.as_str();
             let mut header = Header::new(layout, Some(id), listed);
             header.partial = matches!(self.part, Part::Path(_));
-            header.todos = since::digest(self.session);
+            header.todos = since::digest(self.session)?;
             let place = self.origin_place();
             let mut staged = self.target.stage.file(&place)?;
             staged.line(&encode(&header)?)?;
@@ -381,7 +381,10 @@ impl<'a> Work<'a> {
             text(agent.and_then(|agent| agent.kind.as_ref())),
             text(agent.and_then(|agent| agent.description.as_ref())),
         );
-        spawn.call = agent.and_then(|agent| self.call_of(agent));
+        spawn.call = match agent {
+            Some(agent) => self.call_of(agent)?,
+            None => None,
+        };
         if self.target.writer.register(&log).is_some() {
             let row = self.rows.entry(log.clone()).or_default();
             row.purpose = agent.and_then(purpose);
@@ -402,10 +405,12 @@ impl<'a> Work<'a> {
     }
 
     /// The id of the call that spawned an agent, which outlines hold only as a key.
-    fn call_of(&self, agent: &crate::store::Agent) -> Option<String> {
-        let call = agent.call?;
+    fn call_of(&self, agent: &crate::store::Agent) -> Result<Option<String>> {
+        let Some(call) = agent.call else {
+            return Ok(None);
+        };
         let mut found = None;
-        let _ = self.session.each_of(call.log, &[call.entry], |entry| {
+        self.session.each_of(call.log, &[call.entry], |entry| {
             if let Body::Message(message) = &entry.body {
                 found = message.blocks.iter().find_map(|block| match block {
                     Block::ToolUse { id, .. } if Key::of(id) == call.key => Some(id.clone()),
@@ -413,8 +418,8 @@ impl<'a> Work<'a> {
                 });
             }
             Ok(true)
-        });
-        found
+        })?;
+        Ok(found)
     }
 
     /// Converts the lines of one volume.

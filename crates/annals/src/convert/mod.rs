@@ -225,17 +225,13 @@ fn planned(
         Selection::Root(root) => {
             let roots = std::slice::from_ref(&root);
             let mut inventory = Inventory::and_kept(roots, archive);
-            // What is behind links is not part of the root; they are listed.
-            let is_link = |trouble: &Error| matches!(trouble, Error::Link { .. });
-            plan.unread_links = inventory.troubles.extract_if(.., |it| is_link(it)).count();
-            if !inventory.troubles.is_empty() {
-                return Err(inventory.troubles.remove(0));
-            }
+            plan.unread_links = refuse_troubles(&mut inventory)?;
             let kept = Kept::of(&inventory.sessions, &inventory);
             match without_archived {
                 false => kept.refuse(&root)?,
                 true => {
                     inventory = Inventory::of(roots);
+                    refuse_troubles(&mut inventory)?;
                     plan.left.extend(kept.told());
                 }
             }
@@ -342,11 +338,12 @@ impl Plan {
         let layout = self.into.layout.name();
         let headers = sessions.iter();
         let mut headers: Vec<Header> = headers
-            .filter_map(|files| restore::header_of(layout, files))
-            .collect();
+            .filter_map(|files| restore::header_of(layout, files).transpose())
+            .collect::<Result<_>>()?;
         self.restores = headers.len();
-        let of_root = self.source.as_ref();
-        headers.extend(of_root.and_then(|root| restore::header_of_root(layout, root)));
+        if let Some(root) = &self.source {
+            headers.extend(restore::header_of_root(layout, root)?);
+        }
         let (documents, held) = self.allowed().sort(&headers);
         (self.documents, self.held) = (documents, held);
         if let Some(root) = self.source.clone() {
@@ -433,7 +430,7 @@ impl Plan {
             let id = ids.wanted(files);
             ours.extend(writer.map(|writer| writer.fitting(&id)));
             ours.insert(id);
-            let header = restore::header_of(self.into.layout.name(), files);
+            let header = restore::header_of(self.into.layout.name(), files)?;
             ours.extend(header.and_then(|header| header.session));
         }
         let ours: HashSet<String> = ours.iter().map(|id| folded(id)).collect();
@@ -494,7 +491,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     let mut forward: Vec<&SessionFiles> = Vec::new();
     let mut back: Vec<(&SessionFiles, Header)> = Vec::new();
     for files in &plan.sessions {
-        match restore::header_of(root.layout.name(), files) {
+        match restore::header_of(root.layout.name(), files)? {
             Some(header) => back.push((files, header)),
             None => forward.push(files),
         }
@@ -505,6 +502,7 @@ pub fn run(plan: &Plan, options: &Options, progress: &(dyn Fn(u64, u64) + Sync))
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
             let mut session = Session::read((*files).clone())?;
+            session.refuse_unreadable()?;
             homes.complete(&mut session);
             let part = match &plan.path {
                 Some(path) => Part::Path(path),
@@ -618,6 +616,17 @@ fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
     }
 }
 
+/// Fails if something could not be looked at, but for links: what is behind them is not part of the
+/// root. Tells how many there are.
+fn refuse_troubles(inventory: &mut Inventory) -> Result<usize> {
+    let is_link = |trouble: &mut Error| matches!(trouble, Error::Link { .. });
+    let links = inventory.troubles.extract_if(.., is_link).count();
+    match inventory.troubles.is_empty() {
+        true => Ok(links),
+        false => Err(inventory.troubles.remove(0)),
+    }
+}
+
 /// What belongs to no session: kept as origins, or restored from them.
 fn others(
     target: &Target<'_>,
@@ -626,7 +635,7 @@ fn others(
     shared: &mut SharedLines,
 ) -> Result<Settled> {
     let own = source.path.join(crate::layout::ORIGIN);
-    let header = restore::header_of_root(target.root.layout.name(), source);
+    let header = restore::header_of_root(target.root.layout.name(), source)?;
     let mut settled = match &header {
         Some(header) => restore::root(target, &own, header, shared)?,
         None => Settled::default(),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::jsonl::{MAX_LINE, Scanner, open_to_read};
 use crate::layout::{Decoder, ORIGIN};
 use crate::model::ArtifactKind;
-use crate::store::{FoundFile, Root, SessionFiles, uncounted};
+use crate::store::{FoundFile, Root, SessionFiles, is_gone, uncounted};
 
 use super::forward::Target;
 use super::origin::{self, Found, Header, Spot};
@@ -26,17 +26,25 @@ pub(super) type SharedLines = BTreeMap<PathBuf, BTreeMap<(u64, usize), Vec<u8>>>
 
 /// The origins of a session, if it was converted from that layout. A file that is none is carried
 /// along like any other.
-pub(super) fn header_of(layout: &str, files: &SessionFiles) -> Option<Header> {
+pub(super) fn header_of(layout: &str, files: &SessionFiles) -> Result<Option<Header>> {
     let mut beside = files.beside.iter();
-    let file = beside.find(|file| file.artifact.kind == ArtifactKind::Origin)?;
-    let header = read_header(&file.path).ok()?;
-    (header.layout == layout).then_some(header)
+    let file = beside.find(|file| file.artifact.kind == ArtifactKind::Origin);
+    file.map_or(Ok(None), |file| header_from(layout, &file.path))
 }
 
 /// The origins of what belongs to no session, if the root was converted from that layout.
-pub(super) fn header_of_root(layout: &str, root: &Root) -> Option<Header> {
-    let header = read_header(&root.path.join(ORIGIN)).ok()?;
-    (header.layout == layout).then_some(header)
+pub(super) fn header_of_root(layout: &str, root: &Root) -> Result<Option<Header>> {
+    header_from(layout, &root.path.join(ORIGIN))
+}
+
+/// The header of a file of origins, if there is one and it is of that layout. One that cannot be read
+/// is an error: without it, a session would be converted again that is to be restored.
+fn header_from(layout: &str, path: &Path) -> Result<Option<Header>> {
+    match read_header(path) {
+        Ok(header) => Ok((header.layout == layout).then_some(header)),
+        Err(error @ Error::Io { .. }) if !is_gone(&error) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 pub(super) fn read_header(path: &Path) -> Result<Header> {

@@ -49,25 +49,24 @@ impl Since {
 }
 
 /// The main agent's todos as a conversion gives them, in a form that can be compared.
-pub(super) fn digest(session: &Session) -> Option<String> {
-    let list = main_todos(session)?;
-    let json = serde_json::to_vec(&list).ok()?;
-    let digest = Sha256::digest(&json);
-    Some(
-        digest
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
-    )
+pub(super) fn digest(session: &Session) -> Result<Option<String>> {
+    let json = main_todos(session)?.and_then(|list| serde_json::to_vec(&list).ok());
+    Ok(json.map(|json| {
+        let digest = Sha256::digest(&json);
+        let start = digest.iter().take(8);
+        start.map(|byte| format!("{byte:02x}")).collect()
+    }))
 }
 
-fn main_todos(session: &Session) -> Option<Vec<Todo>> {
-    let lists = session.todos().ok()?;
+fn main_todos(session: &Session) -> Result<Option<Vec<Todo>>> {
+    let lists = match session.todos() {
+        Err(Error::Refused(_)) => return Ok(None),
+        lists => lists?,
+    };
     let mut main = lists
         .into_iter()
         .filter(|(agent, _)| agent == session.files.id.as_str());
-    main.next_back().map(|(_, list)| list)
+    Ok(main.next_back().map(|(_, list)| list))
 }
 
 /// Finds what is new. `fresh` has the offsets of records without an origin, by log and volume.
@@ -79,7 +78,7 @@ pub(super) fn find(
 ) -> Result<Since> {
     let mut since = Since::default();
     let told = files.told_title();
-    if let Some(given) = given(files)
+    if let Some(given) = given(files)?
         && given.title != told
     {
         since.title = told;
@@ -92,8 +91,8 @@ pub(super) fn find(
         return Ok(since);
     }
     let session = Session::read(files.clone())?;
-    if digest(&session) != header.todos {
-        since.todos = main_todos(&session);
+    if digest(&session)? != header.todos {
+        since.todos = main_todos(&session)?;
     }
     for (at, (file, scan)) in files.logs().zip(&session.logs).enumerate() {
         let spawn = file.artifact.is_agent_log().then(|| spawn_of(&session, at));
@@ -106,14 +105,17 @@ pub(super) fn find(
 }
 
 /// What the register was told by the conversion.
-fn given(files: &SessionFiles) -> Option<GivenTitle> {
+fn given(files: &SessionFiles) -> Result<Option<GivenTitle>> {
     let mut beside = files.beside.iter();
-    let origin = beside.find(|file| file.artifact.kind == ArtifactKind::Origin)?;
-    let handle = open_to_read(&origin.path).ok()?;
-    let mut tail = TailReader::new(&handle).ok()?;
-    let last = tail.prev().ok()??;
-    let given: Given = serde_json::from_slice(last.bytes).ok()?;
-    Some(given.given)
+    let Some(origin) = beside.find(|file| file.artifact.kind == ArtifactKind::Origin) else {
+        return Ok(None);
+    };
+    let failed = |error| Error::io("read", &origin.path, error);
+    let handle = open_to_read(&origin.path).map_err(failed)?;
+    let mut tail = TailReader::new(&handle).map_err(failed)?;
+    let last = tail.prev().map_err(failed)?;
+    let given: Option<Given> = last.and_then(|last| serde_json::from_slice(last.bytes).ok());
+    Ok(given.map(|given| given.given))
 }
 
 fn spawn_of(session: &Session, log: usize) -> Option<Spawn> {

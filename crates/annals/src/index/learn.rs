@@ -66,7 +66,7 @@ impl Catalogue {
             }
             stale.push(texts);
             work.extend(unread(&covered, texts));
-            if inventory.troubles.is_empty() {
+            if inventory.is_complete() {
                 self.forget_gone(texts)?;
             }
         }

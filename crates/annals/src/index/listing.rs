@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cost::{Pricing, Tally};
 use crate::error::Result;
-use crate::model::{FlawKind, Key};
+use crate::model::Key;
 use crate::store::listing::{self, Facts};
 use crate::store::talks::Talks;
 use crate::store::{
@@ -104,7 +104,7 @@ impl Catalogue {
             let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
             let work: Vec<(usize, &SessionFiles)> = sorted.all().filter(unknown).copied().collect();
             // What was not found is gone, if all could be looked at.
-            let all_seen = inventory.troubles.is_empty();
+            let all_seen = inventory.is_complete();
             let mut keep = Keep {
                 catalogue: self,
                 sorted: &sorted,
@@ -275,9 +275,8 @@ impl Reading {
         let stamp = Stamp::of(&session.files);
         let spelled = || Some((row::spell(&facts)?, row::spell_talks(&talks, &facts)?));
         // What could not be read now may be readable when nothing about it has changed.
-        let whole = !facts.flaw_kinds.contains_key(&FlawKind::Unreadable);
         Reading {
-            rows: whole.then(spelled).flatten(),
+            rows: session.complete.then(spelled).flatten(),
             facts,
             talks,
             stamp,

@@ -82,7 +82,7 @@ impl Catalogue {
 
     /// Remembers roots of which all words are known, for as long as they lie still.
     pub(super) fn remember_still(&self, roots: &[Root], inventory: &Inventory) {
-        if self.is_read_only() || !inventory.troubles.is_empty() {
+        if self.is_read_only() || !inventory.is_complete() {
             return;
         }
         // Nobody waits for this; another time will do.

@@ -172,8 +172,10 @@ impl Store {
             Err(error) => return Err(Error::io("read", &dir, error)),
         };
         let (mut found, mut troubles) = (Vec::new(), Vec::new());
-        for entry in entries.flatten() {
-            let made = entry.metadata().and_then(|made| made.modified()).ok();
+        for entry in entries {
+            let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
+            let made = self.failures().metadata(&entry.path());
+            let made = made.and_then(|made| made.modified().ok());
             match read(&entry.path()) {
                 Ok(kept) => {
                     let kept = kept.filter(|kept| !never_happened(kept));

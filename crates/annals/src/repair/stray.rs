@@ -28,7 +28,8 @@ pub struct Stray {
 
 /// Whose a sub-agent's log may be that does not say so where it is looked for.
 fn named_in(root: &Root, file: &FoundFile) -> String {
-    let scan = LogScan::read(root, file).unwrap_or_default();
+    let scan = root.failures().ok(LogScan::read(root, file));
+    let scan = scan.unwrap_or_default();
     let facts = scan.outlines.iter().flat_map(|outline| &outline.facts);
     let named: BTreeSet<&str> = facts
         .filter_map(|fact| match fact {
@@ -134,7 +135,7 @@ struct Elsewhere {
 
 impl Elsewhere {
     fn of(store: &Store) -> Self {
-        let trashed = store.trashed().unwrap_or_default();
+        let trashed = store.failures().ok(store.trashed()).unwrap_or_default();
         let each = trashed.iter().flat_map(|one| {
             let sessions = one.sessions();
             sessions.map(|id| (id.to_owned(), one.id.clone()))

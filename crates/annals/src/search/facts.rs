@@ -44,7 +44,10 @@ impl<'a> Facts<'a> {
     fn of(&self, number: usize) -> Option<&Fact> {
         let files = self.inventory.sessions.get(number)?;
         let fact = self.sessions.get(number)?;
-        let fact = fact.get_or_init(|| self.read(files).ok().map(Box::new));
+        let fact = fact.get_or_init(|| {
+            let fact = files.root.failures.ok(self.read(files));
+            fact.map(Box::new)
+        });
         fact.as_deref()
     }
 

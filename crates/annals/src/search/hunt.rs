@@ -416,7 +416,8 @@ impl Here<'_> {
             named_call(self.source, self.handle, start..self.offset, call)
         });
         near.or_else(|| {
-            let calls = all_calls(self.source).unwrap_or_default();
+            let calls = self.source.root().failures.ok(all_calls(self.source));
+            let calls = calls.unwrap_or_default();
             let found = calls.get(call).cloned();
             self.calls.all.replace(Some(calls));
             found
@@ -444,7 +445,9 @@ fn named_call(
     }
     let start = within.start;
     let mut bytes = vec![0; usize::try_from(within.end - start).ok()?];
-    handle.read_exact_at(&mut bytes, start).ok()?;
+    let read = handle.read_exact_at(&mut bytes, start);
+    let failures = &source.root().failures;
+    failures.ok_io(&source.file.path, read)?;
     let mut end = bytes.len();
     while let Some(at) = memmem::rfind(bytes.get(..end)?, call.as_bytes()) {
         // The line's beginning may lie before what was read.

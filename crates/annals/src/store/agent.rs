@@ -216,11 +216,9 @@ fn metas(files: &SessionFiles) -> HashMap<AgentId, Meta> {
     files_of
         .filter_map(|file| {
             let id = file.artifact.agent.clone()?;
-            let entry = log::document(&files.root, file)
-                .ok()?
-                .found
-                .into_iter()
-                .next()?;
+            let document = log::document(&files.root, file);
+            let document = files.root.failures.ok(document)?;
+            let entry = document.found.into_iter().next()?;
             match entry.body {
                 Body::Agent {
                     kind,
@@ -254,7 +252,8 @@ pub(super) fn begun(files: &SessionFiles, agent: &AgentId) -> Option<Begun> {
         artifact.kind == ArtifactKind::AgentMeta && artifact.agent.as_ref() == Some(agent)
     };
     let file = files.beside.iter().find(of_agent)?;
-    let document = log::document(&files.root, file).ok()?;
+    let document = log::document(&files.root, file);
+    let document = files.root.failures.ok(document)?;
     match document.found.into_iter().next()?.body {
         Body::Agent {
             kind,

@@ -47,7 +47,7 @@ use entries::Entries;
 
 use super::inventory::{FoundFile, SessionFiles};
 use super::writer::open_or_make;
-use super::{Root, WriteOptions};
+use super::{ReadFailures, Root, WriteOptions};
 
 /// One line of a companion.
 #[derive(Deserialize, Serialize)]
@@ -73,19 +73,20 @@ impl Root {
         }
         let decoder = self.layout.decoder(&file.artifact);
         let companion = file.companion.as_deref();
-        match companion.and_then(|companion| companion.read().ok()) {
+        match companion.and_then(|companion| self.failures.ok(companion.read())) {
             None => decoder,
             Some(bytes) => {
                 let mut entries = Entries::default();
                 entries.add(&bytes);
-                if let Ok(log) = file.open() {
-                    entries.bind(&log);
+                if let Some(log) = self.failures.ok(file.open()) {
+                    self.failures.ok_io(&file.path, entries.bind(&log));
                 }
                 Box::new(Annotated {
                     decoder,
                     path: None,
                     entries,
                     upto: u64::MAX,
+                    failures: self.failures.clone(),
                 })
             }
         }
@@ -99,18 +100,21 @@ impl Root {
         let Some(name) = name.as_deref().and_then(Path::file_name) else {
             return decoder;
         };
-        let log = LogFile::open(path).ok();
+        let log = self.failures.ok_io(path, LogFile::open(path));
         // Before the companion is read, which is written before the log.
-        let upto = log.as_ref().and_then(|log| log.size().ok());
+        let upto = log.as_ref();
+        let upto = upto.and_then(|log| self.failures.ok_io(path, log.size()));
         let mut annotated = Annotated {
             decoder,
             path: Some(path.with_file_name(name)),
             entries: Entries::default(),
             upto: upto.unwrap_or(0),
+            failures: self.failures.clone(),
         };
         annotated.refresh();
         if let Some(log) = &log {
-            annotated.entries.bind(log);
+            let bound = annotated.entries.bind(log);
+            self.failures.ok_io(path, bound);
         }
         Box::new(annotated)
     }
@@ -124,16 +128,24 @@ struct Annotated {
     entries: Entries,
     /// Records before this offset were written before the companion was last looked at.
     upto: u64,
+    failures: ReadFailures,
 }
 
 impl Annotated {
     /// Reads what was added to the companion.
     fn refresh(&mut self) {
-        let Some(file) = self.path.as_ref().and_then(|path| open_to_read(path).ok()) else {
+        let Some(path) = &self.path else {
+            return;
+        };
+        let file = self.failures.ok_io(path, open_to_read(path));
+        let Some((file, metadata)) = file.and_then(|file| {
+            let metadata = self.failures.ok_io(path, file.metadata())?;
+            Some((file, metadata))
+        }) else {
             return;
         };
         let read = self.entries.read;
-        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let len = metadata.len();
         if len < read {
             self.entries = Entries::default();
         } else if len == read {
@@ -141,7 +153,8 @@ impl Annotated {
         }
         let mut bytes = Vec::new();
         let mut rest = BytesReader::from(&file, self.entries.read);
-        if rest.read_to_end(&mut bytes).is_ok() {
+        let read = rest.read_to_end(&mut bytes);
+        if self.failures.ok_io(path, read).is_some() {
             self.entries.add(&bytes);
         }
     }
@@ -548,7 +561,7 @@ mod tests {
         let (_dir, log) = log("{1}\n{2}\n{2}\nmore\n");
         // The second of two equal lines is annotated, and the first is not.
         let mut bound = entries(&[(8, Some("{2}"), None, r#"{"x":1}"#)]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [8]);
     }
 
@@ -561,7 +574,7 @@ mod tests {
             (10, Some("{3}"), None, r#"{"x":3}"#),
             (14, Some("{4}"), None, r#"{"x":4}"#),
         ]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert_eq!(bound.members.keys().copied().collect::<Vec<_>>(), [0, 4]);
         assert_eq!(bound.moved[&0][0].record, r#"{"alone":1}"#);
         assert!(bound.alone.is_empty());
@@ -580,7 +593,7 @@ mod tests {
         ];
         let (_dir, log) = log("{1}\n{2}\n{4}\n \n");
         let mut bound = entries(&made);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         let keys = |entries: &std::collections::BTreeMap<u64, Vec<_>>| {
             entries.keys().copied().collect::<Vec<u64>>()
         };
@@ -600,7 +613,7 @@ mod tests {
             let line = companion_line(4, None, sum, Some(inode), "{}".to_owned()).unwrap();
             let mut entries = Entries::default();
             entries.add(&[line, Vec::new()].join(&b'\n'));
-            entries.bind(&log);
+            entries.bind(&log).unwrap();
             entries
         };
         let replaced = of_inode(inode + 1);
@@ -616,7 +629,7 @@ mod tests {
             (2, Some("{1}"), None, r#"{"x":1}"#),
             (6, None, Some("{1}"), r#"{"alone":1}"#),
         ]);
-        bound.bind(&log);
+        bound.bind(&log).unwrap();
         assert!(bound.is_empty());
     }
 

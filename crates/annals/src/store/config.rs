@@ -36,9 +36,12 @@ impl Store {
         let Ok(within) = path.strip_prefix(&root.path) else {
             return false;
         };
-        let gone = path.symlink_metadata().is_err();
+        let gone = self.failures.metadata(&path).is_none();
         let archive = self.archive().ok().filter(|_| gone);
-        let pack = archive.and_then(|archive| Pack::open(&archive.root_path(root)).ok());
+        let pack = archive.and_then(|archive| {
+            let pack = Pack::open(&archive.root_path(root));
+            self.failures.ok(pack)
+        });
         pack.is_some_and(|pack| pack.member(within).is_some())
     }
 
@@ -69,14 +72,15 @@ impl Store {
     }
 
     /// What lists say about the sessions of a workspace (`WORKSPACE`) or of one of its agents
-    /// (`WORKSPACE/AGENT`), the newest first. Sessions that cannot be read are left out.
+    /// (`WORKSPACE/AGENT`), the newest first. Sessions that cannot be read are reported to
+    /// [`Store::failures`].
     pub fn list_in(&self, root: &Root, folder: &str) -> Result<Vec<SessionInfo>> {
         let mut inventory = self.inventory();
         if !inventory.troubles.is_empty() {
             return Err(inventory.troubles.remove(0));
         }
         let sessions = self.sessions_in(&inventory, root, folder).into_iter();
-        let rows = sessions.filter_map(|files| Session::read(files.clone()).ok());
+        let rows = sessions.filter_map(|files| self.failures.ok(Session::read(files.clone())));
         let mut rows: Vec<SessionInfo> = rows.map(|session| session.info(None)).collect();
         rows.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         Ok(rows)
@@ -185,7 +189,8 @@ fn removed_folder(edit: &ConfigEdit) -> Option<String> {
 
 /// What an edit takes out of the configuration, as it stands there.
 fn removed_entry(root: &Root, edit: &ConfigEdit) -> Option<TrashedEntry> {
-    let bytes = read_document(&config_path(root).ok()?).ok()?;
+    let path = config_path(root).ok()?;
+    let bytes = root.failures.ok_io(&path, read_document(&path))?;
     let workspace = match edit {
         ConfigEdit::RemoveAgent { workspace, .. } => Some(workspace.clone()),
         _ => None,
@@ -199,12 +204,12 @@ fn files_in(root: &Root, folder: &str) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     let mut pending = vec![folder_path(root, folder)];
     while let Some(dir) = pending.pop() {
-        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+        for entry in root.failures.entries(&dir) {
+            let path = entry.path();
             // What is behind a link is not the workspace's.
-            let Ok(metadata) = entry.path().symlink_metadata() else {
+            let Some(metadata) = root.failures.metadata(&path) else {
                 continue;
             };
-            let path = entry.path();
             match path.strip_prefix(&root.path) {
                 _ if metadata.is_dir() => pending.push(path),
                 Ok(within) if metadata.is_file() => {

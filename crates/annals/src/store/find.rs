@@ -14,7 +14,7 @@ use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
 use super::inventory::{FoundFile, Inventory, NAMED_WITHIN, SessionFiles};
 use super::log;
 use super::share::Share;
-use super::{Root, Store, WriteOptions};
+use super::{ReadFailures, Root, Store, WriteOptions};
 
 /// A log that a text names by itself and that is not there.
 #[derive(Clone, Debug)]
@@ -158,7 +158,7 @@ impl Store {
         self.roots().iter().find_map(|root| {
             let artifact = root.layout.log_named(text)?;
             let path = root.locate(&artifact).ok()?;
-            let metadata = path.symlink_metadata().ok();
+            let metadata = root.failures.metadata(&path);
             let metadata = metadata.filter(std::fs::Metadata::is_file)?;
             let file = FoundFile::new(path, artifact, FileId::from(&metadata));
             Some((root, file))
@@ -234,8 +234,9 @@ impl Store {
         }
         // In a root that was not named: its tree tells what belongs to the log.
         if let Some(root) = root_above(&absolute) {
-            if let Some(found) = known(&Inventory::of(std::slice::from_ref(&root)), &absolute, &id)?
-            {
+            let root = root.reporting_to(self.failures());
+            let inventory = Inventory::of(std::slice::from_ref(&root));
+            if let Some(found) = known(&inventory, &absolute, &id)? {
                 return Ok(found);
             }
             if let Some(link) = root.first_link(&absolute) {
@@ -244,7 +245,8 @@ impl Store {
         }
         // The user named it, so it may be a link; what it leads to is the log.
         let real = absolute.canonicalize();
-        alone(real.map_err(|error| Error::io("read", path, error))?, id)
+        let real = real.map_err(|error| Error::io("read", path, error))?;
+        alone(real, id, self.failures())
     }
 }
 
@@ -300,15 +302,15 @@ impl SessionFiles {
 /// What lies beside a session's log in its folder.
 fn beside(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<FoundFile>> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(log.parent()?).ok()?.flatten() {
+    for entry in root.failures.entries(log.parent()?) {
         let path = entry.path();
         let within = path.strip_prefix(&root.path).ok();
         let meaning = within.and_then(|path| root.layout.classify(path));
         let meaning =
             meaning.filter(|it| it.session.as_ref() == Some(id) && !it.kind.is_conversation());
-        let metadata = entry.metadata().ok();
-        let metadata = metadata.filter(std::fs::Metadata::is_file);
-        if let (Some(meaning), Some(metadata)) = (meaning, metadata) {
+        let Some(meaning) = meaning else { continue };
+        let metadata = root.failures.metadata(&path);
+        if let Some(metadata) = metadata.filter(std::fs::Metadata::is_file) {
             files.push(FoundFile::new(path, meaning, FileId::from(&metadata)));
         }
     }
@@ -459,7 +461,8 @@ fn behind(files: &SessionFiles) -> Option<String> {
             Fact::Attribute(NAME, id) => Some(id.to_string()),
             _ => None,
         };
-        log::first_fact(&files.root, log, NAMED_WITHIN, said).ok()?
+        let found = log::first_fact(&files.root, log, NAMED_WITHIN, said);
+        files.root.failures.ok(found)?
     })
 }
 
@@ -482,7 +485,7 @@ fn root_above(path: &Path) -> Option<Root> {
 }
 
 /// A log outside of any tree. It can be read and appended to; nothing else belongs to it.
-fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
+fn alone(path: PathBuf, id: FileId, failures: &ReadFailures) -> Result<(SessionFiles, FoundFile)> {
     if path.extension().is_none_or(|ending| ending != "jsonl") {
         return Err(Error::refused(format!(
             "{} is not a log: logs end in .jsonl",
@@ -498,6 +501,7 @@ fn alone(path: PathBuf, id: FileId) -> Result<(SessionFiles, FoundFile)> {
         .first()
         .ok_or_else(|| Error::refused("there are no layouts"))?;
     let root = Root::of(layout, path.parent().unwrap_or(Path::new("/")));
+    let root = root.reporting_to(failures);
     let artifact = Artifact {
         session: Some(session.clone()),
         ..Artifact::of(ArtifactKind::SessionLog)

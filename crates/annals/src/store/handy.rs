@@ -42,7 +42,7 @@ impl Store {
         let inventory = self.inventory();
         let rows = self.sessions(&inventory, &|_, _| ());
         let rows = inventory.sessions.into_iter().zip(rows);
-        let rows = rows.filter_map(|(files, row)| Some((row.ok()?, files)));
+        let rows = rows.filter_map(|(files, row)| Some((self.failures.ok(row)?, files)));
         let rows = rows.filter(|(row, _)| project.is_none_or(|wanted| row.in_project(wanted)));
         let newest = rows.max_by(|(a, _), (b, _)| (a.updated, &b.id).cmp(&(b.updated, &a.id)));
         let newest = newest.map(|(_, files)| files);
@@ -158,7 +158,8 @@ impl Store {
         let rows = self.sessions(&inventory, &|_, _| ());
         let sessions = inventory.sessions.into_iter().zip(rows);
         sessions
-            .filter(|(_, row)| row.as_ref().is_ok_and(|row| row.is_of_directory(project)))
+            .filter_map(|(files, row)| Some((files, self.failures.ok(row)?)))
+            .filter(|(_, row)| row.is_of_directory(project))
             .map(|(files, _)| files)
             .collect()
     }

@@ -324,11 +324,18 @@ pub struct Inventory {
     pub sessions: Vec<SessionFiles>,
     /// Files that belong to no session that is there.
     pub others: Vec<(Root, FoundFile)>,
-    /// What could not be looked at.
+    /// What could not be looked at. All of it but links is reported to [`Root::failures`] as well.
     pub troubles: Vec<Error>,
+    /// Some read failed on the way, so that a file may belong to a session and not be found there.
+    pub(crate) incomplete: bool,
 }
 
 impl Inventory {
+    /// Everything could be looked at, so that what was not found is not there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.troubles.is_empty() && !self.incomplete
+    }
+
     /// What lies in the roots.
     pub(crate) fn of(roots: &[Root]) -> Self {
         Inventory::and_kept(roots, None)
@@ -347,6 +354,7 @@ impl Inventory {
         };
         for root in roots {
             let before = inventory.troubles.len();
+            let reports = root.failures.reports();
             let mut files = memory.folders(root, |folders| {
                 let all = |_| true;
                 let (from, troubles) = (Path::new(""), &mut inventory.troubles);
@@ -368,6 +376,11 @@ impl Inventory {
                 }
             }
             inventory.group(root, files, rows, memory, true);
+            inventory.incomplete |= root.failures.reports() != reports;
+            let troubles = inventory.troubles.iter().skip(before);
+            for trouble in troubles.filter(|it| !matches!(it, Error::Link { .. })) {
+                root.failures.report(trouble.copied());
+            }
         }
         inventory
     }
@@ -389,8 +402,9 @@ impl Inventory {
     pub(super) fn keep_days(&self) -> HashMap<PathBuf, Option<u64>> {
         self.others_of(ArtifactKind::Settings)
             .filter_map(|(root, file)| {
-                let body = log::document(root, file)
-                    .ok()?
+                let body = root
+                    .failures
+                    .ok(log::document(root, file))?
                     .found
                     .into_iter()
                     .next()?
@@ -588,13 +602,13 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// A register that cannot be read tells nothing; a check says so.
+    /// A register that cannot be read tells nothing, and is reported.
     pub(super) fn read<'a>(root: &Root, files: impl IntoIterator<Item = &'a FoundFile>) -> Self {
         let mut registers = Registers::default();
         let is_register = |file: &&FoundFile| file.artifact.kind == ArtifactKind::Register;
         for file in files.into_iter().filter(is_register) {
-            let entries = log::document(root, file).map(|sink| sink.found);
-            for entry in entries.unwrap_or_default() {
+            let document = root.failures.ok(log::document(root, file));
+            for entry in document.into_iter().flat_map(|sink| sink.found) {
                 let Body::Register(rows) = entry.body else {
                     continue;
                 };
@@ -690,5 +704,6 @@ pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId>
         Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,
     };
-    log::first_fact(root, file, NAMED_WITHIN, named).ok()?
+    root.failures
+        .ok(log::first_fact(root, file, NAMED_WITHIN, named))?
 }

@@ -78,14 +78,15 @@ impl Store {
 
     /// Reads a deleted session where it lies now: the trash keeps paths as they were in the root.
     fn look(&self, trashed: &Trashed, session: &str) -> Option<SessionInfo> {
-        let place = self.trashed_files(trashed).ok()?;
+        let place = self.failures.ok(self.trashed_files(trashed))?;
         let root = Root::new(&trashed.layout, place).ok()?;
+        let root = root.reporting_to(&self.failures);
         let mut there = Inventory::of(std::slice::from_ref(&root)).sessions;
         there.retain(|files| files.id.as_str() == session);
         let files = there.into_iter().next()?;
         let file = files.main_path().strip_prefix(&root.path).ok()?;
         let file = trashed.root.join(file);
-        let info = Session::read(files).ok()?.info(None);
+        let info = self.failures.ok(Session::read(files))?.info(None);
         Some(SessionInfo {
             root: trashed.root.clone(),
             file,

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -243,10 +243,14 @@ fn owner(
     let Some((first, before)) = first.first().zip(earlier(root, path)).filter(|_| days > 0) else {
         return Ok(own);
     };
-    let Ok(open) = open_to_read(&before.0) else {
+    let open = root.failures.ok_io(&before.0, open_to_read(&before.0));
+    let end = open.as_ref().and_then(|open| {
+        let metadata = root.failures.ok_io(&before.0, open.metadata());
+        metadata.map(|metadata| metadata.len())
+    });
+    let Some((open, end)) = open.zip(end) else {
         return Ok(own);
     };
-    let end = open.metadata().map_or(0, |metadata| metadata.len());
     let Some((session, ended)) = owner(root, &before, &open, end, days - 1)? else {
         return Ok(own);
     };
@@ -267,7 +271,7 @@ fn earlier(root: &Root, path: &Path) -> Option<Volume> {
         let artifact = root.layout.classify(path.strip_prefix(&root.path).ok()?)?;
         (artifact.kind == ArtifactKind::SharedLog).then_some((path, artifact))
     };
-    let beside = fs::read_dir(path.parent()?).ok()?.flatten();
+    let beside = root.failures.entries(path.parent()?).into_iter();
     let before = beside.map(|entry| entry.path());
     let before = before.filter(|other| other.as_os_str() < path.as_os_str());
     before.filter_map(volume).max_by(|(a, _), (b, _)| a.cmp(b))
@@ -302,7 +306,8 @@ pub(crate) fn homes<'a>(
     let mut homes: Vec<String> = Vec::new();
     for (path, artifact) in logs.take(LOOKED_AT) {
         let file = FoundFile::new(path.to_owned(), artifact.clone(), FileId::default());
-        let opening = Opening::read(root, &file).unwrap_or_default();
+        let opening = root.failures.ok(Opening::read(root, &file));
+        let opening = opening.unwrap_or_default();
         homes.extend(opening.directories.iter().map(|path| path.to_string()));
     }
     if homes.is_empty() && root.layout.project_dir().is_some() {

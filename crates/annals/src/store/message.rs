@@ -33,10 +33,12 @@ impl Store {
         let runs = id.split(|c| !fit(c)).max_by_key(|run| run.len());
         let finder = Finder::new(runs.unwrap_or_default());
         let sessions = inventory.sessions.par_iter();
-        // A log that cannot be read is told by those who list logs.
         let found = sessions.filter(|files| files.logs().any(|file| may_hold(file, &finder)));
         let found: Vec<(SessionFiles, Vec<Found>)> = found
-            .filter_map(|files| Some((files.clone(), ids(files.clone(), id).ok()?)))
+            .filter_map(|files| {
+                let ids = files.root.failures.ok(ids(files.clone(), id))?;
+                Some((files.clone(), ids))
+            })
             .filter(|(_, found)| !found.is_empty())
             .collect();
         let mut all: BTreeMap<&EntryId, Vec<(&SessionFiles, bool)>> = BTreeMap::new();

@@ -9,6 +9,7 @@ mod branch;
 mod companion;
 mod config;
 mod document;
+mod failures;
 mod file;
 mod find;
 mod fork;
@@ -58,6 +59,8 @@ use crate::model::Entry;
 pub use agent::{Agent, Call};
 pub use books::Spent;
 pub use branch::Branches;
+pub use failures::ReadFailures;
+pub(crate) use failures::is_gone;
 pub use file::{SavedFile, SavedVersion};
 pub use find::{MissingLog, Target};
 pub use fork::Forked;
@@ -100,16 +103,33 @@ pub struct Store {
     state: Option<PathBuf>,
     /// Whose days count, if that was said.
     zone: Option<TimeZone>,
+    failures: ReadFailures,
 }
 
 impl Store {
     /// Opens roots, each once. They are looked at only when something is asked of them.
     pub fn new(roots: Vec<Root>) -> Self {
+        let failures = ReadFailures::default();
+        let roots = Root::distinct(roots).into_iter();
         Store {
-            roots: Root::distinct(roots),
+            roots: roots.map(|root| root.reporting_to(&failures)).collect(),
             state: None,
             zone: None,
+            failures,
         }
+    }
+
+    /// Makes readers report to the collector of another store.
+    pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
+        let roots = std::mem::take(&mut self.roots).into_iter();
+        self.roots = roots.map(|root| root.reporting_to(failures)).collect();
+        self.failures = failures.clone();
+        self
+    }
+
+    /// What could not be read on the way to answers that were given without it.
+    pub fn failures(&self) -> &ReadFailures {
+        &self.failures
     }
 
     /// Opens every layout's default places that exist.
@@ -146,11 +166,19 @@ impl Store {
 
     /// What lies in the directories that bear a session's name now.
     pub(crate) fn files_below(&self, files: &SessionFiles) -> Vec<FoundFile> {
+        let root = &files.root;
         let mut troubles = Vec::new();
         let dirs = files.own_dirs().into_iter();
-        let dirs = dirs.filter(|dir| files.root.path.join(dir).is_dir());
-        dirs.flat_map(|dir| inventory::walk(&files.root, &dir, &|_| true, &mut troubles))
-            .collect()
+        let dirs = dirs.filter(|dir| {
+            let found = root.failures.target(&root.path.join(dir));
+            found.is_some_and(|found| found.is_dir())
+        });
+        let found = dirs.flat_map(|dir| inventory::walk(root, &dir, &|_| true, &mut troubles));
+        let found = found.collect();
+        troubles
+            .into_iter()
+            .for_each(|error| root.failures.report(error));
+        found
     }
 
     /// Everything that lies in the roots, by name alone, and what is archived of them.

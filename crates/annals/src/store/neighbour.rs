@@ -85,7 +85,7 @@ impl<'a> Neighbours<'a> {
         if let Some(known) = self.ids.borrow().get(path) {
             return Rc::clone(known);
         }
-        let session = Session::read(files.clone()).ok();
+        let session = files.root.failures.ok(Session::read(files.clone()));
         let main = session.as_ref().and_then(Session::main);
         let outlines = main.into_iter().flat_map(|(_, scan, _)| &scan.outlines);
         let ids: Rc<HashSet<Key>> = Rc::new(outlines.filter_map(|outline| outline.key).collect());
@@ -104,7 +104,8 @@ impl<'a> Neighbours<'a> {
         let mut homes = Homes::default();
         for files in self.sessions.get(&place).into_iter().flatten() {
             let Some(file) = &files.log else { continue };
-            let opening = Opening::read(&files.root, file).unwrap_or_default();
+            let opening = Opening::read(&files.root, file);
+            let opening = files.root.failures.ok(opening).unwrap_or_default();
             for summary in opening.summaries {
                 let same = summaries.entry(summary.key).or_default();
                 same.push((*files, summary.text));

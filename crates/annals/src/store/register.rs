@@ -238,7 +238,7 @@ impl Drop for SessionWriter {
 /// The folder that new sessions of a directory go to, where the root's own register tells.
 pub(super) fn home(root: &Root, writer: &dyn Writer, directory: &str) -> Option<String> {
     let register = Artifact::of(ArtifactKind::Register);
-    let bytes = read(&root.locate(&register).ok()?).ok()??;
+    let bytes = root.failures.ok(read(&root.locate(&register).ok()?))??;
     let told = log::document_of(root, &register, &bytes).found.into_iter();
     let told: Vec<About> = told
         .filter_map(|entry| match entry.body {
@@ -275,7 +275,7 @@ pub(super) fn list_new(
 fn introduce(root: &Root, writer: &dyn Writer, rows: &[Row]) -> Result<()> {
     let path = root.locate(&Artifact::of(ArtifactKind::Register))?;
     loop {
-        let Ok(old) = read(&path) else {
+        let Some(old) = root.failures.ok(read(&path)) else {
             return Ok(());
         };
         let Some(new) = writer.introduce(old.as_deref(), rows) else {
@@ -290,7 +290,7 @@ fn introduce(root: &Root, writer: &dyn Writer, rows: &[Row]) -> Result<()> {
 /// What a log says to its register; nothing if it is not there.
 pub(crate) fn row_of_log(root: &Root, log: &Artifact) -> Result<Option<Row>> {
     let path = root.locate(log)?;
-    let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+    let Some(metadata) = root.failures.metadata(&path) else {
         return Ok(None);
     };
     let file = FoundFile::new(path, log.clone(), (&metadata).into());

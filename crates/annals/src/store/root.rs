@@ -11,6 +11,9 @@ use crate::jsonl::{Log, Options, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
+use super::ReadFailures;
+use super::failures::is_absence;
+
 /// A directory that holds one layout's tree.
 #[derive(Clone)]
 pub struct Root {
@@ -20,6 +23,8 @@ pub struct Root {
     pub path: PathBuf,
     /// Links to directories that readers follow, by their paths within the root.
     followed: Arc<[PathBuf]>,
+    /// Where readers of the root report what they could not read and went on without.
+    pub(crate) failures: ReadFailures,
 }
 
 impl std::fmt::Debug for Root {
@@ -35,7 +40,19 @@ impl Root {
             layout,
             path: path.into(),
             followed: Arc::default(),
+            failures: ReadFailures::default(),
         }
+    }
+
+    /// Where readers of the root report what they could not read and went on without.
+    pub fn failures(&self) -> &ReadFailures {
+        &self.failures
+    }
+
+    /// The same root, whose readers report read failures to `failures`.
+    pub fn reporting_to(mut self, failures: &ReadFailures) -> Self {
+        self.failures = failures.clone();
+        self
     }
 
     /// A root of a named layout. The directory need not exist yet.
@@ -105,7 +122,7 @@ impl Root {
         if let Some((name, path)) = text.split_once(':')
             && layout::by_name(name).is_some()
         {
-            return Ok(vec![Root::new(name, path)?.within_project()]);
+            return Ok(vec![Root::new(name, path)?.within_project()?]);
         }
         // `word:path` that is no path was meant to name a layout.
         if let Some((name, _)) = text.split_once(':')
@@ -123,20 +140,21 @@ impl Root {
     }
 
     /// The root itself, or the one in its project directory if only that is one.
-    fn within_project(self) -> Self {
-        let is_root = |path: &Path| {
-            let names = names_in(path).unwrap_or_default();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            self.layout.recognises(&names)
+    fn within_project(self) -> Result<Self> {
+        let Some(inner) = self.layout.project_dir().map(|dir| self.path.join(dir)) else {
+            return Ok(self);
         };
-        let inner = self.layout.project_dir().map(|dir| self.path.join(dir));
-        match inner {
-            Some(inner) if is_root(&inner) && !is_root(&self.path) && !self.holds_logs() => Root {
+        // What cannot be read of the root itself is reported by whoever reads it.
+        let is_inner = is_root_of(self.layout, &inner)?
+            && !is_root_of(self.layout, &self.path).unwrap_or(true)
+            && !self.holds_logs().unwrap_or(true);
+        Ok(match is_inner {
+            true => Root {
                 path: inner,
                 ..self
             },
-            _ => self,
-        }
+            false => self,
+        })
     }
 
     /// Finds out which layouts a directory has: by its files, else by the names in it, else by the
@@ -148,11 +166,15 @@ impl Root {
             let path = path.to_owned();
             move |layout: &&'static dyn Layout| Root::of(*layout, path.clone())
         };
-        let logs: Vec<Root> = LAYOUTS
-            .iter()
-            .map(at(path))
-            .filter(Root::holds_logs)
-            .collect();
+        let mut logs: Vec<Root> = Vec::new();
+        let mut failed = None;
+        for root in LAYOUTS.iter().map(at(path)) {
+            match root.holds_logs() {
+                Ok(true) => logs.push(root),
+                Ok(false) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
         if !logs.is_empty() {
             return Ok(logs);
         }
@@ -160,13 +182,18 @@ impl Root {
         if let Some(layout) = known {
             return Ok(vec![at(path)(layout)]);
         }
-        let inner = LAYOUTS.iter().filter_map(|layout| {
-            let dir = path.join(layout.project_dir()?);
-            let inside = names_in(&dir).ok()?;
-            let inside: Vec<&str> = inside.iter().map(String::as_str).collect();
-            layout.recognises(&inside).then(|| at(&dir)(layout))
-        });
-        let inner: Vec<Root> = inner.collect();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut inner: Vec<Root> = Vec::new();
+        for layout in LAYOUTS {
+            let dir = layout.project_dir().map(|dir| path.join(dir));
+            if let Some(dir) = dir
+                && is_root_of(*layout, &dir)?
+            {
+                inner.push(at(&dir)(layout));
+            }
+        }
         if !inner.is_empty() {
             return Ok(inner);
         }
@@ -200,21 +227,22 @@ impl Root {
         }
     }
 
-    /// Some file of the directory is a log of the layout. Not all are looked at.
-    fn holds_logs(&self) -> bool {
+    /// Some file of the directory is a log of the layout. Not all are looked at. Fails if none is found
+    /// and not all could be looked at.
+    fn holds_logs(&self) -> Result<bool> {
         const LOOKED_AT: usize = 5_000;
+        let failures = ReadFailures::default();
         let mut left = LOOKED_AT;
         let mut pending = vec![PathBuf::new()];
         while let Some(within) = pending.pop() {
-            let entries = std::fs::read_dir(self.path.join(&within));
-            for entry in entries.into_iter().flatten().flatten() {
+            for entry in failures.entries(&self.path.join(&within)) {
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    return false;
+                    return Ok(false);
                 }
                 let within = within.join(entry.file_name());
                 // Links are not followed.
-                let Ok(kind) = entry.file_type() else {
+                let Some(kind) = failures.ok_io(&entry.path(), entry.file_type()) else {
                     continue;
                 };
                 if kind.is_dir() && self.layout.enters(&within) {
@@ -223,11 +251,11 @@ impl Root {
                     && let Some(artifact) = self.layout.classify(&within)
                     && artifact.kind.is_conversation()
                 {
-                    return true;
+                    return Ok(true);
                 }
             }
         }
-        false
+        failures.take().into_iter().next().map_or(Ok(false), Err)
     }
 
     /// Where an artifact lies. Refuses one that would not be found again under its own meaning.
@@ -308,11 +336,8 @@ impl Root {
             let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
             let around = around.filter(|dir| !homes.contains(dir));
             let around: Vec<PathBuf> = around
-                .filter(|dir| {
-                    let names = names_in(dir).unwrap_or_default();
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    layout.recognises(&names)
-                })
+                // One that cannot be looked into is reported by whoever reads it.
+                .filter(|dir| is_root_of(*layout, dir).unwrap_or(true))
                 .filter(|dir| match distrust(dir) {
                     None => true,
                     Some(why) => {
@@ -322,7 +347,11 @@ impl Root {
                     }
                 })
                 .collect();
-            let homes = homes.into_iter().filter(|path| path.is_dir());
+            let is_there = |path: &PathBuf| match path.metadata() {
+                Ok(metadata) => metadata.is_dir(),
+                Err(error) => !is_absence(&error),
+            };
+            let homes = homes.into_iter().filter(is_there);
             roots.extend(homes.chain(around).map(|path| Root::of(*layout, path)));
         }
         (Root::distinct(roots), refused)
@@ -392,10 +421,21 @@ pub(crate) fn is_plain_log(path: &Path) -> bool {
         && path.extension().is_some_and(|ending| ending == "jsonl")
 }
 
+/// Whether the names in a directory are those of a root; one that is not there is none.
+fn is_root_of(layout: &dyn Layout, path: &Path) -> Result<bool> {
+    let names = match names_in(path) {
+        Err(Error::Io { source, .. }) if is_absence(&source) => return Ok(false),
+        names => names?,
+    };
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(layout.recognises(&names))
+}
+
 fn names_in(path: &Path) -> Result<Vec<String>> {
-    let dir = std::fs::read_dir(path).map_err(|error| Error::io("read", path, error))?;
-    Ok(dir
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect())
+    let failed = |error| Error::io("read", path, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        names.extend(entry.map_err(failed)?.file_name().into_string());
+    }
+    Ok(names)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, Key, Kind, Outline, TitleSource, Todo,
+    ArtifactKind, Body, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Outline, TitleSource, Todo,
 };
 use crate::tree::{Conversation, Title, Titles, Tree};
 
@@ -34,18 +34,34 @@ pub struct Session {
     pub remarks: Vec<LogScan>,
     /// What remarks and registers say about the session as a whole.
     pub(super) asides: Vec<Fact>,
+    /// No read failure was reported while it was read.
+    pub(crate) complete: bool,
 }
 
 impl Session {
     /// Reads the outlines of all logs.
+    ///
+    /// A sub-agent or a remark that cannot be read does not hide the session: it is a flaw, and reported
+    /// to [`Store::failures`](super::Store::failures).
     pub fn read(files: SessionFiles) -> Result<Self> {
+        let failures = files.root.failures.clone();
+        let before = failures.reports();
         let read = |file: &FoundFile| log::outline(&files.root, file);
         let mut logs: Vec<LogScan> = files.log.iter().map(read).collect::<Result<_>>()?;
-        // A sub-agent that cannot be read does not hide the session it belongs to.
-        let unreadable = |error: Error| LogScan::unreadable(&error);
         let agents = files.agents.iter().map(read);
-        logs.extend(agents.map(|scan| scan.unwrap_or_else(unreadable)));
-        Ok(Session::assemble(files, logs))
+        logs.extend(agents.map(|scan| scan.unwrap_or_else(|error| unreadable(&files, error))));
+        let mut session = Session::assemble(files, logs);
+        session.complete = failures.reports() == before;
+        Ok(session)
+    }
+
+    /// Fails if one of its logs could not be read, where all of it is needed.
+    pub(crate) fn refuse_unreadable(&self) -> Result<()> {
+        let mut flaws = self.flaws().map(|(_, flaw)| flaw);
+        match flaws.find(|flaw| flaw.kind == FlawKind::Unreadable) {
+            Some(flaw) => Err(Error::refused(flaw.detail.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Reads the end of the main log only: enough of it for its last `messages` messages.
@@ -84,6 +100,7 @@ impl Session {
             neighbourhood: None,
             remarks,
             asides,
+            complete: true,
         }
     }
 
@@ -402,5 +419,12 @@ impl Session {
 
 /// Remarks that cannot be read do not hide the session that they are about.
 fn remarks(files: &SessionFiles, file: &FoundFile) -> LogScan {
-    log::outline(&files.root, file).unwrap_or_else(|error| LogScan::unreadable(&error))
+    log::outline(&files.root, file).unwrap_or_else(|error| unreadable(files, error))
+}
+
+/// What there is of a log that cannot be read, which is reported.
+fn unreadable(files: &SessionFiles, error: Error) -> LogScan {
+    let scan = LogScan::unreadable(&error);
+    files.root.failures.report(error);
+    scan
 }

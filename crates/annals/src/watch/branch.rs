@@ -130,7 +130,8 @@ impl Branch {
         let mut sessions = inventory.sessions.into_iter();
         let has = |files: &SessionFiles| files.logs().any(|file| file.path == log.path);
         let files = sessions.find(|files| files.id == self.files.id && has(files));
-        if let Some(session) = files.and_then(|files| Session::read(files).ok()) {
+        let failures = log.root.failures();
+        if let Some(session) = files.and_then(|files| failures.ok(Session::read(files))) {
             self.note_agents(&session);
         }
     }

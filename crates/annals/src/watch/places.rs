@@ -271,6 +271,7 @@ impl Places {
             return;
         }
         let follows = at.root.follows(within);
+        let failures = at.root.failures().clone();
         match path.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() || metadata.is_symlink() && follows => {
                 if leads {
@@ -280,9 +281,9 @@ impl Places {
             Ok(metadata) if metadata.is_symlink() => {
                 // What lay there before under its own name does no more.
                 self.leave(place, within, sights);
-                let target = fs::metadata(&path).map(|target| FileId::from(&target));
-                if let Ok(target) = target {
-                    let links = [(within.to_owned(), target)];
+                let target = failures.target(&path);
+                if let Some(target) = target {
+                    let links = [(within.to_owned(), FileId::from(&target))];
                     self.report_links(place, links.into(), &HashSet::new(), sights);
                 }
             }
@@ -378,14 +379,20 @@ impl Places {
                     continue;
                 }
             };
-            for entry in entries.flatten() {
-                let within = within.join(entry.file_name());
-                let Ok(kind) = entry.file_type() else {
-                    continue;
-                };
+            for entry in entries {
                 let Some(at) = self.places.get(place) else {
                     return;
                 };
+                let failures = at.root.failures();
+                let entry = failures.ok_io(&dir, entry);
+                let kind = entry.and_then(|entry| {
+                    let kind = failures.ok_io(&entry.path(), entry.file_type())?;
+                    Some((entry, kind))
+                });
+                let Some((entry, kind)) = kind else {
+                    continue;
+                };
+                let within = within.join(entry.file_name());
                 let leads = at.leads_to_logs(&within);
                 let artifact = at.classify(&within);
                 if !leads && artifact.is_none() {
@@ -396,18 +403,19 @@ impl Places {
                     continue;
                 }
                 if kind.is_symlink() {
-                    match fs::metadata(entry.path()) {
-                        Ok(target) if target.is_dir() && leads && at.root.follows(&within) => {
+                    match failures.target(&entry.path()) {
+                        Some(target) if target.is_dir() && leads && at.root.follows(&within) => {
                             links.insert(within);
                         }
-                        Ok(target) if target.is_dir() && leads || target.is_file() => {
+                        Some(target) if target.is_dir() && leads || target.is_file() => {
                             unfollowed.push((within, FileId::from(&target)));
                         }
                         _ => {}
                     }
                     continue;
                 }
-                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file);
+                let metadata = failures.metadata(&entry.path());
+                let metadata = metadata.filter(fs::Metadata::is_file);
                 if let (Some(artifact), Some(metadata)) = (artifact, metadata) {
                     let id = FileId::from(&metadata);
                     self.look_at_log(place, &within, artifact, id, sights);

@@ -65,4 +65,5 @@ mod law_4_what_is_written_is_read;
 mod law_5_there_and_back;
 mod law_7_one_answer_by_every_route;
 mod law_8_nothing_outside;
+mod law_9_no_failed_read_is_silent;
 mod random_sessions;

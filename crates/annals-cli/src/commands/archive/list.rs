@@ -7,7 +7,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::print_damage;
+use super::{print_damage, warn_of_unread};
 use crate::commands::Outcome;
 use crate::commands::row::Short;
 use crate::context::Context;
@@ -103,13 +103,14 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     }
     let aside = archive.set_aside_in(context.only_roots())?;
     damaged.extend(aside.iter().map(|path| Damage::set_aside(path)));
+    warn_of_unread(&damaged, context);
     packs.sort_by(|a, b| {
         b.index
             .archived
             .cmp(&a.index.archived)
             .then_with(|| a.path.cmp(&b.path))
     });
-    let mut whereabouts = Whereabouts::default();
+    let mut whereabouts = Whereabouts::reporting_to(context.store.failures());
     let places = |pack: &Pack| whereabouts.of(&pack.index);
     let places: Vec<Places> = packs.iter().map(places).collect();
     let rows = packs.iter().zip(&places);
@@ -224,7 +225,7 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
             packs.push(pack);
         }
     }
-    let mut whereabouts = Whereabouts::default();
+    let mut whereabouts = Whereabouts::reporting_to(context.store.failures());
     let mut rows: Vec<Row<'_>> = Vec::new();
     for pack in &packs {
         let places = whereabouts.of(&pack.index);

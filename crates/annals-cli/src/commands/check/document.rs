@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use annals::check::FileReport;
 use annals::model::{Flaw, Severity};
+use annals::store::ReadFailures;
 use serde::Serialize;
 
 use super::Found;
@@ -47,7 +48,7 @@ struct FoundRow<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(found: &'a Found, ok: bool) -> Self {
+    pub(super) fn of(found: &'a Found, ok: bool, failures: &ReadFailures) -> Self {
         let lines = found.lines();
         let mut kinds = BTreeMap::new();
         for flaw in found.flaws() {
@@ -56,7 +57,9 @@ impl<'a> Document<'a> {
         let severities = Severity::ALL.iter();
         Document {
             ok,
-            files: found.reports.iter().map(FileRow::of).collect(),
+            files: (found.reports.iter())
+                .map(|report| FileRow::of(report, failures))
+                .collect(),
             flaws: found.flaws().count(),
             severities: severities
                 .map(|severity| (severity.as_str(), found.of(*severity)))
@@ -72,24 +75,24 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> FileRow<'a> {
-    fn of(report: &'a FileReport) -> Self {
+    fn of(report: &'a FileReport, failures: &ReadFailures) -> Self {
         FileRow {
             path: report.path.to_string_lossy(),
             lines: report.lines,
             valid: report.valid,
             bytes: report.bytes,
             flaws: (report.flaws.iter())
-                .map(|flaw| FoundRow::of(report, flaw))
+                .map(|flaw| FoundRow::of(report, flaw, failures))
                 .collect(),
         }
     }
 }
 
 impl<'a> FoundRow<'a> {
-    fn of(report: &FileReport, flaw: &'a Flaw) -> Self {
+    fn of(report: &FileReport, flaw: &'a Flaw, failures: &ReadFailures) -> Self {
         FoundRow {
             flaw: FlawRow::of(flaw),
-            text: report.beginning(flaw),
+            text: report.beginning(flaw, failures),
             severity: flaw.kind.severity().as_str(),
             fixable: report.fixable(flaw.kind),
             advice: report.advice(flaw.kind),

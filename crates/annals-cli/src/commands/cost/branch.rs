@@ -36,6 +36,7 @@ pub(super) fn read(context: &mut Context, ledger: &Ledger, options: &Options<'_>
     let accounts: Vec<&Account> = wanted.iter().map(|(_, account)| *account).collect();
     // What could not be looked at was told when the ledger was made.
     let inventory = context.store.inventory();
+    context.warn_of_failures();
     let read = context.store.branches(&inventory, &accounts);
     let mut payers = Payers::default();
     for ((number, _), branches) in wanted.into_iter().zip(read) {

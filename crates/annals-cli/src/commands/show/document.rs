@@ -93,9 +93,8 @@ impl Serialize for Entries<'_> {
             return Err(error);
         }
         if let Err(error) = read {
-            let told = serde::ser::Error::custom(&error);
             *self.failed.borrow_mut() = Some(error);
-            return Err(told);
+            return rows.end();
         }
         for spot in &self.selection.apart {
             match self.session.read_spot(*spot) {
@@ -104,11 +103,7 @@ impl Serialize for Entries<'_> {
                     rows.serialize_element(&row)?;
                 }
                 Ok((_, None)) => {}
-                Err(error) => {
-                    let told = serde::ser::Error::custom(&error);
-                    *self.failed.borrow_mut() = Some(error);
-                    return Err(told);
-                }
+                Err(error) => *self.failed.borrow_mut() = Some(error),
             }
         }
         rows.end()
@@ -179,7 +174,7 @@ pub(super) fn json(shown: &Shown<'_>, whole: &[usize], context: &mut Context) ->
     let written = context.out.json(&document);
     drop(document);
     if let Some(error) = entries.failed.into_inner() {
-        return Err(error.into());
+        context.warn(&error);
     }
     Ok(written?)
 }

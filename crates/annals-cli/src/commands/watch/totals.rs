@@ -69,9 +69,18 @@ impl Totals {
 
 /// What a session spent up to now. Where that cannot be read the totals begin with what follows.
 fn so_far(fresh: &Fresh) -> Vec<Charge> {
-    let inventory = Store::new(vec![fresh.log.root.clone()]).inventory();
+    let root = &fresh.log.root;
+    let inventory = Store::new(vec![root.clone()])
+        .reporting_to(root.failures())
+        .inventory();
     let mut sessions = inventory.sessions.into_iter();
     let files = sessions.find(|files| files.id == fresh.session);
-    let session = files.and_then(|files| Session::read(files).ok());
+    let session = files.and_then(|files| match Session::read(files) {
+        Ok(session) => Some(session),
+        Err(error) => {
+            root.failures().report(error);
+            None
+        }
+    });
     session.map_or_else(Vec::new, |session| session.info(None).charges)
 }

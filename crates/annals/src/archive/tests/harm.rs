@@ -77,10 +77,7 @@ fn what_was_set_aside_is_salvaged_where_it_is() {
     assert_eq!(lost.len(), 1);
     assert!(lost[0].end - lost[0].start < log.len);
     // The same by the beginning of the session's id, from among all packs.
-    let archive = Archive {
-        dir: desk.pack.ancestors().nth(2).unwrap().to_owned(),
-        dirs: Default::default(),
-    };
+    let archive = Archive::open(desk.pack.ancestors().nth(3).unwrap());
     assert_eq!(archive.set_aside_in(None).unwrap(), [aside]);
 }
 
@@ -88,10 +85,7 @@ fn what_was_set_aside_is_salvaged_where_it_is() {
 #[test]
 fn what_would_be_forgotten_of_a_damaged_pack_is_told() {
     let desk = desk();
-    let archive = Archive {
-        dir: desk.pack.ancestors().nth(2).unwrap().to_owned(),
-        dirs: Default::default(),
-    };
+    let archive = Archive::open(desk.pack.ancestors().nth(3).unwrap());
     harm(&desk, |bytes| bytes[0] ^= 1);
     let path = desk.pack.display().to_string();
     let plan = archive.forgetting(&path, None).unwrap().remove(0);

@@ -5,6 +5,7 @@ use super::*;
 use crate::archive::index::MEMBERS;
 use crate::archive::pack::{END, FOOTER, HEADER};
 use crate::jsonl::FileId;
+use crate::store::ReadFailures;
 
 fn small() -> Desk {
     let desk = Desk::new();
@@ -289,7 +290,7 @@ fn is_unchanged(desk: &Desk) -> (u64, bool) {
     let id =
         |(path, _): &(PathBuf, bool)| FileId::from(&fs::metadata(desk.root.join(path)).unwrap());
     let ids: Vec<FileId> = files.iter().map(id).collect();
-    changes(&files, &ids, Some(&pack))
+    changes(&files, &ids, Some(&pack), &ReadFailures::default())
 }
 
 #[test]

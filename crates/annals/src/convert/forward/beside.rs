@@ -58,7 +58,15 @@ impl Work<'_> {
         {
             return Ok(());
         }
-        for (agent, list) in self.session.todos().unwrap_or_default() {
+        let lists = match self.session.todos() {
+            // Larger than any list of todos.
+            Err(Error::Refused(_)) => {
+                self.counts.lost("todos");
+                return Ok(());
+            }
+            lists => lists?,
+        };
+        for (agent, list) in lists {
             let mut head = self.head.clone();
             if agent != self.session.files.id.as_str() {
                 head.agent = AgentId::new(&agent).ok();

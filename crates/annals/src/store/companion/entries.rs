@@ -1,6 +1,7 @@
 //! The entries of a companion, and the lines of the log that they belong to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 
 use crate::jsonl::{Bytes as _, BytesReader, Scanner};
 use crate::jsonl::{FileId, LogFile};
@@ -79,11 +80,11 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(log: &LogFile) -> Self {
+    fn of(log: &LogFile) -> io::Result<Self> {
         let mut lines = Lines::default();
         let mut last = None;
         let mut scanner = Scanner::new(BytesReader::from(log, 0));
-        while let Ok(Some(line)) = scanner.next() {
+        while let Some(line) = scanner.next()? {
             if line.bytes == BLANK {
                 lines.blanks.entry(last).or_default().insert(line.offset);
             } else if !line.bytes.iter().all(u8::is_ascii_whitespace) {
@@ -93,7 +94,7 @@ impl Lines {
                 last = Some(line.offset);
             }
         }
-        lines
+        Ok(lines)
     }
 
     fn has_blank(&self, offset: u64) -> bool {
@@ -171,16 +172,17 @@ impl Entries {
 
     /// Binds the entries to the lines of a log that was rewritten; of any other, they are bound as
     /// they are.
-    pub(super) fn bind(&mut self, log: &LogFile) {
-        let Ok(id) = log.id() else { return };
-        if !self.seem_in_place(log, &id) {
-            self.bind_all(log, &id);
+    pub(super) fn bind(&mut self, log: &LogFile) -> io::Result<()> {
+        let id = log.id()?;
+        if !self.seem_in_place(log, &id)? {
+            self.bind_all(log, &id)?;
         }
+        Ok(())
     }
 
     /// Looks for the line of each entry.
-    pub(super) fn bind_all(&mut self, log: &LogFile, id: &FileId) -> Bound {
-        let mut lines = Lines::of(log);
+    pub(super) fn bind_all(&mut self, log: &LogFile, id: &FileId) -> io::Result<Bound> {
+        let mut lines = Lines::of(log)?;
         let rewritten = self.is_rewritten(&lines, id);
         let is_behind =
             |origin: &Origin, offset: u64| !rewritten && origin.is_left_behind(offset, id);
@@ -272,7 +274,7 @@ impl Entries {
         found.members.extend(behind.members);
         found.alone.extend(behind.alone);
         *self = found;
-        bound
+        Ok(bound)
     }
 
     /// Whether the newest entry for a line before the end of the log is not in its place: then no entry
@@ -292,36 +294,32 @@ impl Entries {
 
     /// Whether a line begins at the place of each entry, and one of the newest is the line that the
     /// entry was made for. A log that was rewritten has its lines elsewhere.
-    fn seem_in_place(&self, log: &LogFile, id: &FileId) -> bool {
+    fn seem_in_place(&self, log: &LogFile, id: &FileId) -> io::Result<bool> {
         const ASKED: usize = 16;
-        let is_there = |offset: u64, origin: &Origin, is_line: &dyn Fn(u64) -> bool| {
-            origin.is_left_behind(offset, id) || is_line(offset)
-        };
-        let are_blank = self.alone.iter().all(|(offset, entries)| {
+        for (offset, entries) in &self.alone {
             let [alone] = entries.as_slice() else {
-                return false;
+                return Ok(false);
             };
-            is_there(*offset, &alone.origin, &|offset| is_blank_at(log, offset))
-        });
-        if !are_blank {
-            return false;
+            if !alone.origin.is_left_behind(*offset, id) && !is_blank_at(log, *offset)? {
+                return Ok(false);
+            }
         }
-        let begin_lines = self.members.iter().all(|(offset, entries)| {
+        for (offset, entries) in &self.members {
             let mut entries = entries.iter();
-            entries.all(|member| is_there(*offset, &member.origin, &|at| begins_line(log, at)))
-        });
-        if !begin_lines {
-            return false;
+            let left_behind = entries.all(|member| member.origin.is_left_behind(*offset, id));
+            if !left_behind && !begins_line(log, *offset)? {
+                return Ok(false);
+            }
         }
         let mut asked = 0;
         for (offset, entries) in self.members.range(..id.len).rev().take(ASKED) {
             asked += 1;
-            let sum = line_at(log, *offset).map(|line| sum_of(&line));
+            let sum = line_at(log, *offset)?.map(|line| sum_of(&line));
             if entries.iter().any(|member| Some(member.sum) == sum) {
-                return true;
+                return Ok(true);
             }
         }
-        asked == 0
+        Ok(asked == 0)
     }
 }
 
@@ -334,31 +332,31 @@ fn nearest(lines: &BTreeSet<u64>, offset: u64) -> Option<u64> {
 }
 
 /// The line of a log at an offset, if it begins there.
-fn line_at(log: &LogFile, offset: u64) -> Option<Vec<u8>> {
+fn line_at(log: &LogFile, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut scanner = Scanner::from_offset(BytesReader::from(log, offset), offset, 1);
-    let line = scanner.next().ok()??;
-    Some(line.bytes.to_vec())
+    Ok(scanner.next()?.map(|line| line.bytes.to_vec()))
 }
 
 /// Whether a line that is not blank begins at an offset of a log.
-fn begins_line(log: &LogFile, offset: u64) -> bool {
-    let mut bytes = [b'\n'; 2];
-    let (at, into) = match offset.checked_sub(1) {
-        Some(before) => (before, bytes.as_mut_slice()),
-        None => (0, bytes.get_mut(1..).unwrap_or_default()),
-    };
-    log.fill_at(into, at).is_ok() && matches!(bytes, [b'\n', first] if !first.is_ascii_whitespace())
+fn begins_line(log: &LogFile, offset: u64) -> io::Result<bool> {
+    let around = line_start::<1>(log, offset)?;
+    Ok(around.is_some_and(|[first]| !first.is_ascii_whitespace()))
 }
 
 /// Whether there is a blank line at an offset of a log.
-fn is_blank_at(log: &LogFile, offset: u64) -> bool {
-    let mut bytes = [0; 2];
-    let filled = log.fill_at(&mut bytes, offset);
-    let blank = filled.is_ok() && bytes.strip_suffix(b"\n") == Some(BLANK);
+fn is_blank_at(log: &LogFile, offset: u64) -> io::Result<bool> {
+    let line = line_start::<2>(log, offset)?;
+    Ok(line.is_some_and(|line| line.strip_suffix(b"\n") == Some(BLANK)))
+}
+
+/// The first bytes of the line that begins at an offset; `None` if none begins there, or if the log is
+/// shorter.
+fn line_start<const N: usize>(log: &LogFile, offset: u64) -> io::Result<Option<[u8; N]>> {
     let mut before = [b'\n'];
-    let begins = match offset.checked_sub(1) {
-        Some(at) => log.fill_at(&mut before, at).is_ok() && before == *b"\n",
-        None => true,
-    };
-    blank && begins
+    if let Some(at) = offset.checked_sub(1) {
+        log.fill_at(&mut before, at)?;
+    }
+    let mut bytes = [0; N];
+    let filled = log.fill_at(&mut bytes, offset)?;
+    Ok((before == *b"\n" && filled == N).then_some(bytes))
 }

@@ -38,7 +38,7 @@ impl FoundFile {
         let failed = |error| Error::io("read", &self.path, error);
         let id = log.id().map_err(failed)?;
         let count = entries.len();
-        let mut bound = entries.bind_all(&log, &id);
+        let mut bound = entries.bind_all(&log, &id).map_err(failed)?;
         let now = Timestamp::now().as_nanosecond();
         let age = now - i128::from(companion.id.mtime_ns);
         if age > SETTLED.as_nanos() as i128 {

@@ -72,8 +72,10 @@ fn name(files: &SessionFiles) -> String {
 
 /// A word that the first records of a session's log say.
 fn word(files: &SessionFiles, wanted: &str) -> Option<String> {
-    let outlines = files.log.as_ref();
-    let outlines = outlines.and_then(|file| log::first_outlines(&files.root, file).ok());
+    let outlines = files.log.as_ref().and_then(|file| {
+        let outlines = log::first_outlines(&files.root, file);
+        files.root.failures.ok(outlines)
+    });
     let facts = outlines.into_iter().flatten();
     let mut facts = facts.flat_map(|outline| outline.facts);
     facts.find_map(|fact| match fact {

@@ -161,7 +161,8 @@ impl Window {
         if whole.oversize {
             return None;
         }
-        let bytes = strip(jsonl::read_span(handle, span.offset, span.len).ok()?, span);
+        let bytes = jsonl::read_span(handle, span.offset, span.len);
+        let bytes = strip(root.failures.ok_io(&file.path, bytes)?, span);
         let record = Record {
             span,
             bytes: &bytes,

@@ -15,11 +15,11 @@ use super::Trashed;
 use super::manifest::{self, MANIFEST, Manifest};
 
 impl Store {
-    /// What lies in the trash, the newest first. What cannot be read there is told by
-    /// [`Store::trash_look`].
+    /// What lies in the trash, the newest first. What cannot be read there is reported to
+    /// [`Store::failures`].
     pub fn trashed(&self) -> Result<Vec<Trashed>> {
         let found = self.manifests()?.into_iter();
-        let found = found.filter_map(|(_, manifest)| Some(manifest.ok()??.trashed));
+        let found = found.filter_map(|(_, manifest)| Some(self.failures.ok(manifest)??.trashed));
         Ok(found.collect())
     }
 
@@ -188,11 +188,15 @@ pub(super) fn folders(trash: &Path) -> Result<Vec<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io("read", trash, error)),
     };
-    // What is behind a link is not ours.
-    let folders = dir.flatten();
-    let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let names = folders.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.collect();
+    let failed = |error| Error::io("read", trash, error);
+    let mut names = Vec::new();
+    for entry in dir {
+        let entry = entry.map_err(failed)?;
+        // What is behind a link is not ours.
+        if entry.file_type().map_err(failed)?.is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
     names.sort();
     Ok(names)
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::store::Store;
+use crate::store::{ReadFailures, Store};
 
 use super::{Trashed, back, manifest};
 
@@ -64,7 +64,7 @@ impl Store {
             match manifest {
                 Ok(Some(manifest)) => {
                     look.purgeable
-                        .push(measured(&folder, name, Some(manifest.trashed)));
+                        .push(measured(self, &folder, name, Some(manifest.trashed)));
                 }
                 // A deletion that was cut off before it began leaves a folder without files.
                 Ok(None) if folder.join("files").symlink_metadata().is_err() => {}
@@ -78,7 +78,7 @@ impl Store {
         let folders = back::folders(&trash)?.into_iter();
         for name in folders.filter(|name| name.starts_with(CONDEMNED)) {
             look.purgeable
-                .push(measured(&trash.join(&name), name, None));
+                .push(measured(self, &trash.join(&name), name, None));
         }
         Ok(look)
     }
@@ -108,7 +108,7 @@ impl Store {
             if !same {
                 return Err(changed());
             }
-            if let Some(left) = unfinished(&folder, &now.trashed) {
+            if let Some(left) = unfinished(self.failures(), &folder, &now.trashed) {
                 return Err(Error::refused(format!(
                     "the deletion of session {} was cut off, and {} is still there; run {} again, or {}",
                     looked.session,
@@ -162,21 +162,22 @@ fn remove(folder: &Path) -> Result<()> {
 }
 
 /// Counts what lies in a folder, behind no link.
-fn measured(folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable {
+fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable {
+    let failures = store.failures();
     let (mut files, mut bytes) = (0, 0);
     let mut pending = vec![match trashed {
         Some(_) => folder.join("files"),
         None => folder.to_owned(),
     }];
     while let Some(dir) = pending.pop() {
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(metadata) if metadata.is_dir() => pending.push(entry.path()),
-                Ok(metadata) => {
+        for entry in failures.entries(&dir) {
+            match failures.metadata(&entry.path()) {
+                Some(metadata) if metadata.is_dir() => pending.push(entry.path()),
+                Some(metadata) => {
                     files += 1;
                     bytes += metadata.len();
                 }
-                Err(_) => {}
+                None => {}
             }
         }
     }
@@ -184,7 +185,7 @@ fn measured(folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable 
         name,
         unfinished: trashed
             .as_ref()
-            .and_then(|trashed| unfinished(folder, trashed)),
+            .and_then(|trashed| unfinished(failures, folder, trashed)),
         trashed,
         files,
         bytes,
@@ -193,12 +194,13 @@ fn measured(folder: &Path, name: String, trashed: Option<Trashed>) -> Purgeable 
 
 /// The first file of a deletion that never left its place. One that is both here and there came back
 /// by other hands.
-fn unfinished(folder: &Path, trashed: &Trashed) -> Option<PathBuf> {
-    let here = |path: &Path| folder.join("files").join(path).symlink_metadata().is_ok();
+fn unfinished(failures: &ReadFailures, folder: &Path, trashed: &Trashed) -> Option<PathBuf> {
+    let is_there = |path: &Path| failures.metadata(path).is_some();
+    let here = |path: &Path| is_there(&folder.join("files").join(path));
     let mut left = trashed.files.iter().filter(|file| !here(&file.path));
     left.find_map(|file| {
         let place = trashed.root.join(&file.path);
-        place.symlink_metadata().is_ok().then_some(place)
+        is_there(&place).then_some(place)
     })
 }
 

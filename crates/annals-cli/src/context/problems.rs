@@ -1,0 +1,119 @@
+//! What could not be read on the way to an answer: a warning on standard error, an item of `problems`
+//! in the JSON document, and exit code 2.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use annals::Error;
+use serde::Serialize;
+
+use super::{Context, say};
+use crate::config::Config;
+
+/// So many are shown without `--verbose`.
+const SHOWN: usize = 3;
+
+/// Something that could not be read.
+#[derive(Debug, Serialize)]
+pub(crate) struct Problem {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    error: String,
+}
+
+/// Everything that could not be read so far, each once.
+#[derive(Default)]
+pub(super) struct Problems {
+    list: Vec<Problem>,
+    known: HashSet<String>,
+    /// Links that were not followed. Two layouts may have one root, and a verb may walk through it
+    /// twice.
+    links: HashSet<PathBuf>,
+    /// What was not read and is part of the answer itself.
+    in_answer: usize,
+    shown: usize,
+}
+
+impl Context {
+    /// Reports something that could not be read.
+    pub(crate) fn warn(&mut self, error: &Error) {
+        let mut text = error.to_string();
+        if let Error::Link { path, .. } = error {
+            if !self.problems.links.insert(path.clone()) {
+                return;
+            }
+            let config = Config::path(&self.config_dir);
+            text = match path.is_file() {
+                true => format!("{text}; to read it, put the file itself in its place"),
+                false => format!(
+                    "{text}; to read it, add it to `follow` in {}",
+                    config.display()
+                ),
+            };
+        }
+        if !self.problems.known.insert(text.clone()) {
+            return;
+        }
+        let shown = &mut self.problems.shown;
+        *shown += 1;
+        if self.verbose || *shown <= SHOWN {
+            say("warning:", &text);
+        } else if *shown == SHOWN + 1 {
+            say("warning:", "and more; -v shows all");
+        }
+        self.problems.list.push(Problem {
+            path: error.path().map(|path| path.display().to_string()),
+            error: text,
+        });
+    }
+
+    /// Reports what could not be looked at in roots.
+    pub(super) fn warn_of(&mut self, troubles: &[Error]) {
+        for trouble in troubles {
+            // A root that was named with its layout may be new.
+            match is_missing(trouble) {
+                true if self.problems.known.insert(trouble.to_string()) => {
+                    say("warning:", &trouble.to_string());
+                }
+                true => {}
+                false => self.warn(trouble),
+            }
+        }
+    }
+
+    /// Reports the read failures that the store collected.
+    pub(crate) fn warn_of_failures(&mut self) {
+        for error in self.store.failures().take() {
+            self.warn(&error);
+        }
+    }
+
+    /// Notes links that the answer itself reports.
+    pub(super) fn leave_links(&mut self, links: impl Iterator<Item = PathBuf>) {
+        self.problems.links.extend(links);
+    }
+
+    /// Notes that something was not read, which the answer itself reports.
+    pub(crate) fn leave_unread(&mut self, things: usize) {
+        self.problems.in_answer += things;
+    }
+
+    /// Whether something could not be read, so that what was printed is not all there is.
+    pub(crate) fn incomplete(&mut self) -> bool {
+        self.warn_of_failures();
+        !self.problems.list.is_empty() || self.problems.in_answer > 0
+    }
+
+    /// Adds what could not be read to the JSON document.
+    pub(super) fn add_problems(&mut self) -> std::io::Result<()> {
+        self.warn_of_failures();
+        match self.problems.list.is_empty() {
+            true => Ok(()),
+            false => self.out.json_member("problems", &self.problems.list),
+        }
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}

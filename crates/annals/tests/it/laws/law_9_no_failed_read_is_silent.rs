@@ -1,0 +1,287 @@
+//! What cannot be read is an error, or is reported to the store; nothing is left out without a word.
+//!
+//! A link in the place of a file that was found is not followed, so it cannot be read by anybody. What a
+//! walk finds out by itself takes a mode that forbids reading, which the superuser does not notice;
+//! `gates/faults.py` fails every call of every verb.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use annals::archive::Pack;
+use annals::convert::{self, Selection};
+use annals::export::{Exporter, Format, Options, Part};
+use annals::index::Catalogue;
+use annals::search::{Dialect, Query};
+use annals::store::{Inventory, SessionFiles};
+
+use super::*;
+use crate::support::{Copy, case};
+
+/// Something that reads sessions, and what it says could not be read.
+type Verb = fn(&Store, &Inventory) -> Vec<String>;
+
+const VERBS: [(&str, Verb); 5] = [
+    ("sessions", |store, inventory| {
+        errors(store.sessions(inventory, &|_, _| {}))
+    }),
+    ("conversations", |store, inventory| {
+        let all: Vec<usize> = (0..inventory.sessions.len()).collect();
+        errors(store.conversations(inventory, &all, &|_| None, &|_, _| {}))
+    }),
+    ("search", |store, inventory| {
+        let query = Query::parse("e", &Dialect::default()).unwrap();
+        let found = store.search(inventory, &query).unwrap();
+        found.troubles.iter().map(ToString::to_string).collect()
+    }),
+    ("show", |_, inventory| {
+        errors(inventory.sessions.iter().map(show))
+    }),
+    ("export", |_, inventory| {
+        errors(inventory.sessions.iter().map(export))
+    }),
+];
+
+fn errors<T>(results: impl IntoIterator<Item = annals::Result<T>>) -> Vec<String> {
+    let failed = results.into_iter().filter_map(Result::err);
+    failed.map(|error| error.to_string()).collect()
+}
+
+fn show(files: &SessionFiles) -> annals::Result<()> {
+    let session = Session::read(files.clone())?;
+    session.todos()?;
+    session.notes()?;
+    for (at, scan) in session.logs.iter().enumerate() {
+        let all: Vec<usize> = (0..scan.outlines.len()).collect();
+        session.each_of(at, &all, |_| Ok(true))?;
+    }
+    Ok(())
+}
+
+fn export(files: &SessionFiles) -> annals::Result<()> {
+    let session = Session::read(files.clone())?;
+    let mut out = Vec::new();
+    let mut exporter = Exporter::begin(Options::new(Format::Jsonl), None, &mut out)?;
+    exporter.session(&session, &Part::Whole)?;
+    exporter.finish().map(drop)
+}
+
+/// Everything that is said about what could not be read.
+fn told(store: &Store, mut told: Vec<String>) -> Vec<String> {
+    let failures = store.failures().take().into_iter();
+    told.extend(failures.map(|error| error.to_string()));
+    told
+}
+
+fn names(told: &[String], path: &Path) -> bool {
+    let path = path.display().to_string();
+    told.iter().any(|text| text.contains(&path))
+}
+
+/// Puts a link into the place of a file while `work` is done.
+fn unreadable<T>(path: &Path, work: impl FnOnce() -> T) -> T {
+    let aside = path.with_extension("aside");
+    fs::rename(path, &aside).unwrap();
+    symlink(&aside, path).unwrap();
+    let done = work();
+    fs::remove_file(path).unwrap();
+    fs::rename(&aside, path).unwrap();
+    done
+}
+
+#[test]
+fn every_verb_reports_every_log_that_cannot_be_read() {
+    let mut tried = 0;
+    for case in cases() {
+        let copy = case.copy();
+        let inventory = copy.store().inventory();
+        let logs = inventory.sessions.iter().flat_map(SessionFiles::logs);
+        let logs = logs.flat_map(annals::store::FoundFile::volumes);
+        // Nobody misses what an empty one would say.
+        let logs = logs.filter(|log| log.id.len > 0);
+        let logs: BTreeSet<PathBuf> = logs.map(|log| log.path.clone()).collect();
+        for log in &logs {
+            for (name, verb) in VERBS {
+                // Sessions report to the store of their inventory.
+                let store = copy.store();
+                let inventory = store.inventory();
+                let said = unreadable(log, || verb(&store, &inventory));
+                let said = told(&store, said);
+                assert!(
+                    names(&said, log),
+                    "{} {name}: {}: {said:?}",
+                    case.name,
+                    log.display()
+                );
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 900, "{tried}");
+}
+
+#[test]
+fn an_index_reports_a_sub_agent_each_time() {
+    for case in [
+        "subagents-every-placement",
+        "agents-todos-origin",
+        "sub-agent",
+    ]
+    .map(case)
+    {
+        let copy = case.copy();
+        let agent = copy.sessions()[0].agents[0].path.clone();
+        let mut catalogue = Catalogue::open(&copy.state()).unwrap();
+        for _ in 0..2 {
+            let store = copy.store();
+            let inventory = store.inventory();
+            let said = unreadable(&agent, || {
+                errors(catalogue.sessions(&store, &inventory, &|_, _| {}))
+            });
+            assert!(names(&told(&store, said), &agent), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn readers_of_sessions_report_what_lies_beside_the_logs() {
+    let mut tried = BTreeSet::new();
+    for case in cases() {
+        let copy = case.copy();
+        let inventory = copy.store().inventory();
+        let read = |kind| {
+            use ArtifactKind::{AgentMeta, Notes, Task, Todos};
+            matches!(kind, AgentMeta | Notes | Task | Todos)
+        };
+        let beside = inventory.sessions.iter().flat_map(|files| &files.beside);
+        for file in beside.filter(|file| read(file.artifact.kind)) {
+            let store = copy.store();
+            let inventory = store.inventory();
+            let said = unreadable(&file.path, || errors(inventory.sessions.iter().map(show)));
+            let said = told(&store, said);
+            assert!(
+                names(&said, &file.path),
+                "{}: {}: {said:?}",
+                case.name,
+                file.path.display()
+            );
+            tried.insert(format!("{:?}", file.artifact.kind));
+        }
+    }
+    assert_eq!(tried.len(), 4, "{tried:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_reported() {
+    let copy = case("settings").copy();
+    let store = copy.store();
+    let inventory = store.inventory();
+    let (_, file) = inventory
+        .others_of(ArtifactKind::Settings)
+        .next()
+        .expect("settings");
+    let days = unreadable(&file.path, || store.keep_days(&inventory));
+    assert!(days.is_empty());
+    assert!(names(&told(&store, Vec::new()), &file.path));
+}
+
+#[test]
+fn a_sub_agent_that_cannot_be_read_is_no_part_of_a_conversion() {
+    let copy = case("subagents-every-placement").copy();
+    let store = copy.store();
+    let sessions = store.inventory().sessions;
+    let agent = sessions[0].agents[0].path.clone();
+    let into = Root::new("clog", copy.dir.path().join("into")).unwrap();
+    let plan = convert::plan(Selection::Sessions(sessions), into, None).unwrap();
+    let options = convert::Options::default();
+    let report = unreadable(&agent, || convert::run(&plan, &options, &|_, _| {})).unwrap();
+    let (_, error) = report.failed.first().expect("a failed session");
+    assert!(error.contains(agent.to_str().unwrap()), "{error}");
+    assert_eq!(report.sessions, 0);
+    // Nothing of it is there that a second run would take for the whole.
+    let report = convert::run(&plan, &options, &|_, _| {}).unwrap();
+    assert_eq!((report.sessions, report.already), (1, 0));
+}
+
+#[test]
+fn a_pack_that_cannot_be_read_is_reported_by_every_walk() {
+    for case in ["subagents-every-placement", "chorus-plain", "sub-agent"].map(case) {
+        let copy = case.copy();
+        let store = copy.store();
+        let sessions = store.inventory().sessions;
+        let group: Vec<&SessionFiles> = sessions.iter().collect();
+        let now = jiff::Timestamp::now();
+        for files in &group {
+            store.archive_away(&[files], true, now).unwrap();
+        }
+        let archive = store.archive().unwrap();
+        let pack = archive.packs_of(&copy.root).unwrap().remove(0);
+        let id = Pack::open(&pack).unwrap().index.sessions[0].id.clone();
+        unreadable(&pack, || {
+            let _ = store.inventory();
+            assert!(names(&told(&store, Vec::new()), &pack), "inventory");
+            let store = copy.store();
+            let (_, troubles) = store.ledger(&|_, _| {});
+            let troubles = troubles.iter().map(ToString::to_string).collect();
+            assert!(names(&told(&store, troubles), &pack), "ledger");
+            let store = copy.store();
+            let found = errors([store.session(&id).map(drop)]);
+            assert!(names(&told(&store, found), &pack), "session");
+        });
+    }
+}
+
+/// What a walk cannot look at. The superuser may look at everything.
+#[test]
+fn every_walk_reports_what_its_user_may_not_read() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: the superuser reads everything");
+        return;
+    }
+    for case in [
+        "subagents-every-placement",
+        "chorus-plain",
+        "todos",
+        "annex",
+    ]
+    .map(case)
+    {
+        let copy = case.copy();
+        for (path, is_dir) in below(&copy.root.path) {
+            let matters = |kind: ArtifactKind| kind.is_conversation() || kind.is_log();
+            let within = path.strip_prefix(&copy.root.path).unwrap();
+            let kind = copy.root.layout.classify(within).map(|it| it.kind);
+            let read = match is_dir {
+                true => copy.root.layout.enters(within),
+                false => kind.is_some_and(matters) || kind == Some(ArtifactKind::Register),
+            };
+            if !read {
+                continue;
+            }
+            let mode = fs::metadata(&path).unwrap().permissions();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+            let said = walks(&copy);
+            fs::set_permissions(&path, mode).unwrap();
+            for (name, said) in said {
+                assert!(names(&said, &path), "{name}: {}: {said:?}", path.display());
+            }
+        }
+    }
+}
+
+/// Everything below a directory, and whether it is one.
+fn below(dir: &Path) -> Vec<(PathBuf, bool)> {
+    let paths = picture(dir).into_keys().map(|within| dir.join(within));
+    let paths = paths.map(|path| (path.clone(), path.is_dir()));
+    paths.collect()
+}
+
+fn walks(copy: &Copy) -> Vec<(&'static str, Vec<String>)> {
+    let store = copy.store();
+    let inventory = store.inventory();
+    let listed = errors(store.sessions(&inventory, &|_, _| {}));
+    let mut said = vec![("sessions", told(&store, listed))];
+    let store = copy.store();
+    let latest = errors([store.latest(None)]);
+    said.push(("latest", told(&store, latest)));
+    said
+}
