@@ -171,7 +171,6 @@ fn kept_beside(stage: &Stage) -> String {
         .collect()
 }
 
-/// Requirements: 004.11
 #[test]
 fn raw_records_of_an_orchestrator_fit_the_interfaces_of_the_document() {
     let stage = Stage::empty().with_layout("orchestrator");

@@ -119,7 +119,7 @@ fn what_usage_says_and_annals_does_not_know_is_refused() {
     for (usage, named) in [
         (r#"{"input_tokens":5,"total_tokens":7}"#, "`total_tokens`"),
         (r#"{"input_tokens":5,"inputTokens":6}"#, "inputTokens"),
-        (r#"{"service_tier":"batch"}"#, "usage"),
+        (r#"{"service_level":"batch"}"#, "`service_level`"),
     ] {
         let line = format!(r#"{{"role":"assistant","content":"a","usage":{usage}}}"#);
         let run = stage.refused(&["append", &session], &line);
