@@ -128,6 +128,16 @@ impl Selection {
         }
     }
 
+    /// Adds those of the named records that are not shown.
+    fn add_apart(&mut self, named: &[Spot]) {
+        for spot in named {
+            let shown = spot.log == self.log && self.entries.contains(&spot.entry);
+            if !shown && !self.apart.contains(spot) {
+                self.apart.push(*spot);
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.apart.is_empty()
     }
@@ -184,6 +194,9 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     }
     let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
+    if let (Some(record), Some(_)) = (&asked.record, args.context) {
+        selection.add_apart(&record.spots(&session)?);
+    }
     if args.raw {
         raw(&session, &selection, context)?;
     } else {

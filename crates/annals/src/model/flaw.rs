@@ -113,9 +113,9 @@ kinds! {
     /// Entries are each other's ancestors.
     Cycle "cycle" Damage fixable
         "`annals repair` cuts it; until then do not resume the session, some clients hang";
-    /// Two entries have one id; the later one counts. In what a check finds, nothing is hidden by that.
+    /// Two entries have one id. In what a check finds, one is a copy of the other.
     DuplicateId "duplicate-id" Note kept
-        "nothing: the later one says what the earlier one said, or takes its place";
+        "nothing: the later one says what the earlier one said";
     /// A token count is negative, absurd or not a number.
     BadUsage "bad-usage" Warning kept
         "nothing: the count is left out of what `annals cost` adds up";
@@ -146,6 +146,9 @@ kinds! {
     /// Two entries with different content have one id; the earlier one is hidden.
     CollidingId "colliding-id" Damage fixable
         "`annals repair` gives the earlier one an id of its own";
+    /// Two messages with different content have one id, in a log without links; both are shown.
+    RepeatedId "repeated-id" Warning kept
+        "nothing is hidden; name such a message by its line (SESSION@:LINE), its id means several";
     /// A compaction goes on from an entry that is not in the file.
     CutHistory "cut-history" Note kept
         "nothing: what was compacted stands in another log, or was left out";

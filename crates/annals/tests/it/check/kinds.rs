@@ -110,6 +110,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "chorus/chorus-ids-twice",
     ),
     (
+        F::RepeatedId,
+        "clog/one-id-twice",
+        4,
+        "claude-code/duplicate-uuid",
+    ),
+    (
         F::CutHistory,
         "claude-code/compaction-logical-parent-missing",
         1,
