@@ -402,7 +402,7 @@ fn print(
         Some((outline.span, outline.id()))
     });
     let spawned = spawned(session, selection.log);
-    let mut speaker: Option<(Role, Option<String>)> = None;
+    let mut before = page::Before::default();
     let mut first = true;
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
@@ -415,7 +415,7 @@ fn print(
             args,
             session,
             context,
-            &mut speaker,
+            &mut before,
             page::Manner { first, marked },
         );
         if marked {
@@ -474,7 +474,14 @@ fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Cont
             first: true,
             marked: true,
         };
-        let page = page::page(entry, args, session, context, &mut None, manner);
+        let page = page::page(
+            entry,
+            args,
+            session,
+            context,
+            &mut page::Before::default(),
+            manner,
+        );
         context.out.mark();
         if !first {
             context.out.blank()?;

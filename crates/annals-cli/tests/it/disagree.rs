@@ -1,0 +1,248 @@
+//! Roots that hold what their own program would not have written: `show` hides nothing of it, and `check`
+//! reports it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::harness::Stage;
+
+const CONVERSATION: &str = "conversations/conversation-2026-03-26T01-32-20-418Z-thread_abc";
+const CHORUS: &str = "sessions/ws-1/agent-a";
+
+/// A file of a root, with a record on each line.
+fn write(stage: &Stage, path: &str, records: &[Value]) {
+    let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+    put(stage, path, &text);
+}
+
+fn put(stage: &Stage, path: &str, text: &str) {
+    let path = stage.root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    stage.settle();
+}
+
+/// A clog root with one conversation.
+fn clog(messages: &[Value]) -> Stage {
+    let stage = Stage::empty().with_layout("clog");
+    let id = CONVERSATION.strip_prefix("conversations/").unwrap();
+    let header = |kind: &str| {
+        json!({"type": "conversation-header", "schemaVersion": 1, "fileKind": kind, "conversationId": id,
+            "threadId": "thread_abc", "channel": "tui", "title": "Operator", "createdAt": 1774488740418_i64,
+            "updatedAt": 1774488740418_i64})
+    };
+    let chat: Vec<Value> = [header("chat")]
+        .into_iter()
+        .chain(messages.to_vec())
+        .collect();
+    write(&stage, &format!("{CONVERSATION}/chat.jsonl"), &chat);
+    write(
+        &stage,
+        &format!("{CONVERSATION}/notes.jsonl"),
+        &[header("notes")],
+    );
+    stage
+}
+
+fn said(id: &str, role: &str, content: &str, second: i64) -> Value {
+    json!({"type": "message", "conversationId": CONVERSATION.strip_prefix("conversations/"),
+        "threadId": "thread_abc", "messageId": id, "role": role, "channel": "tui", "content": content,
+        "createdAt": 1774488740418_i64 + 1000 * second})
+}
+
+/// A Chorus root with one conversation, and a row for it.
+fn chorus(messages: &[Value]) -> Stage {
+    let stage = Stage::empty().with_layout("chorus");
+    let config = json!({"workspaces": [{"id": "ws-1", "name": "app", "path": "/home/dev/app",
+        "isExpanded": true, "gitBranch": null, "isDirty": false, "hasSystemPrompt": false,
+        "agents": [{"id": "agent-a", "name": "A", "filePath": "/a.md", "workspaceId": "ws-1"}]}],
+        "settings": {"rootWorkspaceDir": "/home/dev", "theme": "dark", "chatSidebarCollapsed": false,
+        "chatSidebarWidth": 240}});
+    put(&stage, "config.json", &config.to_string());
+    let row = row(messages.len());
+    let index = json!({"conversations": [row]});
+    put(
+        &stage,
+        &format!("{CHORUS}/conversations.json"),
+        &index.to_string(),
+    );
+    write(&stage, &format!("{CHORUS}/conv-1-messages.jsonl"), messages);
+    stage
+}
+
+fn row(messages: usize) -> Value {
+    json!({"id": "conv-1", "sessionId": null, "agentId": "agent-a", "workspaceId": "ws-1",
+        "title": "Fix it", "createdAt": "2026-03-01T10:00:01.000Z",
+        "updatedAt": format!("2026-03-01T10:00:{messages:02}.000Z"), "messageCount": messages})
+}
+
+/// A message of Chorus, and more members of it.
+fn message(number: usize, kind: &str, content: Value, more: Value) -> Value {
+    let mut message = json!({"uuid": format!("u{number}"), "type": kind, "content": content,
+        "timestamp": format!("2026-03-01T10:00:{number:02}.000Z")});
+    let more = more.as_object().cloned().unwrap_or_default();
+    message.as_object_mut().unwrap().extend(more);
+    message
+}
+
+/// The texts of `annals show --json`, one for each message.
+fn texts(stage: &Stage, id: &str) -> Vec<String> {
+    let document = stage.annals(&["show", id, "--json"]).json();
+    let entries = document["entries"].as_array().unwrap().iter();
+    let text = |entry: &Value| {
+        entry["blocks"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    entries.map(text).collect()
+}
+
+/// What `annals check --all` finds of a kind: path and detail.
+fn found(stage: &Stage, kind: &str) -> Vec<(String, String)> {
+    let document = stage.annals(&["check", "--all", "--json"]).json();
+    let mut found = Vec::new();
+    for file in document["files"].as_array().unwrap() {
+        let path = file["path"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("[DIR]/root");
+        for flaw in file["flaws"].as_array().unwrap() {
+            if flaw["kind"] == kind {
+                let detail = flaw["detail"].as_str().unwrap();
+                found.push((path.trim_start_matches('/').to_owned(), detail.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn messages_that_share_an_id_are_all_shown() {
+    let messages = [
+        said("msg_1", "user", "the first question", 1),
+        said("msg_2", "agent", "the first answer", 2),
+        said("msg_1", "user", "the second question", 3),
+        said("msg_3", "agent", "the second answer", 4),
+    ];
+    let clog = clog(&messages);
+    let all = [
+        "the first question",
+        "the first answer",
+        "the second question",
+        "the second answer",
+    ];
+    assert_eq!(texts(&clog, "thread_abc"), all);
+    let shown = clog.annals(&["show", "thread_abc"]).out;
+    assert!(shown.contains("4 messages"), "{shown}");
+    for format in ["markdown", "html"] {
+        let page = clog
+            .annals(&["export", "thread_abc", "--format", format])
+            .out;
+        assert!(all.iter().all(|text| page.contains(text)), "{page}");
+    }
+    // The next message comes after the last one.
+    assert_eq!(
+        clog.annals(&["append", "thread_abc", "-m", "the third"])
+            .code,
+        0
+    );
+    assert_eq!(texts(&clog, "thread_abc").last().unwrap(), "the third");
+    let repeated = found(&clog, "repeated-id");
+    assert_eq!(repeated.len(), 1, "{repeated:?}");
+    assert!(
+        repeated[0].1.contains("line 2 has the same id"),
+        "{repeated:?}"
+    );
+    assert!(repeated[0].1.contains("both are shown"), "{repeated:?}");
+
+    let chorus = chorus(&[
+        message(1, "user", json!("one"), json!({})),
+        message(1, "assistant", json!("two"), json!({})),
+        message(1, "user", json!("three"), json!({})),
+    ]);
+    assert_eq!(texts(&chorus, "conv-1"), ["one", "two", "three"]);
+    assert_eq!(found(&chorus, "repeated-id").len(), 2);
+}
+
+/// The client of Claude Code reads one entry of an id, so a conversion gives each an id of its own.
+#[test]
+fn messages_that_share_an_id_are_all_converted() {
+    let stage = clog(&[
+        said("msg_1", "user", "one", 1),
+        said("msg_1", "agent", "two", 2),
+        said("msg_1", "user", "three", 3),
+        said("msg_2", "agent", "four", 4),
+    ]);
+    let target = stage.work().join("there");
+    let place = format!("claude-code:{}", target.display());
+    let into = target.to_str().unwrap();
+    let run = stage.annals(&[
+        "convert",
+        "thread_abc",
+        "--to",
+        "claude-code",
+        "--into",
+        into,
+    ]);
+    assert_eq!(run.code, 0, "{run}");
+    let show = ["--root", &place, "show", "latest", "--json"];
+    let document = stage.bare(&show).json();
+    let entries = document["entries"].as_array().unwrap().iter();
+    let texts: Vec<&str> = entries
+        .map(|entry| entry["blocks"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["one", "two", "three", "four"]);
+}
+
+/// Only the call that stands right above a result is left out of it.
+#[test]
+fn a_result_names_its_call_unless_it_stands_right_below() {
+    let call = |number, path: &str| {
+        let input = json!({"toolName": "Read", "toolInput": {"file_path": path}});
+        message(number, "tool_use", json!(""), input)
+    };
+    let result = |number, text: &str| {
+        message(
+            number,
+            "tool_result",
+            json!(text),
+            json!({"toolName": "Read"}),
+        )
+    };
+    let stage = chorus(&[
+        message(1, "user", json!("read them"), json!({})),
+        call(2, "/a"),
+        call(3, "/b"),
+        result(4, "content of a"),
+        result(5, "content of b"),
+        call(6, "/c"),
+        result(7, "content of c"),
+    ]);
+    let shown = stage.annals(&["show", "conv-1"]).out;
+    let lines: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.starts_with(['→', '←', '│']))
+        .collect();
+    let wanted = [
+        "→ Read /a",
+        "→ Read /b",
+        "← Read /a",
+        "│ content of a",
+        "← Read /b",
+        "│ content of b",
+        "→ Read /c",
+        "│ content of c",
+    ];
+    assert_eq!(lines, wanted, "{shown}");
+}
+
+#[test]
+fn an_error_of_chorus_is_shown_without_its_session() {
+    let session = json!({"sessionId": "e8d973c7-481e-43d9-809d-9a4880e8cebc", "durationMs": 7});
+    let stage = chorus(&[message(1, "error", json!("Boom"), session)]);
+    let shown = stage.annals(&["show", "conv-1"]).out;
+    assert!(shown.contains("│ Boom\n"), "{shown}");
+    assert!(!shown.contains("sessionId"), "{shown}");
+}
