@@ -246,3 +246,63 @@ fn an_error_of_chorus_is_shown_without_its_session() {
     assert!(shown.contains("│ Boom\n"), "{shown}");
     assert!(!shown.contains("sessionId"), "{shown}");
 }
+
+/// The paths that a check reports as unknown, warnings first.
+fn unknown(stage: &Stage) -> (Vec<String>, Vec<String>) {
+    let paths = |kind| found(stage, kind).into_iter().map(|(path, _)| path).collect();
+    (paths("unknown-file"), paths("foreign-file"))
+}
+
+#[test]
+fn every_file_that_no_layout_knows_is_reported() {
+    let clog = clog(&[]);
+    for path in [
+        "conversations/foo/chat.jsonl",
+        "odd.txt",
+        "other/z.jsonl",
+        "other/deep/y.txt",
+        "pictures/a.png",
+        "pictures/b.png",
+    ] {
+        put(&clog, path, "{}\n");
+    }
+    put(&clog, &format!("{CONVERSATION}/extra.jsonl"), "{}\n");
+    fs::create_dir_all(clog.root.join("empty/er")).unwrap();
+    let extra = format!("{CONVERSATION}/extra.jsonl");
+    let logs = [extra.as_str(), "conversations/foo/chat.jsonl", "other"];
+    assert_eq!(unknown(&clog), (logs.map(str::to_owned).to_vec(), vec!["odd.txt".to_owned(), "pictures".to_owned()]));
+    let (_, detail) = found(&clog, "unknown-file").pop().unwrap();
+    assert!(detail.starts_with("2 files"), "{detail}");
+    assert!(detail.contains("such as z.jsonl"), "{detail}");
+
+    let chorus = chorus(&[]);
+    put(&chorus, "odd", "x");
+    assert_eq!(unknown(&chorus), (vec![], vec!["odd".to_owned()]));
+
+    let orchestrator = Stage::empty().with_layout("orchestrator");
+    put(&orchestrator, "projects/short/2025-11-16.jsonl", "{}\n");
+    let log = "projects/short/2025-11-16.jsonl".to_owned();
+    assert_eq!(unknown(&orchestrator), (vec![log], vec![]));
+}
+
+#[test]
+fn what_claude_code_keeps_beside_conversations_is_not_reported() {
+    let stage = Stage::of("empty-project");
+    for path in [
+        "statsig/statsig.session_id",
+        "shell-snapshots/snapshot.sh",
+        "ide/1.lock",
+        "plugins/cache/log.jsonl",
+        "settings.local.json",
+        "CLAUDE.md",
+        ".credentials.json",
+    ] {
+        put(&stage, path, "x");
+    }
+    assert_eq!(unknown(&stage), (vec![], vec![]));
+    put(&stage, "weird/b.jsonl", "{}\n");
+    put(&stage, "odd.bin", "x");
+    put(&stage, ".hidden.jsonl", "{}\n");
+    let logs = vec![".hidden.jsonl".to_owned(), "weird/b.jsonl".to_owned()];
+    assert_eq!(unknown(&stage), (logs, vec!["odd.bin".to_owned()]));
+}

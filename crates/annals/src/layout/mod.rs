@@ -118,8 +118,8 @@ pub trait Layout: Sync {
     /// What a file of the root means, by its path alone; `None` for foreign files.
     fn classify(&self, path: &Path) -> Option<Artifact>;
 
-    /// Whether its own program keeps such a file in a directory that is entered, although it has no
-    /// meaning here.
+    /// Whether its own program keeps such a file, or such a directory that is not entered, although
+    /// it has no meaning here.
     fn expects(&self, path: &Path) -> bool {
         let _ = path;
         false

@@ -194,6 +194,9 @@ kinds! {
     /// A file lies among those of a layout, and no layout knows it.
     UnknownFile "unknown-file" Warning kept
         "nothing if it is yours; if it is a log, rename it to what its program would call it";
+    /// A file of a root lies where its layout keeps nothing.
+    ForeignFile "foreign-file" Note kept
+        "nothing if it is yours or its program's; if it is a log, move it to where its program looks";
     /// A symbolic link leads out of the root, so what is behind it is not read.
     UnreadLink "unread-link" Warning kept
         "move what it leads to into the root, or name the link under `follow` in config.toml";

@@ -100,7 +100,7 @@ impl Layout for ClaudeCode {
     }
 
     fn expects(&self, path: &Path) -> bool {
-        path::is_memory(path)
+        path::is_memory(path) || path::is_of_client(path)
     }
 
     fn is_misplaced(&self, path: &Path) -> bool {

@@ -85,6 +85,10 @@ impl Layout for Clog {
         path::classify(path)
     }
 
+    fn is_misplaced(&self, path: &Path) -> bool {
+        path::is_misplaced(path)
+    }
+
     fn place(&self, artifact: &Artifact) -> PathBuf {
         path::place(artifact)
     }

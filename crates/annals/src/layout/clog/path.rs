@@ -70,6 +70,11 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     Some(artifact)
 }
 
+/// Whether a file lies in the folder of a conversation, where clog puts no such file.
+pub(super) fn is_misplaced(path: &Path) -> bool {
+    classify(path).is_some_and(|artifact| artifact.kind == ArtifactKind::SessionState)
+}
+
 pub(super) fn place(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let name = artifact.name.as_deref().unwrap_or_default();

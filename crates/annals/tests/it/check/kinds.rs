@@ -101,6 +101,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         2,
         "claude-code/empty-project",
     ),
+    (
+        F::ForeignFile,
+        "clog/names-by-hand",
+        1,
+        "clog/every-role-and-channel",
+    ),
     (F::Bom, "claude-code/bom", 1, "claude-code/crlf"),
     (F::Crlf, "claude-code/crlf", 1, "claude-code/bom"),
     (
