@@ -2,6 +2,7 @@
 //! reports it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -99,9 +100,15 @@ fn texts(stage: &Stage, id: &str) -> Vec<String> {
     entries.map(text).collect()
 }
 
+fn check(stage: &Stage) -> Value {
+    let run = stage.annals(&["check", "--all", "--json"]);
+    assert!(run.code < 2, "{run}");
+    serde_json::from_str(&run.out).unwrap()
+}
+
 /// What `annals check --all` finds of a kind: path and detail.
 fn found(stage: &Stage, kind: &str) -> Vec<(String, String)> {
-    let document = stage.annals(&["check", "--all", "--json"]).json();
+    let document = check(stage);
     let mut found = Vec::new();
     for file in document["files"].as_array().unwrap() {
         let path = file["path"]
@@ -249,7 +256,12 @@ fn an_error_of_chorus_is_shown_without_its_session() {
 
 /// The paths that a check reports as unknown, warnings first.
 fn unknown(stage: &Stage) -> (Vec<String>, Vec<String>) {
-    let paths = |kind| found(stage, kind).into_iter().map(|(path, _)| path).collect();
+    let paths = |kind| {
+        found(stage, kind)
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect()
+    };
     (paths("unknown-file"), paths("foreign-file"))
 }
 
@@ -270,7 +282,13 @@ fn every_file_that_no_layout_knows_is_reported() {
     fs::create_dir_all(clog.root.join("empty/er")).unwrap();
     let extra = format!("{CONVERSATION}/extra.jsonl");
     let logs = [extra.as_str(), "conversations/foo/chat.jsonl", "other"];
-    assert_eq!(unknown(&clog), (logs.map(str::to_owned).to_vec(), vec!["odd.txt".to_owned(), "pictures".to_owned()]));
+    assert_eq!(
+        unknown(&clog),
+        (
+            logs.map(str::to_owned).to_vec(),
+            vec!["odd.txt".to_owned(), "pictures".to_owned()]
+        )
+    );
     let (_, detail) = found(&clog, "unknown-file").pop().unwrap();
     assert!(detail.starts_with("2 files"), "{detail}");
     assert!(detail.contains("such as z.jsonl"), "{detail}");
@@ -305,4 +323,276 @@ fn what_claude_code_keeps_beside_conversations_is_not_reported() {
     put(&stage, ".hidden.jsonl", "{}\n");
     let logs = vec![".hidden.jsonl".to_owned(), "weird/b.jsonl".to_owned()];
     assert_eq!(unknown(&stage), (logs, vec!["odd.bin".to_owned()]));
+}
+
+/// What `annals check --all` finds of a kind: lines and details.
+fn lines(stage: &Stage, kind: &str) -> Vec<(u64, String)> {
+    let document = check(stage);
+    let files = document["files"].as_array().unwrap().iter();
+    let flaws = files.flat_map(|file| file["flaws"].as_array().unwrap().clone());
+    let of_kind = flaws.filter(|flaw| flaw["kind"] == kind);
+    of_kind
+        .map(|flaw| {
+            (
+                flaw["line"].as_u64().unwrap(),
+                flaw["detail"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn records_that_the_program_of_the_layout_would_not_read_are_reported() {
+    let orchestrator = Stage::empty().with_layout("orchestrator");
+    let time = "2026-11-13T10:00:00Z";
+    let log = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl";
+    let records = [
+        json!({"type": "user", "content": "ok", "timestamp": time}),
+        json!({"type": "assistant", "content": "no usage", "timestamp": time, "model": "m"}),
+        json!({"type": "user", "content": "extra", "timestamp": time, "foo": 1}),
+        json!({"type": "tool_result", "tool": "R", "result": "r", "timestamp": time, "metadata": {}}),
+        json!({"type": "user", "content": "no time"}),
+        json!({"type": "user", "content": 5, "timestamp": time}),
+    ];
+    write(&orchestrator, log, &records);
+    let unfit = lines(&orchestrator, "unfit-record");
+    let expected = [
+        "no `usage`",
+        "foo",
+        "metadata",
+        "no `timestamp`",
+        "`content` is 5",
+    ];
+    assert_eq!(unfit.len(), expected.len(), "{unfit:?}");
+    for ((line, detail), (at, wanted)) in unfit.iter().zip(expected.iter().enumerate()) {
+        assert_eq!(*line, at as u64 + 2, "{unfit:?}");
+        assert!(detail.contains(wanted), "{unfit:?}");
+    }
+    assert_eq!(orchestrator.annals(&["check", "--all", "--strict"]).code, 1);
+
+    let mut first = message(1, "user", json!("no id"), json!({}));
+    first.as_object_mut().unwrap().remove("uuid");
+    let mut second = message(2, "user", json!(""), json!({}));
+    second.as_object_mut().unwrap().remove("content");
+    let third = message(3, "assistant", json!("fine"), json!({"costUsd": 1}));
+    let chorus = chorus(&[first, second, third]);
+    let unfit = lines(&chorus, "unfit-record");
+    assert_eq!(unfit.len(), 2, "{unfit:?}");
+    assert!(
+        unfit[0].1.contains("`uuid`") && unfit[1].1.contains("`content`"),
+        "{unfit:?}"
+    );
+}
+
+#[test]
+fn many_such_records_are_counted() {
+    let orchestrator = Stage::empty().with_layout("orchestrator");
+    let records = vec![json!({"type": "user", "content": "no time"}); 50];
+    write(
+        &orchestrator,
+        "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl",
+        &records,
+    );
+    let unfit = lines(&orchestrator, "unfit-record");
+    assert_eq!(unfit.len(), 21);
+    assert_eq!(unfit[20].1, "30 more records like those above");
+}
+
+#[test]
+fn ids_that_disagree_with_the_folder_are_reported() {
+    let mut other = said("msg_2", "user", "foreign", 2);
+    other["conversationId"] = json!("conversation-other");
+    let mut thread = said("msg_3", "user", "foreign", 3);
+    thread["threadId"] = json!("thread_zzz");
+    let stage = clog(&[said("msg_1", "user", "own", 1), other, thread]);
+    let found_ids = lines(&stage, "mismatched-id");
+    assert_eq!(found_ids.len(), 2, "{found_ids:?}");
+    assert!(
+        found_ids[0].1.contains("conversation-other"),
+        "{found_ids:?}"
+    );
+    assert!(found_ids[1].1.contains("thread_zzz"), "{found_ids:?}");
+    assert_eq!(found(&stage, "missing-file"), []);
+    fs::remove_file(stage.root.join(CONVERSATION).join("notes.jsonl")).unwrap();
+    let missing = found(&stage, "missing-file");
+    assert!(
+        missing.len() == 1 && missing[0].1.contains("notes.jsonl"),
+        "{missing:?}"
+    );
+
+    // The whole folder was copied to another name.
+    let copy = stage
+        .root
+        .join("conversations/conversation-2026-03-27T01-32-20-418Z-thread_new");
+    fs::rename(stage.root.join(CONVERSATION), copy).unwrap();
+    let found_ids = lines(&stage, "mismatched-id");
+    assert_eq!(found_ids.len(), 3, "{found_ids:?}");
+    assert_eq!(found_ids[0].0, 1);
+}
+
+#[test]
+fn rows_that_disagree_with_their_log_are_reported() {
+    let stage = chorus(&[message(1, "user", json!("one"), json!({}))]);
+    for kind in ["row-mismatch", "mismatched-id", "stale-index"] {
+        assert_eq!(found(&stage, kind), [], "{kind}");
+    }
+    let mut row = row(99);
+    row["agentId"] = json!("agent-z");
+    row["workspaceId"] = json!("ws-z");
+    let index = json!({"conversations": [row]});
+    put(
+        &stage,
+        &format!("{CHORUS}/conversations.json"),
+        &index.to_string(),
+    );
+    let path = format!("{CHORUS}/conversations.json");
+    let count = found(&stage, "row-mismatch");
+    assert_eq!(
+        count,
+        [(
+            path.clone(),
+            "lists conv-1 with 99 messages, and its log has 1".to_owned()
+        )]
+    );
+    let ids = found(&stage, "mismatched-id");
+    assert!(ids.len() == 1 && ids[0].0 == path, "{ids:?}");
+    assert!(
+        ids[0].1.contains("ws-z") && ids[0].1.contains("agent-z"),
+        "{ids:?}"
+    );
+}
+
+/// Neither the documents' own examples nor what annals writes.
+#[test]
+fn what_the_programs_write_is_not_reported() {
+    for (layout, fixture) in [
+        ("chorus", "chorus-document"),
+        ("clog", "examples-of-the-document"),
+        ("orchestrator", "one-day"),
+    ] {
+        let stage = Stage::of_layout(layout, fixture);
+        let new = stage.annals(&["new", "-m", "hello", "--json"]).json();
+        let id = new["session"].as_str().unwrap();
+        let reply = r#"{"role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{"type":"text","text":"hi"},
+            {"type":"tool_use","id":"c1","name":"Bash","input":{"command":"ls"}}]}"#;
+        let reply = reply.replace('\n', "");
+        let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"x"}]}"#;
+        let run = stage.with_stdin(&["append", id], format!("{reply}\n{result}\n"));
+        assert_eq!(run.code, 0, "{layout}: {run}");
+        for kind in [
+            "unfit-record",
+            "mismatched-id",
+            "row-mismatch",
+            "missing-file",
+        ] {
+            assert_eq!(found(&stage, kind), [], "{layout}: {kind}");
+        }
+    }
+}
+
+#[test]
+fn content_that_is_no_text_is_shown_as_it_is() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let record = json!({"type": "user", "content": 5, "timestamp": "2026-11-13T10:00:00Z"});
+    write(
+        &stage,
+        "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl",
+        &[record],
+    );
+    let shown = stage.annals(&["show", "2026-11-13"]).out;
+    assert!(shown.contains("\nuser  2026-11-13"), "{shown}");
+    assert!(
+        shown.contains("→ content\n") && shown.contains('5'),
+        "{shown}"
+    );
+
+    let mut nothing = message(1, "user", json!(""), json!({}));
+    nothing.as_object_mut().unwrap().remove("content");
+    let shown = chorus(&[nothing]).annals(&["show", "conv-1"]).out;
+    assert!(shown.contains("user  2026-03-01"), "{shown}");
+    assert!(shown.contains("(no content)"), "{shown}");
+}
+
+#[test]
+fn rows_of_conversations_tell_what_the_layout_knows() {
+    let session = json!({"sessionId": "e8d973c7-481e-43d9-809d-9a4880e8cebc"});
+    let chorus = chorus(&[message(1, "user", json!("one"), session)]);
+    let row = &chorus.annals(&["conversations", "--json"]).json()["conversations"][0];
+    assert!(row["session_id"].is_string(), "{row}");
+    assert_eq!(
+        (&row["workspace"], &row["agent"]),
+        (&json!("ws-1"), &json!("agent-a"))
+    );
+    assert_eq!(row["project"], "/home/dev/app");
+    assert!(
+        row["file"]
+            .as_str()
+            .unwrap()
+            .ends_with("conv-1-messages.jsonl")
+    );
+    let clog = clog(&[said("msg_1", "user", "one", 1)]);
+    let row = &clog.annals(&["conversations", "--json"]).json()["conversations"][0];
+    assert_eq!(
+        (&row["thread"], &row["channel"]),
+        (&json!("thread_abc"), &json!("tui"))
+    );
+    // What is not known is null, in both lists.
+    for list in ["sessions", "conversations"] {
+        let orchestrator = Stage::empty().with_layout("orchestrator");
+        let record = json!({"type": "user", "content": "x", "timestamp": "2026-11-13T10:00:00Z"});
+        write(
+            &orchestrator,
+            "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl",
+            &[record],
+        );
+        let row = &orchestrator.annals(&[list, "--json"]).json()[list][0];
+        for name in ["source", "git_branch"] {
+            assert_eq!(row.get(name), Some(&Value::Null), "{list}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_sub_agent_without_a_description_has_no_colon() {
+    let stage = Stage::empty();
+    let line = |id: &str, more: Value| {
+        let mut line = json!({"type": "user", "sessionId": "s-1", "uuid": id, "parentUuid": null,
+            "timestamp": "2026-03-02T10:00:01.5Z", "message": {"role": "user", "content": "go"}});
+        line.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        line
+    };
+    write(&stage, "projects/-w/s-1.jsonl", &[line("u1", json!({}))]);
+    let agent = json!({"agentId": "a753668", "isSidechain": true});
+    write(
+        &stage,
+        "projects/-w/s-1/subagents/agent-a753668.jsonl",
+        &[line("u2", agent)],
+    );
+    put(
+        &stage,
+        "projects/-w/s-1/subagents/agent-a753668.meta.json",
+        r#"{"agentType":"","description":""}"#,
+    );
+    let tree = stage.annals(&["tree", "s-1"]).out;
+    assert!(tree.contains("a753668 sub-agent  1 message"), "{tree}");
+}
+
+#[test]
+fn a_log_of_two_sessions_is_one_log_that_others_can_read() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let time = "2026-11-13T10:00:00Z";
+    let log = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-13.jsonl";
+    let records = [
+        json!({"type": "user", "content": "one", "timestamp": time}),
+        json!({"type": "user", "content": "two", "timestamp": time, "metadata": {"sessionId": "s2"}}),
+    ];
+    write(&stage, log, &records);
+    for (path, mode) in [("", 0o755), (log, 0o644)] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(stage.root.join(path), mode).unwrap();
+    }
+    let open = found(&stage, "open-mode");
+    assert!(open.len() == 1 && open[0].1.contains(" 1 log:"), "{open:?}");
 }

@@ -132,6 +132,19 @@ pub trait Layout: Sync {
         false
     }
 
+    /// Why its own program would not read a record of a log, or not as one of that log: the kind of
+    /// flaw, and what is wrong. `first` is the log's first record.
+    fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+        let _ = (log, first, record);
+        None
+    }
+
+    /// The files that its own program always keeps with the log of a session.
+    fn always_beside(&self, log: &Artifact) -> Vec<Artifact> {
+        let _ = log;
+        Vec::new()
+    }
+
     /// The path of an artifact: the inverse of [`Layout::classify`].
     fn place(&self, artifact: &Artifact) -> PathBuf;
 

@@ -137,6 +137,12 @@ kinds! {
     /// A record has a type that its own program does not know.
     UnknownType "unknown-type" Note kept
         "nothing: the record is kept, and its program skips it";
+    /// A record that its own program does not read, or not as it is meant.
+    UnfitRecord "unfit-record" Warning kept
+        "nothing in annals, which shows what is there; for its own program correct the line in an editor";
+    /// A record names another conversation, thread, workspace or agent than the file that it lies in.
+    MismatchedId "mismatched-id" Warning kept
+        "annals goes by where it lies, its own program by the id: move it to where it belongs, or correct the id";
     /// The file begins with a byte order mark.
     Bom "bom" Note kept
         "nothing: all readers skip it; an editor put it there";
@@ -203,6 +209,9 @@ kinds! {
     /// A register lists a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";
+    /// A row of a register says something else than its log.
+    RowMismatch "row-mismatch" Warning kept
+        "remove the row in an editor while its program is closed: `annals repair` makes it from the log again";
     /// Something of a session is in the archive, and no more where it was.
     OnlyArchived "only-archived" Note kept
         "nothing is lost: annals reads it from the archive; `annals restore` puts it back";

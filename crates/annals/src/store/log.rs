@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes, BytesReader, Ending, Line, LogFile, Scanner, TailLine};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
+    AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Severity,
+    Span,
 };
 use crate::tree::Scope;
 
@@ -576,7 +577,12 @@ impl LogScan {
     pub fn read_document(root: &Root, file: &FoundFile) -> Result<Self> {
         let sink = document(root, file)?;
         let lines = u64::from(file.id.len > 0);
-        let valid = if sink.flaws.is_empty() { lines } else { 0 };
+        let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Damage;
+        let valid = if sink.flaws.iter().any(damaged) {
+            0
+        } else {
+            lines
+        };
         Ok(LogScan {
             flaws: sink.flaws,
             lines,

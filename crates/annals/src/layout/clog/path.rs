@@ -203,6 +203,26 @@ pub(super) fn conversation_id(session: &SessionId, agent: Option<&AgentId>) -> S
     of_agent(&format!("{FOLDER}{session}"), agent)
 }
 
+/// The member of a chat's first record that names another conversation than the chat's folder, and its
+/// value, if there is one. Ids that are not made from a folder's name say nothing about it.
+pub(super) fn foreign_id(
+    log: &Artifact,
+    value: impl Fn(&str) -> String,
+) -> Option<(&'static str, String)> {
+    let session = log.session.as_ref()?;
+    let conversation = value("conversationId");
+    if conversation.starts_with(FOLDER)
+        && conversation != conversation_id(session, log.agent.as_ref())
+        && conversation != conversation_id(session, None)
+    {
+        return Some(("conversationId", conversation));
+    }
+    let (thread, name) = (value("threadId"), session.name());
+    let named_after_time = name != session.as_str();
+    let differs = log.agent.is_none() && named_after_time && sanitise(&thread) != name;
+    differs.then_some(("threadId", thread))
+}
+
 /// What a sub-agent's conversation is called, given its session's.
 pub(super) fn of_agent(name: &str, agent: Option<&AgentId>) -> String {
     match agent {

@@ -107,6 +107,18 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         1,
         "clog/every-role-and-channel",
     ),
+    (
+        F::UnfitRecord,
+        "clog/no-ids-no-times",
+        4,
+        "clog/every-role-and-channel",
+    ),
+    (
+        F::MismatchedId,
+        "clog/names-by-hand",
+        1,
+        "clog/every-role-and-channel",
+    ),
     (F::Bom, "claude-code/bom", 1, "claude-code/crlf"),
     (F::Crlf, "claude-code/crlf", 1, "claude-code/bom"),
     (
@@ -226,6 +238,7 @@ const MADE: &[F] = &[
     F::Unreadable,
     F::UnreadLink,
     F::RowWithoutLog,
+    F::RowMismatch,
     F::UnmatchedEntry,
     F::MovedEntry,
     F::OnlyArchived,
