@@ -132,6 +132,11 @@ pub trait Layout: Sync {
         false
     }
 
+    /// What a list of its sessions tells of each beyond what all layouts do, by name.
+    fn attributes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Why its own program would not read a record of a log, or not as one of that log: the kind of
     /// flaw, and what is wrong. `first` is the log's first record.
     fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {

@@ -96,6 +96,16 @@ impl Layout for Chorus {
         write::fault(record).map(|why| (FlawKind::UnfitRecord, why))
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &[
+            "agent",
+            "agent_name",
+            "session_id",
+            "workspace",
+            "workspace_name",
+        ]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }

@@ -95,6 +95,10 @@ impl Layout for ClaudeCode {
         path::leads_to_logs(dir)
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &["format_version"]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }

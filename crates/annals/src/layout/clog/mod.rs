@@ -81,6 +81,10 @@ impl Layout for Clog {
         path::leads_to_logs(dir)
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &["channel", "conversation", "thread"]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }

@@ -85,6 +85,10 @@ impl Layout for Orchestrator {
         Some((FlawKind::UnfitRecord, why))
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &["source"]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }
