@@ -497,6 +497,7 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
         .into_iter()
         .flatten()
+        .filter(|text| !text.trim().is_empty())
         .collect();
     let name = agent_name(shown.session, agent);
     let price = |charge: &Charge| shown.pricer.price(charge);
@@ -610,7 +611,9 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
         agent
             .kind
             .as_deref()
+            .filter(|text| !text.trim().is_empty())
             .or(agent.description.as_deref())
+            .filter(|text| !text.trim().is_empty())
             .unwrap_or("of this call"),
         match (
             size::plural(agent.messages as u64, "message"),

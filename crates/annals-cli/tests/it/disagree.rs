@@ -306,6 +306,7 @@ fn every_file_that_no_layout_knows_is_reported() {
 #[test]
 fn what_claude_code_keeps_beside_conversations_is_not_reported() {
     let stage = Stage::of("empty-project");
+    fs::remove_file(stage.root.join("NOTES.md")).unwrap();
     for path in [
         "statsig/statsig.session_id",
         "shell-snapshots/snapshot.sh",
@@ -471,13 +472,13 @@ fn what_the_programs_write_is_not_reported() {
         ("orchestrator", "one-day"),
     ] {
         let stage = Stage::of_layout(layout, fixture);
-        let new = stage.annals(&["new", "-m", "hello", "--json"]).json();
-        let id = new["session"].as_str().unwrap();
+        let new = stage.annals(&["new", "--cwd", ".", "-m", "hello"]);
+        assert_eq!(new.code, 0, "{layout}: {new}");
         let reply = r#"{"role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{"type":"text","text":"hi"},
             {"type":"tool_use","id":"c1","name":"Bash","input":{"command":"ls"}}]}"#;
         let reply = reply.replace('\n', "");
         let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"x"}]}"#;
-        let run = stage.with_stdin(&["append", id], format!("{reply}\n{result}\n"));
+        let run = stage.with_stdin(&["append", "latest"], format!("{reply}\n{result}\n"));
         assert_eq!(run.code, 0, "{layout}: {run}");
         for kind in [
             "unfit-record",

@@ -104,6 +104,12 @@ pub(super) fn page(
         .blocks
         .iter()
         .all(|block| matches!(block, Block::ToolResult { .. }));
+    // Content that cannot be read does not tell who typed it.
+    let unread = !message.meta
+        && message
+            .blocks
+            .iter()
+            .all(|block| matches!(block, Block::Opaque { kind, .. } if kind.is_empty()));
     let same = (message.role, message.response.clone());
     let result = results_only && !message.blocks.is_empty();
     let goes_on = !first
@@ -118,7 +124,7 @@ pub(super) fn page(
             Role::User if message.compact_summary => "summary",
             Role::User if result => "tool",
             Role::User if entry.sidechain && !message.meta && !message.human => "task",
-            Role::User if !message.human => "client",
+            Role::User if !message.human && !unread => "client",
             role => role.as_str(),
         };
         let model = message.model.clone().unwrap_or_default();
@@ -139,6 +145,9 @@ pub(super) fn page(
                 block => render(block, full, width),
             });
         }
+    }
+    if message.blocks.is_empty() && message.role == Role::User && args.kind.is_none() {
+        page.push_str(&format!("{}\n", paint(DIM, "(no content)")));
     }
     if let Some(path) = &message.stored {
         page.push_str(&stored(session, path, args, width));
@@ -221,6 +230,7 @@ fn render(block: &Block, full: bool, width: Option<usize>) -> String {
         Block::Image { media_type, data } => {
             message::image(media_type, entry::decoded_len(data) as u64)
         }
+        Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // What the library understands and we do not know yet.
         other => tool::call(other.kind(), "null", width),
