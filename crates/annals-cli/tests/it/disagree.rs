@@ -203,6 +203,23 @@ fn messages_that_share_an_id_are_all_converted() {
     assert_eq!(texts, ["one", "two", "three", "four"]);
 }
 
+#[test]
+fn messages_that_share_an_id_are_all_imported() {
+    let stage = clog(&[
+        said("msg_1", "user", "one", 1),
+        said("msg_1", "agent", "two", 2),
+        said("msg_1", "user", "three", 3),
+    ]);
+    let page = stage.work().join("page.json");
+    let out = page.to_str().unwrap();
+    let run = stage.annals(&["export", "thread_abc", "--format", "json", "--output", out]);
+    assert_eq!(run.code, 0, "{run}");
+    let target = Stage::empty().with_layout("clog");
+    let run = target.annals(&["import", out]);
+    assert_eq!(run.code, 0, "{run}");
+    assert_eq!(texts(&target, "thread_abc"), ["one", "two", "three"]);
+}
+
 /// Only the call that stands right above a result is left out of it.
 #[test]
 fn a_result_names_its_call_unless_it_stands_right_below() {
@@ -305,8 +322,7 @@ fn every_file_that_no_layout_knows_is_reported() {
 
 #[test]
 fn what_claude_code_keeps_beside_conversations_is_not_reported() {
-    let stage = Stage::of("empty-project");
-    fs::remove_file(stage.root.join("NOTES.md")).unwrap();
+    let stage = Stage::of("empty-project").without_notes();
     for path in [
         "statsig/statsig.session_id",
         "shell-snapshots/snapshot.sh",
@@ -469,7 +485,7 @@ fn what_the_programs_write_is_not_reported() {
     for (layout, fixture) in [
         ("chorus", "chorus-document"),
         ("clog", "examples-of-the-document"),
-        ("orchestrator", "one-day"),
+        ("orchestrator", "examples-of-the-document"),
     ] {
         let stage = Stage::of_layout(layout, fixture);
         let new = stage.annals(&["new", "--cwd", ".", "-m", "hello"]);
