@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use annals::cost::{Fill, Tally};
+use annals::layout::LAYOUTS;
 use annals::model::{Key, Money, SessionId, Usage};
 use annals::store::{ConversationInfo, SessionInfo};
 use jiff::Timestamp;
@@ -14,6 +15,21 @@ use serde::Serialize;
 use super::price::{self, FillRow};
 use crate::context::Context;
 use crate::render::width::truncate_end;
+
+/// What only some layouts tell of a session, by name. What a layout could tell and does not is null, so
+/// that all rows of a layout have the same keys.
+type Attributes<'a> = BTreeMap<&'a str, Option<&'a str>>;
+
+fn attributes(session: &SessionInfo) -> Attributes<'_> {
+    let layout = LAYOUTS
+        .iter()
+        .find(|layout| layout.name() == session.layout);
+    let own = layout.map_or(&[][..], |layout| layout.attributes());
+    let names = own.iter().copied().chain(["git_branch"]);
+    let known = session.attributes.iter();
+    let known = known.map(|(name, value)| (name.as_str(), Some(value.as_str())));
+    names.map(|name| (name, None)).chain(known).collect()
+}
 
 /// A session as JSON.
 #[derive(Serialize)]
@@ -26,7 +42,7 @@ pub(crate) struct SessionRow<'a> {
     title: Option<&'a str>,
     tag: Option<&'a str>,
     #[serde(flatten)]
-    attributes: &'a BTreeMap<String, String>,
+    attributes: Attributes<'a>,
     pinned: bool,
     state: &'a str,
     started: Option<Timestamp>,
@@ -57,7 +73,7 @@ impl<'a> SessionRow<'a> {
             file: &session.file,
             title: session.title.as_ref().map(|title| title.text.as_str()),
             tag: session.tag.as_deref(),
-            attributes: &session.attributes,
+            attributes: attributes(session),
             pinned: false,
             state: session.state_at(now).as_str(),
             started: session.started,
@@ -119,7 +135,8 @@ struct PlaceRow<'a> {
     root: &'a Path,
     project: &'a str,
     file: &'a Path,
-    git_branch: Option<&'a str>,
+    #[serde(flatten)]
+    attributes: Attributes<'a>,
 }
 
 impl<'a> ConversationRow<'a> {
@@ -134,7 +151,7 @@ impl<'a> ConversationRow<'a> {
                 root: &session.root,
                 project: &session.project.path,
                 file: &session.file,
-                git_branch: session.attributes.get("git_branch").map(String::as_str),
+                attributes: attributes(session),
             }),
             id: &conversation.id,
             session: conversation.session.as_str(),

@@ -128,6 +128,16 @@ impl Selection {
         }
     }
 
+    /// Adds those of the named records that are not shown.
+    fn add_apart(&mut self, named: &[Spot]) {
+        for spot in named {
+            let shown = spot.log == self.log && self.entries.contains(&spot.entry);
+            if !shown && !self.apart.contains(spot) {
+                self.apart.push(*spot);
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.apart.is_empty()
     }
@@ -184,6 +194,9 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
     }
     let whole = selection.entries.clone();
     narrow(&session, &mut selection, args, context)?;
+    if let (Some(record), Some(_)) = (&asked.record, args.context) {
+        selection.add_apart(&record.spots(&session)?);
+    }
     if args.raw {
         raw(&session, &selection, context)?;
     } else {
@@ -389,7 +402,7 @@ fn print(
         Some((outline.span, outline.id()))
     });
     let spawned = spawned(session, selection.log);
-    let mut speaker: Option<(Role, Option<String>)> = None;
+    let mut before = page::Before::default();
     let mut first = true;
     let mut pages = Vec::new();
     session.each_of(selection.log, &selection.entries, |entry| {
@@ -402,7 +415,7 @@ fn print(
             args,
             session,
             context,
-            &mut speaker,
+            &mut before,
             page::Manner { first, marked },
         );
         if marked {
@@ -461,7 +474,14 @@ fn apart(shown: &Shown<'_>, args: &ShowArgs, mut first: bool, context: &mut Cont
             first: true,
             marked: true,
         };
-        let page = page::page(entry, args, session, context, &mut None, manner);
+        let page = page::page(
+            entry,
+            args,
+            session,
+            context,
+            &mut page::Before::default(),
+            manner,
+        );
         context.out.mark();
         if !first {
             context.out.blank()?;
@@ -477,6 +497,7 @@ fn agent_header(shown: &Shown<'_>, agent: &Agent, context: &mut Context) -> Resu
     let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
         .into_iter()
         .flatten()
+        .filter(|text| !text.trim().is_empty())
         .collect();
     let name = agent_name(shown.session, agent);
     let price = |charge: &Charge| shown.pricer.price(charge);
@@ -590,7 +611,9 @@ fn agent_line(session: &Session, agent: &Agent) -> String {
         agent
             .kind
             .as_deref()
+            .filter(|text| !text.trim().is_empty())
             .or(agent.description.as_deref())
+            .filter(|text| !text.trim().is_empty())
             .unwrap_or("of this call"),
         match (
             size::plural(agent.messages as u64, "message"),

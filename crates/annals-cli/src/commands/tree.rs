@@ -411,6 +411,7 @@ impl<'a> Drawing<'a> {
             let what: Vec<&str> = [agent.kind.as_deref(), agent.description.as_deref()]
                 .into_iter()
                 .flatten()
+                .filter(|text| !text.trim().is_empty())
                 .collect();
             let what = if what.is_empty() {
                 "sub-agent".to_owned()

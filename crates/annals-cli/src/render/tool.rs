@@ -16,8 +16,23 @@ use std::fmt;
 
 /// Shows one call of the tool `name`; every line ends in `\n`.
 pub(crate) fn call(name: &str, input: &str, max: Option<usize>) -> String {
+    shown("→", name, input, max)
+}
+
+/// The line above a result that does not stand below its call: which call it answers.
+pub(crate) fn answered(name: &str, input: &str, max: Option<usize>) -> String {
+    let page = shown("←", name, input, max);
+    page.split_inclusive('\n').take(1).collect()
+}
+
+/// The same where the call itself is not known.
+pub(crate) fn answered_id(call: &str) -> String {
+    format!("{} {}\n", paint(DIM, "←"), paint(DIM, &safe(call)))
+}
+
+fn shown(arrow: &str, name: &str, input: &str, max: Option<usize>) -> String {
     let mut page = Page {
-        out: format!("{} ", paint(DIM, "→")),
+        out: format!("{} ", paint(DIM, arrow)),
         max,
     };
     paint_safe(&mut page.out, TOOL, &safe(name));

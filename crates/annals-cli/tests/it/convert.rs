@@ -222,7 +222,7 @@ fn a_check_tells_of_indexes_that_are_behind() {
 
 #[test]
 fn an_index_that_is_a_directory_is_told() {
-    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
     let index = walk(&stage.root)
         .into_iter()
         .find(|path| path.ends_with("conversations.json"))
@@ -235,7 +235,7 @@ fn an_index_that_is_a_directory_is_told() {
 
 #[test]
 fn an_index_is_made_anew() {
-    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
     assert_snapshot!("repair_nothing", stage.annals(&["repair"]));
     let index = walk(&stage.root)
         .into_iter()

@@ -61,6 +61,12 @@ impl Stage {
         Stage::of_layout("claude-code", fixture)
     }
 
+    /// Without the page that explains the fixture, which a check would report.
+    pub(crate) fn without_notes(self) -> Self {
+        fs::remove_file(self.root.join("NOTES.md")).unwrap();
+        self
+    }
+
     /// A directory to work in.
     pub(crate) fn work(&self) -> PathBuf {
         self.root.with_file_name("work")

@@ -9,7 +9,7 @@ use crate::harness::{Run, Stage};
 
 /// Runs the program on a copy of a fixture.
 fn on(fixture: &str, args: &[&str]) -> Run {
-    Stage::of(fixture).annals(args)
+    Stage::of(fixture).without_notes().annals(args)
 }
 
 /// What the program prints on a copy of a fixture, unmasked.

@@ -13,6 +13,7 @@ mod convert;
 mod cost;
 mod delete;
 mod demo;
+mod disagree;
 mod export;
 mod files;
 mod follow;

@@ -24,6 +24,70 @@ pub(super) fn check(
     found.extend(shared_ids(inventory));
     found.extend(strays(inventory, &kept));
     found.extend(lists(inventory, &kept));
+    found.extend(miscounted(inventory, traces));
+    found.extend(absent(inventory.sessions.iter()));
+    found
+}
+
+/// Files that a layout's own program always keeps with a session's log, and that are not there.
+pub(super) fn absent<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<FileReport> {
+    let mut found = Vec::new();
+    for files in sessions {
+        let Some(log) = files.log.as_ref().filter(|_| !files.is_archived()) else {
+            continue;
+        };
+        for artifact in files.root.layout.always_beside(&log.artifact) {
+            let path = files.root.path.join(files.root.layout.place(&artifact));
+            if path.symlink_metadata().is_ok() {
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let detail = format!(
+                "its program always keeps {name} beside it, and there is none; the next `annals note` makes it"
+            );
+            let flaw = whole_file(FlawKind::MissingFile, detail);
+            found.push(FileReport::about(&log.path, flaw));
+        }
+    }
+    found
+}
+
+/// Registers that list a log with more messages than it has lines. One that lists fewer is behind, which
+/// is told as that.
+fn miscounted(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
+    type Place<'a> = (&'a Path, Option<&'a str>, &'a SessionId);
+    let mut logs: HashMap<Place<'_>, &Traces<'_>> = HashMap::new();
+    for traces in traces {
+        let artifact = &traces.file.artifact;
+        if artifact.kind == ArtifactKind::SessionLog
+            && let Some(session) = &artifact.session
+        {
+            let root = traces.root.path.as_path();
+            logs.insert((root, artifact.folder.as_deref(), session), traces);
+        }
+    }
+    let mut found = Vec::new();
+    for (root, file) in inventory.others_of(ArtifactKind::Register) {
+        let folder = file.artifact.folder.as_deref();
+        for (session, messages) in rows(root, file) {
+            let log = logs.get(&(root.path.as_path(), folder, &session));
+            let (Some(log), Some(listed)) = (log, messages) else {
+                continue;
+            };
+            // One that has grown since it was read may have what is listed.
+            let length = std::fs::metadata(&log.file.path).map(|it| it.len());
+            let still = length.is_ok_and(|length| length == log.file.id.len);
+            if listed > log.lines && still {
+                let listed = count(usize::try_from(listed).unwrap_or(usize::MAX), "message");
+                let detail = format!(
+                    "lists {session} with {listed}, and its log has {}",
+                    log.lines
+                );
+                let flaw = whole_file(FlawKind::RowMismatch, detail);
+                found.push(FileReport::about(&file.path, flaw));
+            }
+        }
+    }
     found
 }
 

@@ -65,8 +65,7 @@ fn at<'a>(outlines: &'a [Outline], flaw: &Flaw) -> Option<&'a Outline> {
 
 /// Tells copies from entries that say something else under one id.
 ///
-/// The newest of an id counts. Only where the agent's own program goes by ids does that hide what the
-/// others say; elsewhere a later record is a later state of the same.
+/// Where records are linked by ids, only the newest of an id is shown; elsewhere all are.
 fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result<Vec<Flaw>> {
     let key = |flaw: &Flaw| at(outlines, flaw)?.key;
     let wanted: KeySet = twins.iter().filter_map(key).collect();
@@ -78,20 +77,21 @@ fn same_ids(traces: &Traces<'_>, outlines: &[Outline], twins: &[Flaw]) -> Result
     }
     let mut records = Records::of(traces);
     let mut flaws = Vec::new();
-    for (newest, earlier) in by_key.values().filter_map(|same| same.split_last()) {
-        for one in earlier {
+    for same in by_key.values() {
+        for (one, next) in same.iter().zip(same.iter().skip(1)) {
+            let repeated = next.facts.contains(&Fact::RepeatedId);
+            let later = same.last().filter(|_| !repeated).unwrap_or(next);
             let line = one.span.line;
-            let (kind, detail) = if !traces.root.layout.resumes_by_links() {
-                let detail = format!("line {line} has the same id; the later one counts");
-                (FlawKind::DuplicateId, detail)
-            } else if records.say_the_same(one, newest)? {
-                (FlawKind::DuplicateId, format!("a copy of line {line}"))
-            } else {
-                let detail =
-                    format!("line {line} has the same id and says something else; it is hidden");
-                (FlawKind::CollidingId, detail)
+            let differs = format!("line {line} has the same id and says something else");
+            let (kind, detail) = match (records.say_the_same(one, later)?, repeated) {
+                (true, _) => (FlawKind::DuplicateId, format!("a copy of line {line}")),
+                (false, true) => (
+                    FlawKind::RepeatedId,
+                    format!("{differs}; both are shown, each in its place"),
+                ),
+                (false, false) => (FlawKind::CollidingId, format!("{differs}; it is hidden")),
             };
-            flaws.push(Place::of(newest).flaw(kind, detail));
+            flaws.push(Place::of(later).flaw(kind, detail));
         }
     }
     Ok(flaws)

@@ -1,6 +1,6 @@
 //! The machine that logs lie on: who else can read them, whether appends are safe, what will be deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,11 +49,14 @@ fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
     if others(root, &root.path) & 0o011 == 0 {
         return None;
     }
+    // Several sessions may lie in one log.
     let logs = sessions.iter().flat_map(|files| files.logs());
+    let logs = logs.flat_map(|log| log.volumes());
+    let paths: BTreeSet<&Path> = logs.map(|log| log.path.as_path()).collect();
     let mut open = 0;
     let mut can = 0;
-    for log in logs.flat_map(|log| log.volumes()) {
-        let may = others(root, &log.path) & 0o066;
+    for path in paths {
+        let may = others(root, path) & 0o066;
         open += usize::from(may != 0);
         can |= may;
     }

@@ -148,6 +148,7 @@ pub fn session(
     gather(read, |traces| {
         let mut found = across::missing(inventory, traces, &kept);
         found.extend(companion::check(std::iter::once(files)));
+        found.extend(across::absent(std::iter::once(files)));
         found
     })
 }

@@ -24,6 +24,8 @@ pub(super) struct Traces<'a> {
     pub(super) named: BTreeMap<(ArtifactKind, String), Place>,
     /// Directories whose folder it lies in.
     pub(super) directories: BTreeSet<String>,
+    /// How many lines it has that are not blank.
+    pub(super) lines: u64,
 }
 
 /// Where in a log something stands.
@@ -60,6 +62,7 @@ impl<'a> Traces<'a> {
             leaves: Vec::new(),
             named: BTreeMap::new(),
             directories: BTreeSet::new(),
+            lines: 0,
         }
     }
 }
@@ -84,6 +87,7 @@ pub(super) fn examine<'a>(
         })?;
         let found = lines.finish();
         traces.named = found.named;
+        traces.lines = scan.lines;
         let mut flaws = found.flaws;
         log::check(&scan, &mut flaws, &mut traces)?;
         flaws.extend(scan.flaws);
@@ -167,6 +171,12 @@ struct Lines<'a> {
     root: &'a Root,
     file: &'a FoundFile,
     decoder: Option<Box<dyn Decoder>>,
+    /// The log's first record.
+    first: Option<String>,
+    /// How many records the layout's own program would not read.
+    faults: usize,
+    /// The first of those that are not named, and its kind.
+    unnamed: Option<(FlawKind, Place)>,
     /// For each volume: how many lines end in CR LF, and the first that does.
     endings: BTreeMap<u16, (usize, Span)>,
     found: Found,
@@ -179,11 +189,17 @@ struct Found {
 }
 
 impl<'a> Lines<'a> {
+    /// How many records are named that the layout's own program would not read.
+    const NAMED: usize = 20;
+
     fn new(root: &'a Root, file: &'a FoundFile) -> Self {
         Lines {
             root,
             file,
             decoder: None,
+            first: None,
+            faults: 0,
+            unnamed: None,
             endings: BTreeMap::new(),
             found: Found::default(),
         }
@@ -191,6 +207,7 @@ impl<'a> Lines<'a> {
 
     fn take(&mut self, volume: u16, record: &Record<'_>, outlines: &[Outline]) {
         self.look_at_bytes(volume, record);
+        self.look_for_faults(volume, record);
         for outline in outlines {
             let place = Place {
                 span: outline.span,
@@ -236,6 +253,39 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Notes why the layout's own program would not read a record. A line that is no record is
+    /// reported as that.
+    fn look_for_faults(&mut self, volume: u16, record: &Record<'_>) {
+        if !self.file.artifact.kind.is_conversation() || record.oversize {
+            return;
+        }
+        let Ok(text) = std::str::from_utf8(record.bytes) else {
+            return;
+        };
+        let text = text.trim();
+        let is_object = |text: &str| {
+            let parsed = serde_json::from_str::<&serde_json::value::RawValue>(text);
+            text.starts_with('{') && parsed.is_ok()
+        };
+        if !is_object(text) {
+            return;
+        }
+        let first = self.first.get_or_insert_with(|| text.to_owned());
+        let artifact = &self.file.volume(volume).artifact;
+        let Some((kind, why)) = self.root.layout.fault(artifact, first, text) else {
+            return;
+        };
+        let place = Place {
+            span: record.span,
+            volume,
+        };
+        self.faults += 1;
+        match self.faults <= Self::NAMED {
+            true => self.found.flaws.push(place.flaw(kind, why)),
+            false => _ = self.unnamed.get_or_insert((kind, place)),
+        }
+    }
+
     /// Notes the copies of files that a record speaks of. Few records do, so they are decoded.
     fn look_for_files(&mut self, record: &Record<'_>, place: Place) {
         let decoder = self
@@ -257,6 +307,11 @@ impl<'a> Lines<'a> {
     }
 
     fn finish(mut self) -> Found {
+        if let Some((kind, place)) = self.unnamed {
+            let more = self.faults - Self::NAMED;
+            let detail = format!("{} like those above", count(more, "more record"));
+            self.found.flaws.push(place.flaw(kind, detail));
+        }
         for (volume, (lines, span)) in self.endings {
             let detail = format!("CR LF ends {}", count(lines, "line"));
             let place = Place { span, volume };

@@ -1,10 +1,10 @@
-//! Files in the directories of a root that no layout of that root knows.
+//! Files of a root that no layout of that root knows.
 //!
-//! Nobody reads them, so a log under an unexpected name would go unnoticed. Only directories that a
-//! layout enters are looked into; what a program keeps elsewhere in its root is not looked at. Links
-//! that readers do not follow are reported for the same reason.
+//! Nobody reads them, so a log under an unexpected name would go unnoticed. In the directories that a
+//! layout enters, each such file is reported. Any other directory is reported as one, unless a layout
+//! expects it. Links that readers do not follow are reported for the same reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ use super::{FileReport, count, whole_file};
 /// How many files of a root are named; of the others only their number is reported.
 const NAMED: usize = 100;
 
+/// How many files of a directory that no layout enters are counted.
+const COUNTED: usize = 10_000;
+
 /// Reports the files of all roots that no layout of their root knows.
 pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     // One directory may be a root of several layouts.
@@ -32,20 +35,22 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     let mut reports = Vec::new();
     for (root, layouts) in roots {
         let files = unknown_files(root, &layouts, &failures);
-        for path in files.iter().take(NAMED) {
-            let detail = detail(root, path, &layouts, &failures);
-            let flaw = whole_file(FlawKind::UnknownFile, detail);
+        for (path, unknown) in files.iter().take(NAMED) {
+            let detail = match unknown.files {
+                1 => detail(root, path, &layouts, &failures),
+                _ => unknown.detail(root, path),
+            };
+            let flaw = whole_file(unknown.kind(), detail);
             reports.push(FileReport::about(path, flaw));
         }
-        if let Some(more @ 1..) = files.len().checked_sub(NAMED) {
+        let rest: Vec<&Unknown> = files.values().skip(NAMED).collect();
+        if let Some(kind) = rest.iter().map(|unknown| unknown.kind()).min() {
+            let more = rest.iter().map(|unknown| unknown.files).sum();
             let detail = format!(
                 "{} that no layout of this root knows",
                 count(more, "more file")
             );
-            reports.push(FileReport::about(
-                root,
-                whole_file(FlawKind::UnknownFile, detail),
-            ));
+            reports.push(FileReport::about(root, whole_file(kind, detail)));
         }
     }
     reports.extend(links(inventory));
@@ -94,14 +99,107 @@ fn links(inventory: &Inventory) -> Vec<FileReport> {
     reports
 }
 
+/// A file that no layout knows, or a directory of such files.
+struct Unknown {
+    /// How many files.
+    files: usize,
+    /// More files were there than are counted.
+    more: bool,
+    /// A log, by its name, or else any of the files, where a directory has several.
+    example: PathBuf,
+    /// A conversation may be in it: it is a log by its name, or lies where a layout keeps its files.
+    may_be_read: bool,
+}
+
+impl Unknown {
+    fn file(may_be_read: bool) -> Self {
+        Unknown {
+            files: 1,
+            more: false,
+            example: PathBuf::new(),
+            may_be_read,
+        }
+    }
+
+    /// Counts the files of a directory, and gives back what to report: the only file, or the directory.
+    fn directory(top: PathBuf, failures: &ReadFailures) -> Option<(PathBuf, Self)> {
+        let mut unknown = Unknown {
+            files: 0,
+            ..Unknown::file(false)
+        };
+        let mut dirs = vec![top.clone()];
+        while let Some(dir) = dirs.pop() {
+            for entry in failures.entries(&dir) {
+                let path = entry.path();
+                let kind = failures.ok_io(&path, entry.file_type());
+                if kind.is_some_and(|kind| kind.is_dir()) {
+                    dirs.push(path);
+                } else if unknown.files == COUNTED {
+                    unknown.more = true;
+                    return Some((top, unknown));
+                } else if !is_noise(&path, failures) {
+                    unknown.files += 1;
+                    let first_log = is_log(&path) && !unknown.may_be_read;
+                    if first_log || unknown.files == 1 {
+                        unknown.may_be_read |= first_log;
+                        unknown.example = path;
+                    }
+                }
+            }
+        }
+        match unknown.files {
+            0 => None,
+            1 => Some((unknown.example.clone(), unknown)),
+            _ => Some((top, unknown)),
+        }
+    }
+
+    fn kind(&self) -> FlawKind {
+        match self.may_be_read {
+            true => FlawKind::UnknownFile,
+            false => FlawKind::ForeignFile,
+        }
+    }
+
+    fn detail(&self, root: &Path, dir: &Path) -> String {
+        let more = if self.more { "more than " } else { "" };
+        let files = count(self.files, "file");
+        let example = self.example.strip_prefix(dir).unwrap_or(&self.example);
+        let example = example.display();
+        if let Some(layout) = layout_of(root, &self.example) {
+            let name = layout.name();
+            return format!(
+                "{more}{files} that are not read here, such as {example} of the layout {name}; `--root {name}:PATH` reads it"
+            );
+        }
+        format!(
+            "{more}{files} that no layout knows, such as {example}: annals neither lists nor archives them"
+        )
+    }
+}
+
+/// The layout that would read a file as a log.
+fn layout_of(root: &Path, path: &Path) -> Option<&'static dyn Layout> {
+    let relative = path.strip_prefix(root).ok()?;
+    let reads = |layout: &&&'static dyn Layout| {
+        let artifact = layout.classify(relative);
+        artifact.is_some_and(|artifact| artifact.kind.is_log())
+    };
+    LAYOUTS.iter().find(reads).copied()
+}
+
+fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "jsonl")
+}
+
 /// Goes through the directories that the layouts of a root enter. Links are not followed: what they
 /// lead to belongs to somebody else.
 fn unknown_files(
     top: &Path,
     layouts: &[&'static dyn Layout],
     failures: &ReadFailures,
-) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
+) -> BTreeMap<PathBuf, Unknown> {
+    let mut found = BTreeMap::new();
     let mut dirs = vec![top.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in failures.entries(&dir) {
@@ -110,21 +208,22 @@ fn unknown_files(
             let (Ok(relative), Some(kind)) = (path.strip_prefix(top), kind) else {
                 continue;
             };
-            let is_log = relative.extension().is_some_and(|ending| ending == "jsonl");
+            let is_log = is_log(relative);
             if kind.is_dir() {
                 if layouts.iter().any(|layout| layout.enters(relative)) {
                     dirs.push(path);
+                } else if is_unknown(layouts, relative) {
+                    found.extend(Unknown::directory(path, failures));
                 }
             } else if !kind.is_file() {
                 let target = failures.target(&path);
                 if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
-                    found.insert(path);
+                    found.insert(path, Unknown::file(true));
                 }
-            } else if (dir != top || is_log)
-                && (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
+            } else if (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
                 && !is_noise(&path, failures)
             {
-                found.insert(path);
+                found.insert(path, Unknown::file(is_log || dir != top));
             }
         }
     }
@@ -201,11 +300,7 @@ fn detail(
     if let Some(why) = id_fault(relative, layouts) {
         return format!("no session can have this name: {why}; rename the file to read it");
     }
-    let other = path.strip_prefix(root).ok().and_then(|relative| {
-        let mut layouts = LAYOUTS.iter();
-        layouts.find(|layout| layout.classify(relative).is_some())
-    });
-    match other {
+    match layout_of(root, path) {
         Some(layout) => format!(
             "a file of the layout {name}, which is not read here; `--root {name}:PATH` reads it",
             name = layout.name(),

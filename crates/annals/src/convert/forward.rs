@@ -490,6 +490,10 @@ impl<'a> Work<'a> {
         refused: &mut HashSet<Key>,
     ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let at = links.index(volume, &entry);
+        if at.is_some_and(|at| links.is_replaced(at)) {
+            self.counts.lost("replaced record");
+            return Ok(Vec::new());
+        }
         let key = entry.id.as_ref().map(EntryId::key);
         let what = kind_of(&entry.body);
         if !self.target.origin && entry.place.channel.is_some() {
@@ -519,9 +523,13 @@ impl<'a> Work<'a> {
         if !self.target.origin {
             unknown.iter().for_each(|(name, _)| self.counts.lost(name));
         }
+        let id = match at {
+            Some(at) => entry.id.map(|id| links.unique(at, id)),
+            None => entry.id,
+        };
         let mut draft = Draft {
             members,
-            id: entry.id.as_ref().map(fitting),
+            id: id.as_ref().map(fitting),
             time: Some(now),
             sidechain,
             agent: aside.clone().flatten(),

@@ -1,25 +1,21 @@
 //! How the entries of a log hang together, as far as a target has words for them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use crate::model::{Entry, EntryId, Key, Kind, Outline};
+use crate::model::{Entry, EntryId, Fact, Key, Kind, Outline};
+use crate::tree::IdIndex;
 
 /// The entries of one log, and above each the nearest that says something.
 pub(super) struct Links<'a> {
     outlines: &'a [Outline],
     above: Vec<Option<usize>>,
+    ids: IdIndex,
 }
 
 impl<'a> Links<'a> {
     pub(super) fn of(outlines: &'a [Outline]) -> Self {
-        let keys = outlines.iter().enumerate();
-        let by_key: HashMap<Key, usize> = keys
-            .filter_map(|(at, outline)| Some((outline.key?, at)))
-            .collect();
-        let parent = |at: usize| -> Option<usize> {
-            let key = outlines.get(at)?.link.key()?;
-            by_key.get(&key).copied()
-        };
+        let ids = IdIndex::of(outlines);
+        let parent = |at: usize| ids.parent(outlines, at);
         let says = |at: usize| {
             outlines.get(at).is_some_and(|outline| {
                 outline.kind.is_message() || outline.kind == Kind::Compaction
@@ -52,6 +48,7 @@ impl<'a> Links<'a> {
         Links {
             outlines,
             above: above.into_iter().map(Option::flatten).collect(),
+            ids,
         }
     }
 
@@ -64,9 +61,25 @@ impl<'a> Links<'a> {
         (place(found) == wanted).then_some(at)
     }
 
+    /// Whether a later entry of the same id takes the place of this one.
+    pub(super) fn is_replaced(&self, at: usize) -> bool {
+        self.ids.is_replaced(self.outlines, at)
+    }
+
+    /// The id of an entry, made unique within the log if an earlier entry has the same: a target may
+    /// show only one entry of an id.
+    pub(super) fn unique(&self, at: usize, id: EntryId) -> EntryId {
+        let facts = self.outlines.get(at).map(|outline| &outline.facts);
+        match facts.is_some_and(|facts| facts.contains(&Fact::RepeatedId)) {
+            true => EntryId::new(&format!("{id}-{at}")),
+            false => id,
+        }
+    }
+
     /// What an entry hangs from in the target: the nearest above it that the target has words for.
     pub(super) fn parent(&self, at: usize, refused: &HashSet<Key>) -> Option<EntryId> {
-        self.above(at, refused)?.1.id()
+        let (at, above) = self.above(at, refused)?;
+        Some(self.unique(at, above.id()?))
     }
 
     /// The entry that the compaction above an entry continues, if it hangs from one.
@@ -77,7 +90,7 @@ impl<'a> Links<'a> {
         }
         for _ in 0..self.outlines.len() {
             if above.kind != Kind::Compaction {
-                return above.id();
+                return Some(self.unique(at, above.id()?));
             }
             (at, above) = self.above(at, refused)?;
         }

@@ -7,10 +7,11 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::jsonl::{TailReader, open_to_read};
 use crate::layout::{Spawn, Writer};
-use crate::model::{ArtifactKind, Body, Draft, Entry, EntryId, Key, Outline, SessionId, Todo};
+use crate::model::{ArtifactKind, Body, Draft, Entry, EntryId, Outline, SessionId, Todo};
 use crate::store::{
     FoundFile, Inventory, LogScan, Root, Session, SessionFiles, Store, WriteOptions,
 };
+use crate::tree::IdIndex;
 
 use super::origin::{Given, GivenTitle, Header};
 
@@ -150,18 +151,14 @@ impl Since {
         if wanted.is_empty() {
             return Ok(());
         }
-        let by_key: HashMap<Key, usize> = outlines
-            .iter()
-            .enumerate()
-            .filter_map(|(at, outline)| Some((outline.key?, at)))
-            .collect();
+        let ids = IdIndex::of(outlines);
         let mut entries = Vec::new();
         let mut order = wanted.iter();
         session.each_in(file, scan, &wanted, |entry| {
             let at = order.next().copied().unwrap_or_default();
             if says(&entry) {
                 entries.push(Fresh {
-                    above: above(outlines, &by_key, at),
+                    above: above(outlines, &ids, at),
                     draft: draft(writer, entry),
                 });
             }
@@ -197,15 +194,13 @@ fn draft(writer: &dyn Writer, entry: Entry) -> Draft {
     }
 }
 
-fn above(outlines: &[Outline], by_key: &HashMap<Key, usize>, at: usize) -> Vec<EntryId> {
+fn above(outlines: &[Outline], ids: &IdIndex, mut at: usize) -> Vec<EntryId> {
     let mut above = Vec::new();
-    let mut outline = outlines.get(at);
     while above.len() < REACH
-        && let Some(next) = outline.and_then(|outline| outline.link.key())
-        && let Some(parent) = by_key.get(&next).and_then(|&at| outlines.get(at))
+        && let Some(parent) = ids.parent(outlines, at)
     {
-        above.extend(parent.id());
-        outline = Some(parent);
+        above.extend(outlines.get(parent).and_then(Outline::id));
+        at = parent;
     }
     above
 }

@@ -306,7 +306,16 @@ pub(crate) fn opening(text: &str) -> Box<str> {
 pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
     match content.text() {
         Some(text) => vec![Block::Text(text.into_owned())],
-        None => content.list().into_iter().map(block).collect(),
+        None if content.is_list() => content.list().into_iter().map(block).collect(),
+        // Neither a text nor a list: kept as it is.
+        None => {
+            let json = content.0.filter(|json| *json != "null");
+            let block = |json: &str| Block::Opaque {
+                kind: String::new(),
+                json: json.to_owned(),
+            };
+            json.map(block).into_iter().collect()
+        }
     }
 }
 

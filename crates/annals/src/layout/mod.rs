@@ -118,8 +118,8 @@ pub trait Layout: Sync {
     /// What a file of the root means, by its path alone; `None` for foreign files.
     fn classify(&self, path: &Path) -> Option<Artifact>;
 
-    /// Whether its own program keeps such a file in a directory that is entered, although it has no
-    /// meaning here.
+    /// Whether its own program keeps such a file, or such a directory that is not entered, although
+    /// it has no meaning here.
     fn expects(&self, path: &Path) -> bool {
         let _ = path;
         false
@@ -130,6 +130,24 @@ pub trait Layout: Sync {
     fn is_misplaced(&self, path: &Path) -> bool {
         let _ = path;
         false
+    }
+
+    /// What a list of its sessions tells of each beyond what all layouts do, by name.
+    fn attributes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Why its own program would not read a record of a log, or not as one of that log: the kind of
+    /// flaw, and what is wrong. `first` is the log's first record.
+    fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+        let _ = (log, first, record);
+        None
+    }
+
+    /// The files that its own program always keeps with the log of a session.
+    fn always_beside(&self, log: &Artifact) -> Vec<Artifact> {
+        let _ = log;
+        Vec::new()
     }
 
     /// The path of an artifact: the inverse of [`Layout::classify`].

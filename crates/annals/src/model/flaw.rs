@@ -113,9 +113,9 @@ kinds! {
     /// Entries are each other's ancestors.
     Cycle "cycle" Damage fixable
         "`annals repair` cuts it; until then do not resume the session, some clients hang";
-    /// Two entries have one id; the later one counts. In what a check finds, nothing is hidden by that.
+    /// Two entries have one id. In what a check finds, one is a copy of the other.
     DuplicateId "duplicate-id" Note kept
-        "nothing: the later one says what the earlier one said, or takes its place";
+        "nothing: the later one says what the earlier one said";
     /// A token count is negative, absurd or not a number.
     BadUsage "bad-usage" Warning kept
         "nothing: the count is left out of what `annals cost` adds up";
@@ -137,6 +137,12 @@ kinds! {
     /// A record has a type that its own program does not know.
     UnknownType "unknown-type" Note kept
         "nothing: the record is kept, and its program skips it";
+    /// A record that its own program does not read, or not as it is meant.
+    UnfitRecord "unfit-record" Warning kept
+        "nothing in annals, which shows what is there; for its own program correct the line in an editor";
+    /// A record names another conversation, thread, workspace or agent than the file that it lies in.
+    MismatchedId "mismatched-id" Warning kept
+        "annals goes by where it lies, its own program by the id: move it to where it belongs, or correct the id";
     /// The file begins with a byte order mark.
     Bom "bom" Note kept
         "nothing: all readers skip it; an editor put it there";
@@ -146,6 +152,9 @@ kinds! {
     /// Two entries with different content have one id; the earlier one is hidden.
     CollidingId "colliding-id" Damage fixable
         "`annals repair` gives the earlier one an id of its own";
+    /// Two messages with different content have one id, in a log without links; both are shown.
+    RepeatedId "repeated-id" Warning kept
+        "nothing is hidden; name such a message by its line (SESSION@:LINE), its id means several";
     /// A compaction goes on from an entry that is not in the file.
     CutHistory "cut-history" Note kept
         "nothing: what was compacted stands in another log, or was left out";
@@ -191,12 +200,18 @@ kinds! {
     /// A file lies among those of a layout, and no layout knows it.
     UnknownFile "unknown-file" Warning kept
         "nothing if it is yours; if it is a log, rename it to what its program would call it";
+    /// A file of a root lies where its layout keeps nothing.
+    ForeignFile "foreign-file" Note kept
+        "nothing if it is yours or its program's; if it is a log, move it to where its program looks";
     /// A symbolic link leads out of the root, so what is behind it is not read.
     UnreadLink "unread-link" Warning kept
         "move what it leads to into the root, or name the link under `follow` in config.toml";
     /// A register lists a session that has no log.
     RowWithoutLog "row-without-log" Warning kept
         "restore the log from a backup, or remove the conversation in its program";
+    /// A row of a register says something else than its log.
+    RowMismatch "row-mismatch" Warning kept
+        "remove the row in an editor while its program is closed: `annals repair` makes it from the log again";
     /// Something of a session is in the archive, and no more where it was.
     OnlyArchived "only-archived" Note kept
         "nothing is lost: annals reads it from the archive; `annals restore` puts it back";

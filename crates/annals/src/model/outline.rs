@@ -165,6 +165,9 @@ pub enum Fact {
     Files,
     /// Output too long for the log lies in a file of this name among the session's own.
     Stored(Box<str>),
+    /// An earlier message of the log has the same id. Both count: records without links each have a
+    /// place of their own.
+    RepeatedId,
     /// The record does not say of what type it is.
     Untyped,
     /// Its own program knows no such type.

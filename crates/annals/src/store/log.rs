@@ -5,7 +5,7 @@ mod spelled;
 mod window;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes, BytesReader, Ending, Line, LogFile, Scanner, TailLine};
 use crate::layout::{Decoder, Record, Sink};
 use crate::model::{
-    AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Span,
+    AgentId, Artifact, Entry, EntryId, Fact, Flaw, FlawKind, Key, Kind, Link, Outline, Severity,
+    Span,
 };
 use crate::tree::Scope;
 
@@ -122,7 +123,7 @@ pub(crate) fn link_previous(outlines: &mut [Outline]) {
     let mut main: Option<Key> = None;
     // Traffic beside the main conversation goes on where its own agent's did.
     let mut asides: HashMap<Option<AgentId>, Key> = HashMap::new();
-    let mut seen: HashMap<Key, Link> = HashMap::new();
+    let mut seen: HashSet<Key> = HashSet::new();
     for outline in outlines {
         let before = match outline.sidechain {
             false => main,
@@ -132,21 +133,19 @@ pub(crate) fn link_previous(outlines: &mut [Outline]) {
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
         let key = outline.key.filter(|_| says);
-        // The later of two records with one id counts, in the place of the earlier: if it hung from
-        // what comes before it, the conversation would be a ring.
-        let twin = key.and_then(|key| seen.get(&key).copied());
         if outline.link == Link::Previous {
-            outline.link = match (before, twin) {
-                (_, Some(link)) => link,
-                (None, _) => Link::None,
-                (Some(before), _) if outline.kind == Kind::Compaction => Link::Continues(before),
-                (Some(before), _) => Link::Parent(before),
+            outline.link = match before {
+                None => Link::None,
+                Some(before) if outline.kind == Kind::Compaction => Link::Continues(before),
+                Some(before) => Link::Parent(before),
             };
         }
-        let Some(key) = key.filter(|_| twin.is_none()) else {
+        let Some(key) = key else {
             continue;
         };
-        seen.insert(key, outline.link);
+        if !seen.insert(key) {
+            outline.facts.push(Fact::RepeatedId);
+        }
         match outline.sidechain {
             false => main = Some(key),
             true => {
@@ -578,7 +577,12 @@ impl LogScan {
     pub fn read_document(root: &Root, file: &FoundFile) -> Result<Self> {
         let sink = document(root, file)?;
         let lines = u64::from(file.id.len > 0);
-        let valid = if sink.flaws.is_empty() { lines } else { 0 };
+        let damaged = |flaw: &Flaw| flaw.kind.severity() == Severity::Damage;
+        let valid = if sink.flaws.iter().any(damaged) {
+            0
+        } else {
+            lines
+        };
         Ok(LogScan {
             flaws: sink.flaws,
             lines,

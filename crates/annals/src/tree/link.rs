@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Flaw, FlawKind, Key, KeyMap, Link, Outline};
+use crate::model::{Fact, Flaw, FlawKind, Key, KeyMap, Link, Outline};
 
 use super::Scope;
 
@@ -11,7 +11,7 @@ use super::Scope;
 pub(super) struct Links {
     /// What each outline is to the tree.
     places: Vec<Place>,
-    by_key: KeyMap<usize>,
+    ids: IdIndex,
     /// Entries of the main tree, parents before children.
     pub(super) order: Vec<usize>,
     strands: Vec<Vec<usize>>,
@@ -19,7 +19,7 @@ pub(super) struct Links {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Beside the tree: it has no id, or a later entry has the same.
+    /// Beside the tree: it has no id, or a later entry takes its place.
     Aside,
     /// In the main tree.
     Node { parent: Option<usize> },
@@ -36,7 +36,7 @@ impl Links {
     }
 
     pub(super) fn find(&self, key: Key) -> Option<usize> {
-        let at = *self.by_key.get(&key)?;
+        let at = self.ids.last(key)?;
         matches!(self.places.get(at), Some(Place::Node { .. })).then_some(at)
     }
 
@@ -72,17 +72,17 @@ impl Links {
 }
 
 pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>) -> Links {
-    let (by_key, counts) = index(outlines, flaws);
-    let mut parents: Vec<Option<usize>> = outlines
-        .iter()
-        .map(|outline| outline.link.key().and_then(|key| by_key.get(&key).copied()))
+    let ids = IdIndex::of(outlines);
+    let counts = counting(outlines, &ids, flaws);
+    let mut parents: Vec<Option<usize>> = (0..outlines.len())
+        .map(|at| ids.parent(outlines, at))
         .collect();
     let in_tree = |at: usize| counts.get(at) == Some(&true);
     let cut = cut_cycles(outlines, &mut parents, &in_tree, flaws);
     let order = parents_first(&parents, &in_tree);
     let mut links = Links {
         places: vec![Place::Aside; outlines.len()],
-        by_key,
+        ids,
         order,
         strands: Vec::new(),
     };
@@ -103,26 +103,76 @@ pub(super) fn resolve(outlines: &[Outline], scope: Scope, flaws: &mut Vec<Flaw>)
     links
 }
 
-/// Ids to entries, and which entries count: the last of duplicates does.
-fn index(outlines: &[Outline], flaws: &mut Vec<Flaw>) -> (KeyMap<usize>, Vec<bool>) {
-    let mut by_key = KeyMap::with_capacity_and_hasher(outlines.len(), Default::default());
-    let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
-    for (at, outline) in outlines.iter().enumerate() {
-        let Some(key) = outline.key else { continue };
-        if let Some(earlier) = by_key.insert(key, at) {
-            if let Some(counts) = counts.get_mut(earlier) {
-                *counts = false;
+/// Which entry of a log an id means.
+#[derive(Debug)]
+pub(crate) struct IdIndex {
+    /// The last entry of each id.
+    last: KeyMap<usize>,
+    /// Each entry that has the id of an earlier one, and that earlier one; in file order.
+    again: Vec<(usize, usize)>,
+    /// All entries of the ids that [`Fact::RepeatedId`] tells of, in file order.
+    repeated: KeyMap<Vec<usize>>,
+}
+
+impl IdIndex {
+    /// Reads the ids of a log's outlines.
+    pub(crate) fn of(outlines: &[Outline]) -> Self {
+        let mut ids = IdIndex {
+            last: KeyMap::with_capacity_and_hasher(outlines.len(), Default::default()),
+            again: Vec::new(),
+            repeated: KeyMap::default(),
+        };
+        for (at, outline) in outlines.iter().enumerate() {
+            let Some(key) = outline.key else { continue };
+            let Some(earlier) = ids.last.insert(key, at) else {
+                continue;
+            };
+            ids.again.push((at, earlier));
+            if outline.facts.contains(&Fact::RepeatedId) {
+                let all = ids.repeated.entry(key).or_insert_with(|| vec![earlier]);
+                all.push(at);
             }
-            let line = outlines.get(earlier).map_or(0, |outline| outline.span.line);
-            flaw(
-                flaws,
-                FlawKind::DuplicateId,
-                outline,
-                &format!("line {line} has the same id"),
-            );
         }
+        ids
     }
-    (by_key, counts)
+
+    /// The last entry of an id.
+    pub(crate) fn last(&self, key: Key) -> Option<usize> {
+        self.last.get(&key).copied()
+    }
+
+    /// Whether a later entry of the same id takes the place of this one.
+    pub(crate) fn is_replaced(&self, outlines: &[Outline], at: usize) -> bool {
+        let key = outlines.get(at).and_then(|outline| outline.key);
+        key.is_some_and(|key| self.last(key) != Some(at) && !self.repeated.contains_key(&key))
+    }
+
+    /// What an entry hangs from: the last entry of the id that its link names, or, if the id is
+    /// repeated, the nearest before the entry.
+    pub(crate) fn parent(&self, outlines: &[Outline], at: usize) -> Option<usize> {
+        let key = outlines.get(at)?.link.key()?;
+        let nearest = self.repeated.get(&key).and_then(|all| {
+            let before = all.partition_point(|one| *one < at);
+            all.get(before.checked_sub(1)?).copied()
+        });
+        nearest.or_else(|| self.last(key))
+    }
+}
+
+/// Which entries count: of those of one id the last does, or all if the id is repeated.
+fn counting(outlines: &[Outline], ids: &IdIndex, flaws: &mut Vec<Flaw>) -> Vec<bool> {
+    let mut counts: Vec<bool> = outlines.iter().map(|one| one.key.is_some()).collect();
+    for &(at, earlier) in &ids.again {
+        let (Some(outline), Some(before)) = (outlines.get(at), outlines.get(earlier)) else {
+            continue;
+        };
+        if let Some(counts) = counts.get_mut(earlier) {
+            *counts = !ids.is_replaced(outlines, earlier);
+        }
+        let detail = format!("line {} has the same id", before.span.line);
+        flaw(flaws, FlawKind::DuplicateId, outline, &detail);
+    }
+    counts
 }
 
 /// Takes one link out of each cycle: the one that names the cycle's newest entry as a parent. Tells

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 
 use crate::model::{AgentId, Fact, Flaw, Key, Kind, Outline};
 
+pub(crate) use link::IdIndex;
 pub(crate) use title::one_line;
 pub use title::{Title, Titles, shorten};
 use turn::Turns;

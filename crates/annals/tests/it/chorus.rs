@@ -202,7 +202,7 @@ fn odd_lines_say_what_can_be_understood() {
             "user human: \"bytes \u{fffd}\u{fffd}\"",
             "user human: \"no id\"",
             "assistant: \"no time\"",
-            "user: ",
+            "user: opaque",
             "opaque None",
             "assistant: calls  \"text\" as odd-7",
             "assistant: opaque, opaque, \"\", opaque",

@@ -268,7 +268,7 @@ fn wrong_types_anywhere_are_absent() {
 }
 
 #[test]
-fn a_line_of_wrong_types_is_an_entry_that_says_nothing() {
+fn a_line_of_wrong_types_is_read_as_far_as_it_can_be() {
     let read = line(
         r#"{"type":"assistant","uuid":7,"parentUuid":[],"timestamp":{},"isSidechain":"yes","message":{"id":1,"role":null,"model":[],"content":{"a":1},"usage":{"input_tokens":{}}}}"#,
     );
@@ -287,7 +287,7 @@ fn a_line_of_wrong_types_is_an_entry_that_says_nothing() {
             message.usage,
             message.model.as_deref()
         ),
-        (0, None, None)
+        (1, None, None)
     );
     assert_eq!(read.flaws.len(), 1);
     assert_eq!(read.flaws[0].kind, FlawKind::BadUsage);

@@ -1,5 +1,6 @@
 //! One entry on the page.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use annals::model::{ArtifactKind, Block, Body, Entry, FileBackup, Members, Role, TodoStatus};
@@ -28,14 +29,48 @@ pub(super) struct Manner {
     pub(super) marked: bool,
 }
 
-/// One entry as people read it. `speaker` is who spoke before: a reply in several entries gets one
-/// heading.
+/// What the entries before said that matters for the next.
+#[derive(Default)]
+pub(super) struct Before {
+    /// Who spoke: a reply in several entries gets one heading.
+    speaker: Option<(Role, Option<String>)>,
+    /// The calls that no result answers yet: by id, the line that names each.
+    calls: HashMap<String, String>,
+    /// The call that a result without a line of its own is read as an answer to.
+    above: Option<String>,
+}
+
+impl Before {
+    /// Notes a call that was shown.
+    fn called(&mut self, id: &str, name: &str, input: &str, width: Option<usize>) {
+        let line = tool::answered(name, input, width);
+        self.calls.insert(id.to_owned(), line);
+        self.above = Some(id.to_owned());
+    }
+
+    /// The line that names the call which a result answers, unless the call stands right above.
+    fn answers(&mut self, call: &str) -> String {
+        let line = self.calls.remove(call);
+        if call.is_empty() || self.above.as_deref() == Some(call) {
+            return String::new();
+        }
+        let above = self.above.replace(call.to_owned());
+        match (line, above) {
+            (Some(line), _) => line,
+            // Its call is not among what is shown, and another is.
+            (None, Some(_)) => tool::answered_id(call),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// One entry as people read it.
 pub(super) fn page(
     entry: Entry,
     args: &ShowArgs,
     session: &Session,
     context: &Context,
-    speaker: &mut Option<(Role, Option<String>)>,
+    before: &mut Before,
     manner: Manner,
 ) -> Page {
     let Manner { first, marked } = manner;
@@ -53,7 +88,7 @@ pub(super) fn page(
     let message = match entry.body {
         Body::Message(message) => message,
         body => {
-            *speaker = None;
+            before.speaker = None;
             return Page {
                 text: format!(
                     "{}{}",
@@ -69,20 +104,27 @@ pub(super) fn page(
         .blocks
         .iter()
         .all(|block| matches!(block, Block::ToolResult { .. }));
+    // Content that cannot be read does not tell who typed it.
+    let unread = !message.meta
+        && message
+            .blocks
+            .iter()
+            .all(|block| matches!(block, Block::Opaque { kind, .. } if kind.is_empty()));
     let same = (message.role, message.response.clone());
     let result = results_only && !message.blocks.is_empty();
     let goes_on = !first
         && !marked
         && (result
             || message.role == Role::Assistant
-                && speaker.as_ref() == Some(&same)
+                && before.speaker.as_ref() == Some(&same)
                 && message.response.is_some());
     if !goes_on {
+        before.above = None;
         let role = match message.role {
             Role::User if message.compact_summary => "summary",
             Role::User if result => "tool",
             Role::User if entry.sidechain && !message.meta && !message.human => "task",
-            Role::User if !message.human => "client",
+            Role::User if !message.human && !unread => "client",
             role => role.as_str(),
         };
         let model = message.model.clone().unwrap_or_default();
@@ -93,17 +135,25 @@ pub(super) fn page(
     }
     for block in &message.blocks {
         if args.kind.is_none_or(|kind| is_kind(&message, block, kind)) {
+            match block {
+                Block::ToolUse { id, name, input } => before.called(id, name, input, width),
+                Block::ToolResult { call, .. } => page.push_str(&before.answers(call)),
+                _ => {}
+            }
             page.push_str(&match block {
                 Block::ToolUse { name, input, .. } if marked => tool::whole(name, input, width),
                 block => render(block, full, width),
             });
         }
     }
+    if message.blocks.is_empty() && message.role == Role::User && args.kind.is_none() {
+        page.push_str(&format!("{}\n", paint(DIM, "(no content)")));
+    }
     if let Some(path) = &message.stored {
         page.push_str(&stored(session, path, args, width));
     }
     if !results_only {
-        *speaker = Some(same);
+        before.speaker = Some(same);
     }
     Page {
         text: page,
@@ -180,6 +230,7 @@ fn render(block: &Block, full: bool, width: Option<usize>) -> String {
         Block::Image { media_type, data } => {
             message::image(media_type, entry::decoded_len(data) as u64)
         }
+        Block::Opaque { kind, json } if kind.is_empty() => tool::call("content", json, width),
         Block::Opaque { kind, json } => tool::call(kind, json, width),
         // What the library understands and we do not know yet.
         other => tool::call(other.kind(), "null", width),
@@ -212,7 +263,9 @@ fn aside(
     let text = listed.or_else(|| entry::text(body));
     // The label says it better than the program does, unless that is what was looked for.
     let text = text.filter(|text| *text != label && (marked || kind != "compaction"));
-    let members = members.iter().map(|(name, json)| format!("{name}: {json}"));
+    // Which session it belongs to is no part of what it says.
+    let members = members.iter().filter(|(name, _)| name != "sessionId");
+    let members = members.map(|(name, json)| format!("{name}: {json}"));
     let lines: Vec<String> = text.into_iter().chain(members).collect();
     let mut page = message::heading("system", time, &[label.as_str(), id]);
     if !lines.is_empty() {

@@ -466,7 +466,7 @@ fn errors_are_part_of_the_conversation_and_counted_like_the_index_counts() {
 /// Requirements: 000.50, 000.51, 000.58
 #[test]
 fn calls_and_results_without_ids_belong_together_by_tool_and_order() {
-    let stage = stage();
+    let stage = stage().without_notes();
     stage.annals(&["check"]).fine();
     let checked = stage.annals(&["check", "--json"]).json();
     assert_eq!(checked["flaws"], 0, "{checked}");

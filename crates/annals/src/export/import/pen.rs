@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::Spawn;
+use crate::layout::{LAYOUTS, Spawn};
 use crate::model::{AgentId, Body, Draft, Entry, EntryId, Members, TitleSource, Todo};
 use crate::store::SessionWriter;
 
@@ -28,6 +28,32 @@ fn is_title(entry: &Entry) -> bool {
     matches!(entry.body, Body::Title { source, .. } if source == custom)
 }
 
+/// Gives entries that have the id of an earlier one and say something else an id of their own: an id that
+/// is there already is refused. What comes after such an entry and names the id means the later one.
+fn rename_repeated(entries: &mut [Entry]) {
+    let mut first: HashMap<EntryId, usize> = HashMap::new();
+    let mut renamed: HashMap<EntryId, EntryId> = HashMap::new();
+    for at in 0..entries.len() {
+        let (before, rest) = entries.split_at_mut(at);
+        let Some(entry) = rest.first_mut() else {
+            continue;
+        };
+        if let Some(now) = entry.parent.as_ref().and_then(|id| renamed.get(id)) {
+            entry.parent = Some(now.clone());
+        }
+        let Some(id) = entry.id.clone() else { continue };
+        match first.get(&id).and_then(|earlier| before.get(*earlier)) {
+            None => _ = first.insert(id, at),
+            Some(earlier) if earlier.body == entry.body => {}
+            Some(_) => {
+                let now = EntryId::new(&format!("{id}-{at}"));
+                entry.id = Some(now.clone());
+                renamed.insert(id, now);
+            }
+        }
+    }
+}
+
 /// Writes the entries of a session that has begun, maybe with its title.
 pub(super) fn write_session(
     writer: &SessionWriter,
@@ -43,8 +69,14 @@ pub(super) fn write_session(
         source: kept.title_source,
         tag: kept.tag,
     };
+    // Where entries are linked by ids, a later one takes the place of an earlier one of its id.
+    let mut layouts = LAYOUTS.iter();
+    let linked = layouts.any(|one| one.name() == kept.layout && one.resumes_by_links());
     let mut todos: HashMap<String, Vec<Todo>> = kept.todos.into_iter().collect();
-    for log in kept.logs {
+    for mut log in kept.logs {
+        if !linked {
+            rename_repeated(&mut log.entries);
+        }
         let own = todos.remove(log.agent.as_ref().map_or(kept.id.as_str(), |agent| {
             agent.id.as_deref().unwrap_or_default()
         }));

@@ -47,7 +47,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind};
+use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::remark::Remarks;
 use super::untold::Untold;
@@ -90,6 +90,20 @@ impl Layout for Chorus {
 
     fn enters(&self, dir: &Path) -> bool {
         path::enters(dir)
+    }
+
+    fn fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+        write::fault(record).map(|why| (FlawKind::UnfitRecord, why))
+    }
+
+    fn attributes(&self) -> &'static [&'static str] {
+        &[
+            "agent",
+            "agent_name",
+            "session_id",
+            "workspace",
+            "workspace_name",
+        ]
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {

@@ -51,6 +51,22 @@ impl Conversation<'_> {
         self.id.filled().is_some() && known.iter().filter(|known| **known).count() >= 2
     }
 
+    /// How the row disagrees with the folder that it is listed in.
+    fn mismatch(&self, folder: &str) -> Option<String> {
+        let (workspace, agent) = folder.split_once('/')?;
+        let named = [
+            ("workspaceId", &self.workspace, workspace),
+            ("agentId", &self.agent, agent),
+        ];
+        let wrong = named.iter().filter_map(|(name, given, own)| {
+            let given = given.filled().filter(|given| given != own)?;
+            Some(format!("`{name}` is {given}, and must be {own}"))
+        });
+        let wrong: Vec<String> = wrong.collect();
+        let id = self.id.or_empty();
+        (!wrong.is_empty()).then(|| format!("in the row of {id}, {}", wrong.join("; ")))
+    }
+
     fn about(&self, id: SessionId) -> About {
         let mut about = About::new(Subject::Session(id));
         let title = self.title.filled().filter(|title| *title != UNTITLED);
@@ -94,20 +110,30 @@ impl Decoder for Register {
             return;
         }
         let mut faults = Vec::new();
+        let mut mismatches = Vec::new();
         let abouts = match &self.folder {
-            Some(folder) => conversations(folder, record.bytes, &mut faults),
+            Some(folder) => conversations(folder, record.bytes, &mut faults, &mut mismatches),
             None => Config::tell(record.bytes, &mut faults),
         };
         for fault in faults {
             out.flaw(FlawKind::BadDocument, record.span, fault);
+        }
+        for mismatch in mismatches {
+            out.flaw(FlawKind::MismatchedId, record.span, mismatch);
         }
         out.found
             .push(Entry::at(record.span, Body::Register(abouts)));
     }
 }
 
-/// What an index tells, and what is wrong with it. Of a damaged one, the rows that are whole.
-fn conversations(folder: &str, bytes: &[u8], faults: &mut Vec<String>) -> Vec<About> {
+/// What an index tells, what is wrong with it, and where its rows name another folder. Of a damaged
+/// one, the rows that are whole.
+fn conversations(
+    folder: &str,
+    bytes: &[u8],
+    faults: &mut Vec<String>,
+    mismatches: &mut Vec<String>,
+) -> Vec<About> {
     let document = text(bytes);
     if std::str::from_utf8(bytes).is_err() {
         faults.push("some bytes are not UTF-8".to_owned());
@@ -140,6 +166,7 @@ fn conversations(folder: &str, bytes: &[u8], faults: &mut Vec<String>) -> Vec<Ab
                     abouts
                         .retain(|about: &About| about.subject != Subject::Session(session.clone()));
                 }
+                mismatches.extend(row.mismatch(folder));
                 let mut about = row.about(session);
                 // The folder counts: a row may have been copied from another.
                 if let Some((workspace, agent)) = folder.split_once('/') {

@@ -45,6 +45,20 @@ const GIVEN: &[(&str, Shape)] = &[
     ("toolUseId", Shape::Text),
 ];
 
+/// Refuses a message whose members the program would not take.
+fn check_members(record: &str) -> std::result::Result<(), String> {
+    check_needed(record, NEEDED)?;
+    check_given(record, GIVEN)
+}
+
+/// Why the program would not read a message; `None` if it would, or if it is of an unknown type.
+pub(super) fn fault(record: &str) -> Option<String> {
+    let kind = json::member(record, "type").and_then(json::string)?;
+    is_known(&kind)
+        .then(|| check_members(record).err())
+        .flatten()
+}
+
 impl Writer for Chorus {
     fn session(&self, new: &NewSession, stamp: &mut Stamp<'_>) -> Result<Artifact> {
         let beside = new.beside.as_ref().and_then(|log| log.folder.clone());
@@ -85,8 +99,7 @@ impl Writer for Chorus {
                 kind.escape_debug()
             ));
         }
-        check_needed(record, NEEDED)?;
-        check_given(record, GIVEN)
+        check_members(record)
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {

@@ -95,12 +95,16 @@ impl Layout for ClaudeCode {
         path::leads_to_logs(dir)
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &["format_version"]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }
 
     fn expects(&self, path: &Path) -> bool {
-        path::is_memory(path)
+        path::is_memory(path) || path::is_of_client(path)
     }
 
     fn is_misplaced(&self, path: &Path) -> bool {

@@ -29,6 +29,48 @@ pub(super) fn enters(dir: &Path) -> bool {
     parts.first().is_some_and(|first| DIRS.contains(first))
 }
 
+/// What the client and its users keep in a root beside conversations: files and directories. Those whose
+/// names begin with a dot are its own too.
+const OF_CLIENT: [&str; 29] = [
+    "CLAUDE.md",
+    "agents",
+    "backups",
+    "cache",
+    "chrome",
+    "commands",
+    "debug",
+    "downloads",
+    "hooks",
+    "ide",
+    "image-cache",
+    "keybindings.json",
+    "local",
+    "logs",
+    "mcp-needs-auth-cache.json",
+    "output-styles",
+    "paste-cache",
+    "plugins",
+    "remote-settings.json",
+    "rules",
+    "sessions",
+    "settings.local.json",
+    "shell-snapshots",
+    "skills",
+    "stats-cache.json",
+    "statsig",
+    "teams",
+    "telemetry",
+    "usage-data",
+];
+
+/// Whether a file or a directory at the top of a root belongs to the client and holds no conversation.
+pub(super) fn is_of_client(path: &Path) -> bool {
+    match *parts(path).unwrap_or_default().as_slice() {
+        [name] => OF_CLIENT.contains(&name) || (name.starts_with('.') && !name.ends_with(".jsonl")),
+        _ => false,
+    }
+}
+
 /// Whether a file is one in which the client remembers things about a project.
 pub(super) fn is_memory(path: &Path) -> bool {
     matches!(

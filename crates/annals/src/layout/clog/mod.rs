@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::model::{Artifact, ArtifactKind};
+use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::todos::Todos;
 use super::untold::Untold;
@@ -81,8 +81,28 @@ impl Layout for Clog {
         path::leads_to_logs(dir)
     }
 
+    fn attributes(&self) -> &'static [&'static str] {
+        &["channel", "conversation", "thread"]
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
+    }
+
+    fn fault(&self, log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+        write::fault(log, first, record)
+    }
+
+    fn always_beside(&self, log: &Artifact) -> Vec<Artifact> {
+        let notes = Artifact {
+            kind: ArtifactKind::Notes,
+            ..log.clone()
+        };
+        vec![notes]
+    }
+
+    fn is_misplaced(&self, path: &Path) -> bool {
+        path::is_misplaced(path)
     }
 
     fn place(&self, artifact: &Artifact) -> PathBuf {

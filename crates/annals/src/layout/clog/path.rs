@@ -70,6 +70,11 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     Some(artifact)
 }
 
+/// Whether a file lies in the folder of a conversation, where clog puts no such file.
+pub(super) fn is_misplaced(path: &Path) -> bool {
+    classify(path).is_some_and(|artifact| artifact.kind == ArtifactKind::SessionState)
+}
+
 pub(super) fn place(artifact: &Artifact) -> PathBuf {
     use ArtifactKind as K;
     let name = artifact.name.as_deref().unwrap_or_default();
@@ -196,6 +201,26 @@ pub(super) fn sanitise(thread: &str) -> String {
 /// The `conversationId` of a session, or of one of its sub-agents: the name of its folder.
 pub(super) fn conversation_id(session: &SessionId, agent: Option<&AgentId>) -> String {
     of_agent(&format!("{FOLDER}{session}"), agent)
+}
+
+/// The member of a chat's first record that names another conversation than the chat's folder, and its
+/// value, if there is one. Ids that are not made from a folder's name say nothing about it.
+pub(super) fn foreign_id(
+    log: &Artifact,
+    value: impl Fn(&str) -> String,
+) -> Option<(&'static str, String)> {
+    let session = log.session.as_ref()?;
+    let conversation = value("conversationId");
+    if conversation.starts_with(FOLDER)
+        && conversation != conversation_id(session, log.agent.as_ref())
+        && conversation != conversation_id(session, None)
+    {
+        return Some(("conversationId", conversation));
+    }
+    let (thread, name) = (value("threadId"), session.name());
+    let named_after_time = name != session.as_str();
+    let differs = log.agent.is_none() && named_after_time && sanitise(&thread) != name;
+    differs.then_some(("threadId", thread))
 }
 
 /// What a sub-agent's conversation is called, given its session's.

@@ -20,7 +20,7 @@ use crate::layout::{
     Writer, content, remark,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Members, Message, Role,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FlawKind, Members, Message, Role,
     SessionId, Span, TitleSource, Todo,
 };
 
@@ -650,14 +650,54 @@ fn fits(head: &Head, record: &str) -> std::result::Result<(), String> {
             thread.escape_debug()
         ));
     }
-    match &*text("role") {
+    check_role(&text("type"), &text("role"))
+}
+
+fn check_role(kind: &str, role: &str) -> std::result::Result<(), String> {
+    match role {
         "user" | "agent" | "assistant" | "system" => Ok(()),
-        _ if text("type") == HEADER => Ok(()),
+        _ if kind == HEADER => Ok(()),
         role => Err(format!(
             "its `role` is {}, and none of user, agent, assistant and system",
             role.escape_debug()
         )),
     }
+}
+
+/// Why clog would not read a record of a chat, or not as one of that chat; `None` if it would.
+pub(super) fn fault(log: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+    let text = |record: &str, name: &str| {
+        let text = json::member(record, name).and_then(json::string);
+        text.unwrap_or_default().into_owned()
+    };
+    let kind = text(record, "type");
+    let needed = match kind.as_str() {
+        HEADER => HEADER_MEMBERS,
+        "message" => MESSAGE_MEMBERS,
+        _ => return None,
+    };
+    let unfit =
+        check_needed(record, needed).and_then(|()| check_role(&kind, &text(record, "role")));
+    if let Err(why) = unfit {
+        return Some((FlawKind::UnfitRecord, why));
+    }
+    let mismatch = |why: String| Some((FlawKind::MismatchedId, why));
+    if record == first {
+        let (name, given) = path::foreign_id(log, |name| text(record, name))?;
+        return mismatch(format!(
+            "its `{name}` is {}, which is not what the folder is named after",
+            given.escape_debug()
+        ));
+    }
+    ["conversationId", "threadId"].into_iter().find_map(|name| {
+        let (given, own) = (text(record, name), text(first, name));
+        let differs = given != own && !own.is_empty();
+        let why = || {
+            let (given, own) = (given.escape_debug(), own.escape_debug());
+            format!("its `{name}` is {given}, and that of line 1 is {own}")
+        };
+        differs.then(why).and_then(mismatch)
+    })
 }
 
 /// A title without blanks around it.

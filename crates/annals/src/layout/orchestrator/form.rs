@@ -210,6 +210,12 @@ const METADATA_SHAPES: Shapes = &[
     ("sessionId", Shape::Name),
 ];
 
+/// Whether a record is of one of the document's types, or does not say of which.
+pub(super) fn is_known(record: &str) -> bool {
+    let kind = json::member(record, "type").and_then(json::string);
+    kind.is_none_or(|kind| SHAPES.iter().any(|(name, ..)| *name == kind))
+}
+
 /// Refuses a record that is not as the document's interfaces say.
 pub(super) fn check(record: &str) -> Result<(), String> {
     let kind = json::member(record, "type").and_then(json::string);
@@ -229,8 +235,16 @@ pub(super) fn check(record: &str) -> Result<(), String> {
     }
     match part(record) {
         Some((_, None)) => Ok(()),
-        Some((_, Some(beside))) => Err(format!("the log has no place for {beside}")),
+        Some((_, Some(beside))) => Err(format!("the log has no place for {}", beginning(&beside))),
         None => Err("it is not a JSON object".to_owned()),
+    }
+}
+
+fn beginning(json: &str) -> String {
+    const SHOWN: usize = 60;
+    match json.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", json.get(..end).unwrap_or_default()),
+        None => json.to_owned(),
     }
 }
 

@@ -49,7 +49,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind};
+use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::remark::Remarks;
 use super::todos::Todos;
@@ -77,6 +77,16 @@ impl Layout for Orchestrator {
 
     fn enters(&self, dir: &Path) -> bool {
         path::enters(dir)
+    }
+
+    fn fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+        // Other types are reported as that.
+        let why = form::check(record).err().filter(|_| form::is_known(record))?;
+        Some((FlawKind::UnfitRecord, why))
+    }
+
+    fn attributes(&self) -> &'static [&'static str] {
+        &["source"]
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {

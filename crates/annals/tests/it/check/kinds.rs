@@ -101,6 +101,24 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         2,
         "claude-code/empty-project",
     ),
+    (
+        F::ForeignFile,
+        "clog/names-by-hand",
+        1,
+        "clog/every-role-and-channel",
+    ),
+    (
+        F::UnfitRecord,
+        "clog/no-ids-no-times",
+        4,
+        "clog/every-role-and-channel",
+    ),
+    (
+        F::MismatchedId,
+        "clog/names-by-hand",
+        1,
+        "clog/every-role-and-channel",
+    ),
     (F::Bom, "claude-code/bom", 1, "claude-code/crlf"),
     (F::Crlf, "claude-code/crlf", 1, "claude-code/bom"),
     (
@@ -108,6 +126,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "claude-code/duplicate-uuid",
         1,
         "chorus/chorus-ids-twice",
+    ),
+    (
+        F::RepeatedId,
+        "clog/one-id-twice",
+        4,
+        "claude-code/duplicate-uuid",
     ),
     (
         F::CutHistory,
@@ -214,6 +238,7 @@ const MADE: &[F] = &[
     F::Unreadable,
     F::UnreadLink,
     F::RowWithoutLog,
+    F::RowMismatch,
     F::UnmatchedEntry,
     F::MovedEntry,
     F::OnlyArchived,

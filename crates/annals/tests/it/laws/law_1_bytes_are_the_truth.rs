@@ -1,7 +1,9 @@
 //! Reading and writing leave every byte that was there.
 
+use std::collections::HashSet;
+
 use super::*;
-use annals::model::Draft;
+use annals::model::{Draft, FlawKind};
 
 use crate::gates::{self, Counts};
 
@@ -222,8 +224,12 @@ fn a_fork_differs_in_nothing_but_names_and_links() {
                     .iter()
                     .map(|&at| session.entry_id(at).unwrap().to_string())
                     .collect();
+                let repeats = old.iter().collect::<HashSet<_>>().len() < old.len();
                 assert_eq!((new, resume), (vec![old], Some(0)), "{} {at}", case.name);
-                assert_eq!(fork.trees[0].flaws, [], "{} {at}", case.name);
+                let mut flaws = fork.trees[0].flaws.iter();
+                // An id that the session has twice, its fork has twice.
+                let own = flaws.find(|flaw| !repeats || flaw.kind != FlawKind::DuplicateId);
+                assert_eq!(own, None, "{} {at}", case.name);
                 let outlines = fork.logs[0].outlines.iter();
                 let times: Vec<_> = outlines
                     .filter(|outline| outline.key.is_some())
