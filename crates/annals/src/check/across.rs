@@ -38,7 +38,11 @@ pub(super) fn absent<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Ve
         };
         for artifact in files.root.layout.always_beside(&log.artifact) {
             let path = files.root.path.join(files.root.layout.place(&artifact));
-            if path.symlink_metadata().is_ok() {
+            // What cannot be looked at is reported as that.
+            let absent = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+            let metadata = path.symlink_metadata();
+            if !metadata.as_ref().is_err_and(absent) {
+                files.root.failures.ok_io(&path, metadata);
                 continue;
             }
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -75,8 +79,8 @@ fn miscounted(inventory: &Inventory, traces: &[Traces<'_>]) -> Vec<FileReport> {
                 continue;
             };
             // One that has grown since it was read may have what is listed.
-            let length = std::fs::metadata(&log.file.path).map(|it| it.len());
-            let still = length.is_ok_and(|length| length == log.file.id.len);
+            let length = root.failures.metadata(&log.file.path).map(|it| it.len());
+            let still = length == Some(log.file.id.len);
             if listed > log.lines && still {
                 let listed = count(usize::try_from(listed).unwrap_or(usize::MAX), "message");
                 let detail = format!(

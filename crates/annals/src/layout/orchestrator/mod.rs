@@ -81,7 +81,9 @@ impl Layout for Orchestrator {
 
     fn fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
         // Other types are reported as that.
-        let why = form::check(record).err().filter(|_| form::is_known(record))?;
+        let why = form::check(record)
+            .err()
+            .filter(|_| form::is_known(record))?;
         Some((FlawKind::UnfitRecord, why))
     }
 
