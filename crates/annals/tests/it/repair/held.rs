@@ -11,7 +11,7 @@ fn a_repair_is_not_undone_while_another_program_has_the_log_open() {
     let kept = store.repair(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
     let holder = Holder::of(&place.log);
-    held(store.undo_repair(&kept, false), &place.log);
+    held(|| store.undo_repair(&kept, false), &place.log);
     assert_eq!(place.bytes(), mended);
     // Unless that is asked for.
     store.undo_repair(&kept, true).unwrap();

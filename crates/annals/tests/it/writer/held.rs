@@ -19,20 +19,26 @@ impl Holder {
             .unwrap();
         let out = child.stdout.as_mut().unwrap();
         BufReader::new(out).read_line(&mut String::new()).unwrap();
-        // A look at all processes counts for a moment.
-        thread::sleep(std::time::Duration::from_millis(300));
         Holder(child)
     }
 
     pub(crate) fn end(mut self) {
         drop(self.0.stdin.take());
         self.0.wait().unwrap();
-        thread::sleep(std::time::Duration::from_millis(300));
     }
 }
 
+/// Runs something in a thread of its own: a look at all processes counts for a while, in its thread.
+pub(crate) fn afresh<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
 #[track_caller]
-pub(crate) fn held<T: std::fmt::Debug>(outcome: annals::Result<T>, file: &Path) {
+pub(crate) fn held<T: std::fmt::Debug + Send>(
+    work: impl FnOnce() -> annals::Result<T> + Send,
+    file: &Path,
+) {
+    let outcome = afresh(work);
     assert!(
         matches!(&outcome, Err(Error::Held { path, .. }) if path == file),
         "{outcome:?}"
@@ -57,8 +63,8 @@ fn what_another_program_holds_is_neither_archived_nor_called_free() {
     store.is_free(&files).unwrap();
     for file in [&log, &index] {
         let holder = Holder::of(file);
-        held(store.is_free(&files), file);
-        held(store.archive_away(&[&files], false, now), file);
+        held(|| store.is_free(&files), file);
+        held(|| store.archive_away(&[&files], false, now), file);
         assert!(log.exists() && index.exists());
         holder.end();
     }
@@ -69,7 +75,7 @@ fn what_another_program_holds_is_neither_archived_nor_called_free() {
     // And what is in the archive is held by none.
     let archived = store.inventory().sessions;
     let archived = archived.iter().find(|it| it.id == files.id).unwrap();
-    store.is_free(archived).unwrap();
+    afresh(|| store.is_free(archived)).unwrap();
     holder.end();
 }
 
@@ -81,9 +87,9 @@ fn an_index_that_another_program_holds_is_not_made_anew() {
     assert!(!stale.is_damaged());
     let old = fs::read(&stale.path).unwrap();
     let holder = Holder::of(&stale.path);
-    held(stale.refuse_held(), &stale.path);
+    held(|| stale.refuse_held(), &stale.path);
     held(
-        store.repair_register(&stale, false, Timestamp::now()),
+        || store.repair_register(&stale, false, Timestamp::now()),
         &stale.path,
     );
     assert_eq!(fs::read(&stale.path).unwrap(), old);
@@ -93,7 +99,7 @@ fn an_index_that_another_program_holds_is_not_made_anew() {
         .unwrap();
     assert!(kept.is_some());
     holder.end();
-    stale.refuse_held().unwrap();
+    afresh(|| stale.refuse_held()).unwrap();
     fs::write(&stale.path, "{").unwrap();
     let stale = store.stale_registers(&store.inventory()).remove(0).unwrap();
     assert!(stale.is_damaged());
