@@ -431,7 +431,12 @@ impl SessionWriter {
                 let path = self.root.path.join(path);
                 make_parent(&self.root, &path)?;
                 match jsonl::create_new(&path, &bytes) {
-                    Err(_) if jsonl::read_document(&path).is_ok_and(|old| old == bytes) => Ok(()),
+                    Err(Error::Io { source, .. })
+                        if source.kind() == io::ErrorKind::AlreadyExists
+                            && jsonl::read_document(&path).is_ok_and(|old| old == bytes) =>
+                    {
+                        Ok(())
+                    }
                     created => created,
                 }
             }
