@@ -158,6 +158,13 @@ class Stage:
                 place.chmod(stat.st_mode & 0o7777)
                 os.utime(place, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
         shutil.rmtree(aside)
+        for path in files:
+            log = (self.base / path).with_suffix(".jsonl")
+            if path.endswith(".annals") and log.exists():
+                # A companion names its log by the inode, which a loss of power does not change.
+                named = b'"inode":%d' % log.stat().st_ino
+                companion = self.base / path
+                companion.write_bytes(re.sub(rb'"inode":\d+', named, companion.read_bytes()))
 
     def note(self):
         """Notes what lies there before the operation."""
