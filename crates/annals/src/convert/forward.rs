@@ -1,5 +1,6 @@
 //! From a session's entries to the lines of another layout.
 
+mod agent;
 mod beside;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,13 +12,15 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{
-    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Spawn, Stamp, Writer, is_model,
+    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Stamp, Writer, is_model,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, Key, Members, Outline,
-    SessionId, Subject, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Key, Members, Outline, SessionId,
+    Subject, TitleSource, Usage,
 };
 use crate::store::{FoundFile, Pairing, Root, Session, row_of_log};
+
+use self::agent::purpose;
 
 use super::allowed::Allowed;
 use super::carry::{carry, encode, source_file};
@@ -348,78 +351,6 @@ impl<'a> Work<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Of one path, only the sub-agents that it calls are wanted.
-    fn wants_agent(&self, log: usize) -> bool {
-        let Part::Path(path) = self.part else {
-            return true;
-        };
-        let call = self.agent_of(log).and_then(|agent| agent.call);
-        call.is_some_and(|call| call.log == 0 && path.contains(&call.entry))
-    }
-
-    /// The sub-agent whose log this is.
-    fn agent_of(&self, log: usize) -> Option<&'a crate::store::Agent> {
-        let mut agents = self.session.agents.iter();
-        agents.find(|agent| agent.log == log && agent.strand.is_none())
-    }
-
-    /// Begins a sub-agent's log.
-    fn agent_head(&mut self, at: usize, file: &FoundFile) -> Result<Head> {
-        let agent = self.agent_of(at);
-        let named = file.artifact.agent.clone();
-        let id = match named.or_else(|| agent.and_then(|agent| agent.id.clone())) {
-            Some(id) => id,
-            None => AgentId::new(&format!("{at}"))?,
-        };
-        let head = self.head.clone();
-        let log = self.target.writer.agent(&head, &id)?;
-        let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-        let mut spawn = Spawn::new(
-            id.clone(),
-            text(agent.and_then(|agent| agent.kind.as_ref())),
-            text(agent.and_then(|agent| agent.description.as_ref())),
-        );
-        spawn.call = match agent {
-            Some(agent) => self.call_of(agent)?,
-            None => None,
-        };
-        if self.target.writer.register(&log).is_some() {
-            let row = self.rows.entry(log.clone()).or_default();
-            row.purpose = agent.and_then(purpose);
-        }
-        let change = Change::Spawn(spawn);
-        let plan = self.plan(&head, &change, self.started)?;
-        self.write(plan.edits, MADE)?;
-        Ok(Head {
-            agent: Some(id),
-            log,
-            leaf: None,
-            last: None,
-            prompt: None,
-            calls: Vec::new(),
-            replies: Vec::new(),
-            ..head
-        })
-    }
-
-    /// The id of the call that spawned an agent, which outlines hold only as a key.
-    fn call_of(&self, agent: &crate::store::Agent) -> Result<Option<String>> {
-        let Some(call) = agent.call else {
-            return Ok(None);
-        };
-        let mut found = None;
-        self.session.each_of(call.log, &[call.entry], |entry| {
-            if let Body::Message(message) = &entry.body {
-                found = message.blocks.iter().find_map(|block| match block {
-                    Block::ToolUse { id, .. } if Key::of(id) == call.key => Some(id.clone()),
-                    _ => None,
-                });
-            }
-            Ok(true)
-        })?;
-        Ok(found)
     }
 
     /// Converts the lines of one volume.
@@ -777,13 +708,6 @@ impl<'a> Work<'a> {
             }
         }
     }
-}
-
-/// What a sub-agent is for, as a register tells it.
-fn purpose(agent: &crate::store::Agent) -> Option<String> {
-    let texts = [&agent.description, &agent.kind];
-    let mut texts = texts.into_iter().flatten();
-    texts.find(|text| !text.is_empty()).cloned()
 }
 
 /// The first model that a log names, for replies before it that name none.
