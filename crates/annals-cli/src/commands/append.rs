@@ -255,7 +255,7 @@ fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
     let words = words.map(|(option, word)| format!(" {option} {}", shell_word(word)));
     let command = format!("annals new{} --id", words.concat());
     bail!(
-        "there is no log `{named}`; `append` creates only the log of today, and {} creates this one",
+        "there is no log `{named}`; `append` creates only today's log. To create this one: {}",
         plain_hint(&command, log.new.id.as_str(), "")
     )
 }
