@@ -10,6 +10,8 @@ use annals::export::Redactor;
 
 #[path = "../src/export/redact/corpus.rs"]
 mod corpus;
+#[path = "../src/export/redact/forms.rs"]
+mod forms;
 
 /// The seed of the figures in the documentation.
 const SEED: u64 = 17;
@@ -93,8 +95,44 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         100.0 * right as f64 / (right + wrong) as f64
     );
     println!("{:.1} MB/s", bytes as f64 / 1e6 / time.as_secs_f64());
+    measure_forms("second corpus", forms::samples(SEED, ROUNDS), misses)?;
+    measure_forms("held-out forms", forms::held_out(SEED, ROUNDS), misses)?;
     for dir in dirs {
         measure(Path::new(&dir), misses)?;
+    }
+    Ok(())
+}
+
+/// Masks samples and counts their forms.
+fn measure_forms(
+    label: &str,
+    samples: Vec<corpus::Sample>,
+    show: bool,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
+    for sample in samples {
+        let mut redactor = Redactor::new()?;
+        let masked = match sample.json {
+            true => redactor.json(&sample.text),
+            false => redactor.text(&sample.text),
+        };
+        let count = counts.entry(sample.form).or_default();
+        count.samples += 1;
+        count.masked += usize::from(!sample.leaks(&masked));
+    }
+    let samples: usize = counts.values().map(|count| count.samples).sum();
+    let masked: usize = counts.values().map(|count| count.masked).sum();
+    let whole = counts
+        .values()
+        .filter(|count| count.masked == count.samples);
+    println!(
+        "{label}: {masked} of {samples} masked ({:.2} %), {} of {} forms always",
+        100.0 * masked as f64 / samples as f64,
+        whole.count(),
+        counts.len()
+    );
+    for (form, count) in counts.iter().filter(|_| show) {
+        println!("{form}: {} of {}", count.masked, count.samples);
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::model::Key;
 
-use check::{is_assigned, is_pair_in_base64};
+use check::{is_assigned, is_pair_in_base64, is_password_word, is_short_password};
 use context::HEADERS;
 use find::{Finder, Secret};
 use plain::{Escapes, Plain};
@@ -99,6 +99,8 @@ impl Redactor {
         let mut done = 0;
         // The name of the member whose value comes next.
         let mut name: Option<String> = None;
+        // What a member `name` says that the member `value` behind it holds.
+        let mut named: Option<String> = None;
         for literal in (Literals { json, at: 0 }) {
             let spelled = json.get(literal.clone()).unwrap_or_default();
             let Some(text) = json::string(spelled) else {
@@ -107,7 +109,14 @@ impl Redactor {
             let after = json.get(literal.end..).unwrap_or_default().trim_start();
             let before = json.get(done..literal.start).unwrap_or_default().trim_end();
             let masked = match name.take().filter(|_| before.ends_with(':')) {
-                Some(name) => self.member(&name, &text),
+                Some(name) => {
+                    let is = |word: &str| name.eq_ignore_ascii_case(word);
+                    let owner = named.take().filter(|_| is("value"));
+                    if is("name") || is("key") {
+                        named = Some(text.to_string());
+                    }
+                    self.member(owner.as_deref().unwrap_or(&name), &text)
+                }
                 None => self.text(&text).into_owned(),
             };
             if after.starts_with(':') {
@@ -144,7 +153,10 @@ impl Redactor {
         if name == "auth" && is_pair_in_base64(text, "") {
             return self.mask(text, "docker-auth", 0);
         }
-        if text.len() >= 6 && self.finder.is_secret_name(name) && is_assigned(text, name) {
+        let is_password = self.finder.is_password_name(name)
+            && (is_password_word(text, name) || is_short_password(text, name));
+        let is_secret = self.finder.is_secret_name(name) && is_assigned(text, name);
+        if text.len() >= 6 && (is_secret || is_password) {
             return self.mask(text, "generic-secret", 0);
         }
         masked
@@ -190,5 +202,7 @@ impl Iterator for Literals<'_> {
 
 #[cfg(test)]
 mod corpus;
+#[cfg(test)]
+mod forms;
 #[cfg(test)]
 mod tests;

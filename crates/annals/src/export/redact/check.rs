@@ -2,12 +2,14 @@
 //!
 //! Each check gets the candidate and what the pattern matched in front of it.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// Not a name, a variable or a stand-in for what someone will fill in.
-pub(super) fn is_literal(text: &str, _: &str) -> bool {
+pub(super) fn is_literal(text: &str, before: &str) -> bool {
     const STAND_INS: [&str; 14] = [
         "example",
         "xxxx",
@@ -25,8 +27,10 @@ pub(super) fn is_literal(text: &str, _: &str) -> bool {
         "os.environ",
     ];
     let lower = text.to_ascii_lowercase();
-    let opens = ['<', '$', '{', '%', '[', '…'];
-    !text.starts_with(opens)
+    let opens = ['<', '{', '%', '[', '…'];
+    let is_variable = text.starts_with('$') && !(before.ends_with('\'') && is_mixed_name(text));
+    !is_variable
+        && !text.starts_with(opens)
         && !text.contains("${")
         && !text.contains("$(")
         && !text.contains("{{")
@@ -106,6 +110,73 @@ pub(super) fn is_assigned_password(text: &str, before: &str) -> bool {
     names_secret(before) && is_password(text, before)
 }
 
+/// A password of a few letters and digits, and no name with a number: `hunter2`, but not `utf8`. It is
+/// too short for its entropy to tell anything.
+pub(super) fn is_short_password(text: &str, before: &str) -> bool {
+    const NUMBERED: [&str; 13] = [
+        "sha", "utf", "base", "arg", "args", "param", "value", "user", "bcrypt", "latin", "aes",
+        "bool", "int",
+    ];
+    let lower = text.to_ascii_lowercase();
+    let name = lower.trim_end_matches(|c: char| c.is_ascii_digit());
+    let count = |is: fn(&u8) -> bool| lower.bytes().filter(is).count();
+    let different: HashSet<u8> = lower.bytes().collect();
+    (5..=11).contains(&text.len())
+        && count(u8::is_ascii_lowercase) >= 3
+        && count(u8::is_ascii_digit) >= 1
+        && different.len() >= 4
+        && !NUMBERED.contains(&name)
+        && !is_wordy(text)
+        && is_password(name, before)
+        && is_assigned_password(text, before)
+}
+
+/// A word that is a password because the name says so. Labels begin with a capital.
+pub(super) fn is_password_word(text: &str, before: &str) -> bool {
+    const ABOUT: [&str; 24] = [
+        "text",
+        "hidden",
+        "invalid",
+        "incorrect",
+        "missing",
+        "empty",
+        "default",
+        "disabled",
+        "enabled",
+        "encrypted",
+        "plain",
+        "plaintext",
+        "unknown",
+        "object",
+        "number",
+        "boolean",
+        "bytes",
+        "input",
+        "random",
+        "must",
+        "should",
+        "varchar",
+        "username",
+        "credentials",
+    ];
+    let is_word = text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    is_word && !ABOUT.contains(&text) && is_assigned_password(text, before)
+}
+
+/// What a sentence calls a password: long, with digits, and no word.
+pub(super) fn is_told(text: &str, before: &str) -> bool {
+    let text = text.trim_end_matches(['.', ',', '!', '?', ';', ':']);
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    digits >= 2 && text.len() >= 10 && looks_generated(text, before)
+}
+
+/// A password of an address that has a slash. Digits in front of the first one are a port.
+pub(super) fn is_url_password(text: &str, before: &str) -> bool {
+    let front = text.split('/').next().unwrap_or_default();
+    let is_port = front.bytes().all(|byte| byte.is_ascii_digit());
+    front.len() < text.len() && !is_port && looks_random(text, before)
+}
+
 /// Base64 of `user:password`, as in Docker's `auth` and in a Basic header.
 pub(super) fn is_pair_in_base64(text: &str, _: &str) -> bool {
     let Some(pair) = decode(text) else {
@@ -156,9 +227,45 @@ pub(super) fn ends_key(rest: &str) -> usize {
     let alphabet = |c: char| c.is_ascii_alphanumeric() || "+/=:, \t\r\n\"'→>|".contains(c);
     let key = after.find(|c| !alphabet(c)).unwrap_or(after.len());
     let key = after.get(..key).unwrap_or_default();
-    body + key
-        .trim_end_matches([' ', '\t', '\r', '\n', '"', '\'', ','])
-        .len()
+    let key = key.trim_end_matches([' ', '\t', '\r', '\n', '"', '\'', ',']);
+    body + key.len().max(key_lines(after))
+}
+
+/// How much of a text the lines of a key take that was cut off, whatever each line begins with. A few
+/// lines in front of them may be headers.
+fn key_lines(text: &str) -> usize {
+    /// Lines of keys are longer, but for the last.
+    const FULL: usize = 40;
+    /// The rest of the first line, `Proc-Type`, `DEK-Info`, a blank line.
+    const HEADERS: usize = 5;
+    let in_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
+    let text = text.split("-----BEGIN").next().unwrap_or_default();
+    let (mut start, mut end) = (0, 0);
+    // What the last full line begins with, without numbers: those of lines and times change.
+    let mut begins: Option<String> = None;
+    for (at, line) in text.split_inclusive('\n').enumerate() {
+        let shown = line.trim_end_matches(|c| !in_base64(c));
+        let front = shown.trim_end_matches(in_base64);
+        let is_full = shown.len() - front.len() >= FULL;
+        let front: String = front.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if is_full {
+            end = start + shown.len();
+            begins = Some(front);
+        } else if let Some(begins) = &begins {
+            let is_last = !shown.is_empty() && front == *begins;
+            if is_last {
+                end = start + shown.len();
+            }
+            // A line without letters is the rest of one: a quote, a plus sign.
+            if !shown.is_empty() {
+                break;
+            }
+        } else if at >= HEADERS {
+            break;
+        }
+        start += line.len();
+    }
+    end
 }
 
 /// Whether a name promises a secret, and not only its id, its file or its length. `before` is the
@@ -210,6 +317,12 @@ pub(super) fn names_secret(before: &str) -> bool {
     let name = name.get(start.map_or(0, |at| at + 1)..).unwrap_or(name);
     let name = name.to_ascii_lowercase();
     !ABOUT.iter().any(|word| name.ends_with(word))
+}
+
+/// `$` and what no variable is named: capitals, small letters and digits together.
+fn is_mixed_name(text: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| text.bytes().any(|byte| test(&byte));
+    has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
 }
 
 /// Letters of both cases without the runs that words have.

@@ -288,6 +288,14 @@ const SHAPES: &[(&str, &str)] = &[
     ("authress-key", "sc_{a20}.{a5}.acc_{a20}.{w60}"),
     ("intra42-secret", "s-s4t2ud-{h64}"),
     ("settlemint-token", "sm_pat_{a16}"),
+    ("paseto", "v4.local.{w120}"),
+    ("paseto", "v2.public.{w120}.{w20}"),
+    ("password-hash", "mira:$apr1${a8}${a22}"),
+    ("password-hash", "root:$6${a16}${a86}:19000:0:99999:7:::"),
+    ("password-hash", "root:$y$j9T${a22}${a43}:19000::::::"),
+    ("password-hash", "$2y$10${a53}"),
+    ("password-hash", "$argon2id$v=19$m=65536,t=3,p=4${a22}${a43}"),
+    ("seed-phrase", "MNEMONIC=\"{W7} {W5} {W6} {W4} {W7} {W5} {W6} {W4} {W7} {W5} {W6} {W4}\""),
     ("jwt", "eyJ{w33}.eyJ{w80}.{w43}"),
     ("jwt", "ZXlK{b120}"),
     ("basic-auth-url", "postgres://admin:{a16}@db.internal:5432/app"),
@@ -399,7 +407,7 @@ const OTHERS: &[&str] = &[
 ];
 
 /// A generator of numbers from a seed.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -420,8 +428,8 @@ impl Random {
     }
 
     /// Fills a shape: its text, and the random parts of it. `a` letters and digits, `l` and `u` those of
-    /// one case, `h` hexadecimal, `d` digits, `w` letters, digits, `_` and `-`, `b` base64, `2` base32.
-    fn fill(&mut self, shape: &str) -> (String, Vec<String>) {
+    /// one case, `W` small letters, `h` hexadecimal, `d` digits, `w` letters, digits, `_` and `-`, `b` base64, `2` base32.
+    pub(crate) fn fill(&mut self, shape: &str) -> (String, Vec<String>) {
         const LOWER: &str = "abcdefghijklmnopqrstuvwxyz";
         const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
         const DIGITS: &str = "0123456789";
@@ -463,6 +471,7 @@ impl Random {
                     let alphabet = match &hole[..1] {
                         "a" => format!("{LOWER}{UPPER}{DIGITS}"),
                         "l" => format!("{LOWER}{DIGITS}"),
+                        "W" => LOWER.to_owned(),
                         "u" => format!("{UPPER}{DIGITS}"),
                         "h" => format!("{DIGITS}abcdef"),
                         "d" => DIGITS.to_owned(),
@@ -484,7 +493,7 @@ impl Random {
 
 fn is_hole(hole: &str) -> bool {
     let counted = |hole: &str| {
-        let class = hole.starts_with(['a', 'l', 'u', 'h', 'd', 'w', 'b', '2']);
+        let class = hole.starts_with(['a', 'l', 'W', 'u', 'h', 'd', 'w', 'b', '2']);
         class && hole.len() > 1 && hole[1..].bytes().all(|byte| byte.is_ascii_digit())
     };
     ["x", "uuid", "P", "W", "pair", "key64"].contains(&hole) || counted(hole)

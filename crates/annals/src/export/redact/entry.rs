@@ -17,7 +17,9 @@ impl Redactor {
             channel: _,
         } = &mut entry.place;
         self.each([cwd, git_branch]);
-        for (name, json) in &mut entry.members {
+        let members = entry.members.iter_mut().map(|(name, json)| (&*name, json));
+        let of_blocks = entry.block_members.values_mut().flatten();
+        for (name, json) in members.chain(of_blocks) {
             *json = match json::string(json) {
                 Some(text) => json::quote(&self.member(name, &text)),
                 None => self.json(json).into_owned(),

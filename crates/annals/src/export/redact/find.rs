@@ -7,14 +7,21 @@ use std::sync::OnceLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::Regex;
 
-use super::context::{CONTEXT, NAMES, VALUES};
+use super::context::{CONTEXT, NAMES, PASSWORDS, VALUES};
 use super::plain::{Escapes, Plain};
 use super::rules::{BLOCKS, Rule, TOKENS};
+
+/// What may stand in front of a token.
+const BOUNDARY: &str = r"(?:(?-u:\b)|_)";
 
 /// Rules in the order of their precedence: where two find the same text, the first names it.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     [BLOCKS, VALUES, TOKENS, CONTEXT].into_iter().flatten()
 }
+
+/// How many words of 64 bits have a bit for each rule.
+const WORDS: usize =
+    (BLOCKS.len() + VALUES.len() + TOKENS.len() + CONTEXT.len()).div_ceil(u64::BITS as usize);
 
 /// The compiled rules.
 #[derive(Debug)]
@@ -24,6 +31,7 @@ pub(super) struct Finder {
     /// The rule of each hint.
     owners: Vec<usize>,
     names: Regex,
+    passwords: Regex,
     cut: Regex,
 }
 
@@ -64,6 +72,7 @@ impl Finder {
             hints,
             owners,
             names: regex(NAMES)?,
+            passwords: regex(PASSWORDS)?,
             cut: regex(&cut_pattern())?,
         })
     }
@@ -90,19 +99,37 @@ impl Finder {
         self.names.is_match(name)
     }
 
-    fn search(&self, plain: &Plain<'_>, found: &mut Found) {
-        let text = &*plain.text;
-        let mut hinted = vec![false; self.rules.len()];
+    /// Whether a member of that name holds a password, which may be a word.
+    pub(super) fn is_password_name(&self, name: &str) -> bool {
+        self.passwords.is_match(name)
+    }
+
+    /// The rules whose hints a text has, in their order. Most texts are short and have none, so this
+    /// allocates nothing.
+    fn hinted(&self, text: &str) -> impl Iterator<Item = usize> + use<> {
+        let mut words = [0u64; WORDS];
         for hint in self.hints.find_overlapping_iter(text) {
             let owner = self.owners.get(hint.pattern().as_usize());
-            if let Some(hinted) = owner.and_then(|at| hinted.get_mut(*at)) {
-                *hinted = true;
+            let at = owner.copied().unwrap_or_default();
+            if let Some(word) = words.get_mut(at / 64) {
+                *word |= 1 << (at % 64);
             }
         }
-        for (compiled, hinted) in self.rules.iter().zip(hinted) {
-            if !hinted {
+        words.into_iter().enumerate().flat_map(|(at, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.checked_sub(1)?;
+                Some(at * 64 + bit as usize)
+            })
+        })
+    }
+
+    fn search(&self, plain: &Plain<'_>, found: &mut Found) {
+        let text = &*plain.text;
+        for at in self.hinted(text) {
+            let Some(compiled) = self.rules.get(at) else {
                 continue;
-            }
+            };
             let rule = compiled.rule;
             let Some(regex) = compiled.regex() else {
                 continue;
@@ -183,7 +210,7 @@ fn prefixed() -> impl Iterator<Item = &'static Rule> {
 fn cut_pattern() -> String {
     let tokens = prefixed().map(|rule| {
         let hints: Vec<String> = rule.hints.iter().map(|hint| regex::escape(hint)).collect();
-        format!(r"(?-u:\b)((?i-u:{})[A-Za-z0-9_.+/=-]+)", hints.join("|"))
+        format!("{BOUNDARY}((?i-u:{})[A-Za-z0-9_.+/=-]+)", hints.join("|"))
     });
     let name = NAMES.trim_end_matches('$');
     let context = format!(
@@ -193,9 +220,14 @@ fn cut_pattern() -> String {
     format!("(?:{})$", all.join("|"))
 }
 
-/// `\b` is the word boundary of ASCII: other letters end a token.
+/// `\b` is the word boundary of ASCII: other letters end a token. In front of a pattern an underscore
+/// is a boundary too, because names are joined with it.
 fn ascii(pattern: &str) -> String {
-    pattern.replace(r"\b", r"(?-u:\b)")
+    let (front, rest) = match pattern.strip_prefix(r"\b") {
+        Some(rest) => (BOUNDARY, rest),
+        None => ("", pattern),
+    };
+    format!("{front}{}", rest.replace(r"\b", r"(?-u:\b)"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Text without escapes: what rules are matched against.
 //!
-//! Colour codes, backslash escapes of any depth (`\"`, `\\n`, `\u003d`), percent escapes and HTML
+//! Colour codes in all their spellings, backslash escapes of any depth (`\"`, `\\n`, `\u003d`), percent escapes and HTML
 //! entities hide where a secret begins and ends. [`Plain`] removes or decodes them and maps every
 //! range back to the text as it is spelled. Only ASCII is decoded: secrets have nothing else.
 
@@ -35,6 +35,12 @@ struct Place {
     /// How many bytes follow before the next escape, at least.
     clear: usize,
 }
+
+/// The control character that begins a sequence without ESC.
+const CSI: &[u8] = "\u{9b}".as_bytes();
+
+/// The picture of ESC.
+const PICTURE: &[u8] = "\u{241b}".as_bytes();
 
 /// How far apart in the source two places are, or the bytes between them are clear.
 const APART: usize = 256;
@@ -123,7 +129,7 @@ struct EscapeIter<'a> {
     part: Range<usize>,
     escapes: Escapes,
     /// Where the next character of each group stands that may begin an escape, once it was looked for.
-    next: [Option<usize>; 2],
+    next: [Option<usize>; 3],
 }
 
 impl<'a> EscapeIter<'a> {
@@ -132,7 +138,7 @@ impl<'a> EscapeIter<'a> {
             bytes: text.as_bytes(),
             part,
             escapes,
-            next: [None; 2],
+            next: [None; 3],
         }
     }
 
@@ -145,8 +151,9 @@ impl<'a> EscapeIter<'a> {
             let known = found.filter(|found| *found >= start);
             *found.insert(known.unwrap_or_else(|| find().map_or(usize::MAX, |at| start + at)))
         };
-        let [backslash, other] = &mut self.next;
+        let [backslash, bracket, other] = &mut self.next;
         let mut next = search(backslash, &|| memchr::memchr3(b'\\', b'\x1b', b'^', rest));
+        next = next.min(search(bracket, &|| introducer(rest)));
         if self.escapes == Escapes::All {
             next = next.min(search(other, &|| memchr::memchr2(b'%', b'&', rest)));
         }
@@ -187,6 +194,15 @@ fn escape(bytes: &[u8], at: usize, escapes: Escapes) -> Option<(Meaning, usize)>
         (b'^', _) if rest.starts_with(b"^[[") => {
             Some((Meaning::Nothing, 2 + sequence(rest.get(2..)?)))
         }
+        (b'[', _) => Some((Meaning::Nothing, colour(rest)?)),
+        (0xc2, _) => {
+            let after = rest.strip_prefix(CSI)?;
+            Some((Meaning::Nothing, CSI.len() + parameters(after)))
+        }
+        (0xe2, _) => {
+            let after = rest.strip_prefix(PICTURE)?;
+            Some((Meaning::Nothing, PICTURE.len() + sequence(after)))
+        }
         (b'\\', _) => backslash(rest),
         (b'%', Escapes::All) => percent(rest),
         (b'&', Escapes::All) => entity(rest),
@@ -194,24 +210,46 @@ fn escape(bytes: &[u8], at: usize, escapes: Escapes) -> Option<(Meaning, usize)>
     }
 }
 
+/// Where the next `[`, CSI or picture of ESC stands. The last two end with the same byte.
+fn introducer(rest: &[u8]) -> Option<usize> {
+    let at = memchr::memchr2(b'[', 0x9b, rest)?;
+    let through = rest.get(..=at)?;
+    let spelled = [CSI, PICTURE]
+        .into_iter()
+        .find(|spelled| through.ends_with(spelled));
+    Some(at + 1 - spelled.map_or(1, <[u8]>::len))
+}
+
 /// How many bytes of a control sequence follow its ESC. The text of a link or a title stays: it may
 /// hold a secret.
 fn sequence(rest: &[u8]) -> usize {
-    /// No terminal takes longer ones.
-    const LONGEST: usize = 64;
     match rest.first() {
-        Some(b'[') => {
-            let params = rest.iter().skip(1).take(LONGEST);
-            let params = params
-                .take_while(|byte| matches!(byte, 0x20..=0x3f))
-                .count();
-            let end = 1 + params;
-            end + usize::from(matches!(rest.get(end), Some(0x40..=0x7e)))
-        }
+        Some(b'[') => 1 + parameters(rest.get(1..).unwrap_or_default()),
         Some(b']' | b'\\' | b'=' | b'>' | b'7' | b'8' | b'c' | b'M') => 1,
         Some(b'(' | b')') => 1 + usize::from(matches!(rest.get(1), Some(0x30..=0x7e))),
         _ => 0,
     }
+}
+
+/// How many bytes of a control sequence follow its introducer: the parameters and the final byte.
+fn parameters(rest: &[u8]) -> usize {
+    /// No terminal takes longer ones.
+    const LONGEST: usize = 64;
+    let params = rest.iter().take(LONGEST);
+    let end = params
+        .take_while(|byte| matches!(byte, 0x20..=0x3f))
+        .count();
+    end + usize::from(matches!(rest.get(end), Some(0x40..=0x7e)))
+}
+
+/// The length of a colour code that lost its ESC, as logs of builds have it: `[31m`, `[0;1m`, `[0K`.
+fn colour(rest: &[u8]) -> Option<usize> {
+    let params = rest.iter().skip(1).take(24);
+    let params = params
+        .take_while(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'))
+        .count();
+    let end = 1 + params;
+    (params > 0 && matches!(rest.get(end), Some(b'm' | b'K'))).then_some(end + 1)
 }
 
 /// A run of backslashes and what they escape: JSON in JSON doubles them at every level.
@@ -235,7 +273,14 @@ fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
         b'n' => (b'\n', 1),
         b'r' => (b'\r', 1),
         b't' => (b'\t', 1),
-        quote @ (b'"' | b'\'' | b'`' | b'/') => (*quote, 1),
+        quote @ (b'"' | b'\'' | b'`' | b'/' | b'=' | b':') => (*quote, 1),
+        b'u' if after.starts_with(b"u241b") => (b'\x1b', 5),
+        b'u' if after.starts_with(b"u009b") => {
+            return Some((Meaning::Nothing, run + 5 + parameters(after.get(5..)?)));
+        }
+        b'x' if after.starts_with(b"x9b") => {
+            return Some((Meaning::Nothing, run + 3 + parameters(after.get(3..)?)));
+        }
         b'u' => (hex(1..5)?, 5),
         b'x' => (hex(1..3)?, 3),
         b'0' if after.starts_with(b"033[") => (b'\x1b', 3),
@@ -312,6 +357,16 @@ mod tests {
         check("a\x1b[1;31mk\x1b[Key\x1b[m z", "akey z", "key", "k\x1b[Key");
         check(r"a\u001b[31mkey\u001b[0m z", "akey z", "key", "key");
         check(r"a\033[31mkey\e[0m^[[1m z", "akey z", "key", "key");
+        check("a\u{9b}31mkey\u{9b}0m z", "akey z", "key", "key");
+        check("a\u{241b}[1;31mkey\u{241b}[0m z", "akey z", "key", "key");
+        check(
+            "a[31mkey[0m[0K b[1] c[m é z",
+            "akey b[1] c[m é z",
+            "key",
+            "key",
+        );
+        check(r"a\u009b31mkey\x9b0m\u241b[0m z", "akey z", "key", "key");
+        check(r"a\=key\:z", "a=key:z", "key:", r"key\:");
         check(
             r#"{\"a\":\"key\\n\"}"#,
             "{\"a\":\"key\n\"}",
@@ -382,7 +437,8 @@ mod tests {
     #[test]
     fn ranges_of_hostile_text_stay_at_character_boundaries() {
         let parts = [
-            "\\", "\x1b", "[", "u00", "1b", "%", "25", "&#", "é", ";", "n", "^[[",
+            "\\", "\x1b", "[", "u00", "1b", "%", "25", "&#", "é", ";", "n", "^[[", "\u{9b}",
+            "\u{241b}", "m", "ۛ",
         ];
         let mut seed = 7u32;
         for _ in 0..20_000 {
