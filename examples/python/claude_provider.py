@@ -30,8 +30,9 @@ class AnnalsError(Exception):
 class ChatMessage:
     """What was said: a text or a list of content blocks, as in the Messages API or as they were read.
 
-    A log has no place for `metadata`: a message that has some is not logged. `entry` is what `annals show`
-    told of a message that was read; it is not logged again.
+    A log has no place for `metadata`: a message that has some is not logged. `entries` are the log's entries
+    that a message was read from, as `annals show` prints them: the client stores one content block a line, so
+    a reply of three blocks has three, and `message_id` is the id of the last. They are not logged again.
     """
 
     role: str
@@ -42,7 +43,7 @@ class ChatMessage:
     parent_id: str | None = None
     timestamp: str | None = None
     metadata: dict = field(default_factory=dict)
-    entry: dict | None = field(default=None, repr=False, compare=False)
+    entries: list = field(default_factory=list, repr=False, compare=False)
 
     def draft(self):
         """The line that `annals append` takes; raises ValueError for what cannot be kept."""
@@ -56,10 +57,12 @@ class ChatMessage:
         return {name: value for name, value in members.items() if value is not None}
 
     @classmethod
-    def of_entry(cls, entry):
-        """A message from an entry as `annals show --json` prints it."""
-        return cls(role=entry["role"], content=entry["blocks"], model=entry["model"], usage=entry["usage"],
-                   message_id=entry["id"], parent_id=entry["parent"], timestamp=entry["time"], entry=entry)
+    def from_entries(cls, entries):
+        """A message from its entries as `annals show --json` prints them."""
+        first, last = entries[0], entries[-1]
+        content = [block for entry in entries for block in entry["blocks"]]
+        return cls(role=last["role"], content=content, model=last["model"], usage=last["usage"],
+                   message_id=last["id"], parent_id=first["parent"], timestamp=first["time"], entries=entries)
 
     @property
     def text(self):
@@ -75,15 +78,18 @@ def block_to_log(block):
     kind = block.get("kind")
     if kind is None:
         return block
+    # Members that the Messages API may add, such as `citations`.
+    further = block.get("members", {})
     if kind == "text":
-        return {"type": "text", "text": block["text"]}
+        return {"type": "text", "text": block["text"], **further}
     if kind == "thinking":
-        return {"type": "thinking", "thinking": block["text"]}
+        signature = {"signature": block["signature"]} if "signature" in block else {}
+        return {"type": "thinking", "thinking": block["text"], **signature, **further}
     if kind == "tool_use":
-        return {"type": "tool_use", "id": block["id"], "name": block["name"], "input": block["input"]}
+        return {"type": "tool_use", "id": block["id"], "name": block["name"], "input": block["input"], **further}
     if kind == "tool_result":
         return {"type": "tool_result", "tool_use_id": block["call"], "is_error": block["is_error"],
-                "content": [block_to_log(part) for part in block["output"]]}
+                "content": [block_to_log(part) for part in block["output"]], **further}
     if kind == "opaque" and isinstance(block["json"], dict):
         return block["json"]
     raise ValueError("a block of the kind %r was read without its content and cannot be logged" % kind)
@@ -153,16 +159,32 @@ class ClaudeStorageProvider:
         log = await self._log_of(project_path, session_id)
         if log is None:
             return []
-        options = ["--last=%d" % limit] if limit else []
-        options += ["--agent=" + agent_id] if agent_id is not None else []
-        return messages(await self._run("show", *options, "--", log, empty={"entries": []}))
+        agent = ["--agent=" + agent_id] if agent_id is not None else []
+        if limit is None:
+            return messages(await self._run("show", *agent, "--", log, empty={"entries": []}))
+        # The first message of a part may have begun before it.
+        lines = limit + 8
+        while True:
+            shown = await self._run("show", "--last=%d" % lines, *agent, "--", log, empty={"entries": []})
+            found = messages(shown)
+            if len(found) > limit or len(shown["entries"]) < lines:
+                return found[-limit:]
+            lines *= 4
 
-    async def get_message(self, session_id, message_id, project_path=None):
-        """One message."""
+    async def get_message(self, message_id, session_id=None, project_path=None):
+        """One message; without a session, the message of that id in any session."""
         target = await self._target(session_id, message_id, project_path)
-        return messages(await self._run("show", "--context=0", "--", target))[0]
+        around = 8
+        while True:
+            shown = await self._run("show", "--context=%d" % around, "--", target)
+            found = messages(shown)
+            at = next(n for n, message in enumerate(found) if any(it["id"] == message_id for it in message.entries))
+            # A reply may have more entries than were asked for.
+            if len(found[at].entries) <= around:
+                return found[at]
+            around *= 4
 
-    async def get_message_ancestry(self, session_id, message_id, project_path=None):
+    async def get_message_ancestry(self, message_id, session_id=None, project_path=None):
         """All that led to a message, and the message itself last."""
         target = await self._target(session_id, message_id, project_path)
         return messages(await self._run("show", "--", target))
@@ -197,6 +219,8 @@ class ClaudeStorageProvider:
         return None
 
     async def _target(self, session_id, message_id, project_path):
+        if session_id is None:
+            return message_id
         session = session_id
         if project_path is not None:
             session = await self._log_of(project_path, session_id)
@@ -230,14 +254,16 @@ class ClaudeStorageProvider:
         return [self.program, "--root", "claude-code:" + self.root, "--json", *args]
 
     async def _run(self, *args, empty=None):
-        """Runs the program; `empty` is the answer where nothing was found."""
+        """Runs the program; `empty` is the answer where nothing was found. What could not be read besides is in
+        `problems` of the answer."""
         process = await asyncio.create_subprocess_exec(
             *self._command(*args), env=self.env, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
         out, err = await process.communicate()
         if process.returncode == 1 and empty is not None:
             return json.loads(out) if out.strip() else empty
-        if process.returncode != 0:
+        incomplete = process.returncode == 2 and out.strip()
+        if process.returncode != 0 and not incomplete:
             raise AnnalsError(err.decode(errors="replace").strip())
         return json.loads(out)
 
@@ -275,5 +301,14 @@ class Child:
 
 
 def messages(shown):
-    """The messages of what `annals show --json` printed."""
-    return [ChatMessage.of_entry(entry) for entry in shown["entries"] if entry["kind"] == "message"]
+    """The messages of what `annals show --json` printed; the lines of one response are one message."""
+    found = []
+    for entry in shown["entries"]:
+        if entry["kind"] != "message":
+            continue
+        response = entry.get("response")
+        if found and response is not None and found[-1][-1].get("response") == response:
+            found[-1].append(entry)
+        else:
+            found.append([entry])
+    return [ChatMessage.from_entries(entries) for entries in found]

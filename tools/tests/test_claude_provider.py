@@ -1,5 +1,6 @@
 """The Python provider over the program; `./test` runs it."""
 import asyncio
+import dataclasses
 import json
 import os
 import sys
@@ -62,9 +63,9 @@ class Provider(unittest.IsolatedAsyncioTestCase):
 
     async def test_messages_are_found_traced_and_forked(self):
         first, second, third = await self.say("one", "two", "three")
-        message = await self.provider.get_message("my session 1", second)
+        message = await self.provider.get_message(second, "my session 1")
         self.assertEqual((message.text, message.parent_id), ("two", first))
-        line = await self.provider.get_message_ancestry("my session 1", third)
+        line = await self.provider.get_message_ancestry(third, "my session 1")
         self.assertEqual([message.text for message in line], ["one", "two", "three"])
         fork = await self.provider.fork("my session 1", second, "my fork")
         self.assertEqual(fork, "my fork")
@@ -82,7 +83,7 @@ class Provider(unittest.IsolatedAsyncioTestCase):
             await self.say("Hello", session="../outside")
         await self.say("Hello")
         with self.assertRaises(AnnalsError):
-            await self.provider.get_message("my session 1", "nowhere")
+            await self.provider.get_message("nowhere", "my session 1")
 
     async def test_all_messages_go_through_one_child(self):
         await self.say("one")
@@ -114,21 +115,60 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         said = await self.provider.get_session_messages(self.project, "shared")
         self.assertEqual(sorted(message.message_id for message in said), sorted(ids))
 
-    async def test_messages_that_were_read_can_be_logged_again(self):
-        blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I run it"},
+    async def log_reply(self):
+        """Logs a prompt, a reply of three blocks and a result."""
+        blocks = [{"type": "thinking", "thinking": "hm", "signature": "SIG"},
+                  {"type": "text", "text": "I run it", "citations": [{"cited_text": "x"}]},
                   {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}]
         usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 9}
         result = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok", "is_error": True}]
-        await self.say("Run it")
-        for message in (ChatMessage("assistant", blocks, model="m", usage=usage), ChatMessage("user", result)):
-            await self.provider.log_message(self.project, message, "my session 1")
+        prompt, = await self.say("Run it")
+        log = self.provider.log_message
+        reply = await log(self.project, ChatMessage("assistant", blocks, model="claude-sonnet-4-5", usage=usage),
+                          "my session 1")
+        answer = await log(self.project, ChatMessage("user", result), "my session 1")
+        return prompt, reply, answer
+
+    async def test_reply_of_several_blocks_is_read_as_one_message(self):
+        prompt, reply, answer = await self.log_reply()
+        read = self.provider.get_session_messages
+        said = await read(self.project, "my session 1")
+        self.assertEqual([message.message_id for message in said], [prompt, reply, answer])
+        self.assertEqual([block["kind"] for block in said[1].content], ["thinking", "text", "tool_use"])
+        self.assertEqual(said[1].parent_id, prompt)
+        self.assertEqual(said[1].usage["input"], 3)
+        last = await read(self.project, "my session 1", limit=2)
+        self.assertEqual([message.message_id for message in last], [reply, answer])
+        whole = await self.provider.get_message(reply)
+        self.assertEqual(whole, said[1])
+        inner = said[1].entries[0]["id"]
+        self.assertEqual(await self.provider.get_message(inner, "my session 1"), said[1])
+        line = await self.provider.get_message_ancestry(answer)
+        self.assertEqual([message.message_id for message in line], [prompt, reply, answer])
+
+    async def test_messages_that_were_read_can_be_logged_again(self):
+        await self.log_reply()
         read = await self.provider.get_session_messages(self.project, "my session 1")
+        before = await self.provider.stats(self.project)
         for message in read:
-            await self.provider.log_message(self.project, message, "copy")
+            again = dataclasses.replace(message, message_id=None, parent_id=None)
+            await self.provider.log_message(self.project, again, "copy")
         copy = await self.provider.get_session_messages(self.project, "copy")
-        self.assertEqual([message.content for message in copy], [message.content for message in read])
-        self.assertEqual([message.usage for message in copy], [message.usage for message in read])
-        self.assertEqual([message.text for message in copy], [message.text for message in read])
+        for member in ("content", "usage", "text"):
+            self.assertEqual([getattr(it, member) for it in copy], [getattr(it, member) for it in read])
+        log = self.logs("copy")[0].read_text(encoding="utf-8")
+        self.assertIn('"signature":"SIG"', log)
+        self.assertIn('"cited_text"', log)
+        after = await self.provider.stats(self.project)
+        self.assertEqual(after["requests"], 2 * before["requests"])
+        self.assertEqual(after["output"], 2 * before["output"])
+
+    async def test_unreadable_file_of_the_project_does_not_hide_its_sessions(self):
+        await self.say("Hello")
+        folder = self.logs("my session 1")[0].parent
+        (folder / "elsewhere.jsonl").symlink_to("/etc/passwd")
+        sessions = await self.provider.get_sessions(self.project)
+        self.assertEqual([row["sessionId"] for row in sessions], ["my session 1"])
 
     async def test_what_cannot_be_kept_is_an_error(self):
         picture = {"kind": "image", "media_type": "image/png", "bytes": 3}
@@ -151,8 +191,8 @@ class Provider(unittest.IsolatedAsyncioTestCase):
         other.mkdir()
         self.assertEqual(await self.provider.get_session_messages(str(other), "my session 1"), [])
         with self.assertRaises(AnnalsError):
-            await self.provider.get_message("my session 1", first[0], project_path=str(other))
-        message = await self.provider.get_message("my session 1", first[0], project_path=self.project)
+            await self.provider.get_message(first[0], "my session 1", project_path=str(other))
+        message = await self.provider.get_message(first[0], "my session 1", project_path=self.project)
         self.assertEqual(message.text, "one")
         # What another project has under that id is not written to.
         with self.assertRaises(AnnalsError):

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Ok((found?, finished?))
     });
     match outcome {
+        Ok((commands::Outcome::Written, _)) => ExitCode::SUCCESS,
         // Like a search that could not open a file: what was found was printed, and it is not all.
         Ok((_, true)) => ExitCode::from(2),
         Ok((commands::Outcome::Fine, false)) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use annals::jsonl::Durability;
 use annals::layout::{Layout, Spawn};
-use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Message, Role};
+use annals::model::{AgentId, Block, Body, Draft, Entry, EntryId, Key, Message, Role};
 use annals::store::{FoundFile, MissingLog, Session, SessionFiles, SessionWriter, WriteOptions};
 use annals::text::shell_word;
 use anyhow::{Context as _, Result, bail};
@@ -58,7 +58,7 @@ A line that is refused writes nothing, and the next one is read. A line may name
 another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does not
 exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses
 the existing one with that id; the line is refused if the two differ.
-\"raw\": {…} stands for a message and is a record as with --raw. The exit code is 1
+\"raw\": {…} stands for a message and is a record as with --raw. The exit code is 2
 if a line was refused.
 
 Examples:
@@ -107,10 +107,10 @@ pub(crate) struct AppendArgs {
     #[arg(long, value_name = "ID", requires = "agent")]
     call: Option<String>,
     /// Write lines of standard input as they are: records of the layout
-    #[arg(long, conflicts_with_all = ["message", "at"])]
+    #[arg(long, conflicts_with_all = ["message", "role", "model", "thinking", "at"])]
     raw: bool,
     /// Write each line of standard input as it comes, and acknowledge it
-    #[arg(long, conflicts_with_all = ["message", "at", "kind", "description", "call"])]
+    #[arg(long, conflicts_with_all = ["message", "role", "model", "thinking", "at", "kind", "description", "call"])]
     follow: bool,
     /// When a message counts as written: handed to the system, or safe on the disk
     #[arg(long, value_enum, default_value = "disk")]
@@ -219,11 +219,14 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     };
     let (writer, began) = open(args, agent.as_deref(), &target.files, context)?;
     let written = match content {
-        Content::Drafts(drafts, _) => writer.append_all(drafts)?,
+        Content::Drafts(drafts, _) => {
+            writer.check_tools(&drafts)?;
+            writer.append_all(drafts)?
+        }
         Content::Raw(records) => writer.append_raw(records)?,
     };
     report(&writer, began, &written, context)?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }
 
 /// The input of an append: drafts or raw records.
@@ -498,6 +501,12 @@ fn place(
         return Ok(());
     }
     let session = Session::read(files.clone())?;
+    let outlines = session.log(log).map(|(_, scan, _)| &scan.outlines);
+    let taken: HashSet<Key> = outlines
+        .into_iter()
+        .flatten()
+        .filter_map(|outline| outline.key)
+        .collect();
     let mut known: HashSet<EntryId> = HashSet::new();
     for (at, draft) in drafts.iter_mut().enumerate() {
         let place = || match lines.get(at) {
@@ -514,7 +523,7 @@ fn place(
             });
         }
         if let Some(id) = &draft.id
-            && (!known.insert(id.clone()) || has(&session, log, id))
+            && (!known.insert(id.clone()) || taken.contains(&id.key()))
         {
             bail!("{}: there is an entry with the id {id} already", place());
         }
@@ -538,13 +547,4 @@ fn names_entries(files: &SessionFiles, file: &FoundFile, drafts: &[Draft]) -> Re
         }
     }
     Ok(false)
-}
-
-fn has(session: &Session, log: usize, id: &EntryId) -> bool {
-    let Some((_, scan, _)) = session.log(log) else {
-        return false;
-    };
-    scan.outlines
-        .iter()
-        .any(|outline| outline.key == Some(id.key()))
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
             entries: written.iter().map(EntryRow::of).collect(),
         };
         context.out.json(&document)?;
-        return Ok(Outcome::Fine);
+        return Ok(Outcome::Written);
     }
     let before = tokens.map_or_else(String::new, |tokens| {
         format!(" ({} tokens before)", size::compact(tokens))
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &CompactArgs, context: &mut Context) -> Result<Outcome> 
         paint(ID, files.id.as_str()),
         paint(ID, last.map_or("", EntryId::as_str)),
     ))?;
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }
 
 /// The tokens in the context at the last answer, if it tells.

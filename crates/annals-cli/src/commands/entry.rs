@@ -98,6 +98,8 @@ enum BlockRow {
     },
     Thinking {
         text: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
     },
     ToolUse {
         id: String,
@@ -251,7 +253,7 @@ pub(crate) fn text(body: Body) -> Option<String> {
 fn block(block: Block) -> BlockRow {
     match block {
         Block::Text(text) => BlockRow::Text { text },
-        Block::Thinking { text, .. } => BlockRow::Thinking { text },
+        Block::Thinking { text, signature } => BlockRow::Thinking { text, signature },
         Block::ToolUse { id, name, input } => BlockRow::ToolUse {
             id,
             name,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use annals::layout::LAYOUTS;
 use annals::model::{ArtifactKind, Body, Draft, Entry, Project};
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -98,18 +99,18 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
             guessed: false,
         });
         let projects: Vec<Project> = projects.collect();
-        if !projects.iter().any(|project| project.matches(dir)) {
+        if !projects
+            .iter()
+            .any(|project| is_project(&project.path, dir))
+        {
             tell_unknown(wanted, projects.iter(), context);
         }
     }
     rows.retain(|row| {
-        let place = || Project {
-            path: row.project.clone().unwrap_or_default(),
-            guessed: false,
-        };
+        let path = row.project.as_deref().unwrap_or_default();
         project
             .as_deref()
-            .is_none_or(|wanted| place().matches(wanted))
+            .is_none_or(|wanted| is_project(path, wanted))
             && since.is_none_or(|since| row.time.is_some_and(|time| time >= since))
             && until.is_none_or(|until| row.time.is_some_and(|time| time <= until))
             && text
@@ -178,6 +179,16 @@ fn add(args: &AddArgs, context: &mut Context) -> Result<Outcome> {
             .line(format_args!("added to {}", paint(PATH, &file)))?;
     }
     Ok(Outcome::Fine)
+}
+
+/// Whether `wanted` names the directory: its path, its name, or the folder that a layout has for it.
+fn is_project(path: &str, wanted: &str) -> bool {
+    let project = Project {
+        path: path.to_owned(),
+        guessed: false,
+    };
+    let mut folders = LAYOUTS.iter().filter_map(|layout| layout.folder(path));
+    project.matches(wanted) || folders.any(|folder| folder == wanted)
 }
 
 /// Everything that was typed, the newest first; of equal times the later line.

@@ -17,7 +17,7 @@ mod draft;
 mod entry;
 mod export;
 mod files;
-mod filter;
+pub(crate) mod filter;
 mod fork;
 mod history;
 mod import;
@@ -64,6 +64,9 @@ pub(crate) use cost::ModeArg;
 pub(crate) enum Outcome {
     /// It did what it should.
     Fine,
+    /// It wrote what it was given. The exit code is 0 even if an unrelated file could not be read: a
+    /// caller that tries again would write it twice.
+    Written,
     /// It found nothing, or found damage.
     Nothing,
 }

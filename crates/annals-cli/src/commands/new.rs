@@ -56,7 +56,6 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
-    let cwd = input::directory(args.cwd.as_deref())?;
     let title = args
         .title
         .as_deref()
@@ -68,6 +67,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         .map(|text| input::text(text, "prompt"))
         .transpose()?;
     let root = context.writable_root()?;
+    let cwd = input::session_directory(&root, args.cwd.as_deref())?;
     let mut new = input::new_session(&root, args.id.as_deref(), &cwd)?;
     if args.id.is_some() {
         input::check_unused(context, &new.id)?;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
             .out
             .line(paint(DIM, &writer.path().display().to_string()))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }
 
 /// The folder of an agent of the workspace that a directory has.

@@ -69,5 +69,5 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
             paint(DIM, &text)
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }

@@ -68,5 +68,5 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> Result<Outcome> {
             paint(PLAIN, &shown)
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }

@@ -48,7 +48,8 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
     }
     let files = context.find_session(&args.session)?;
     let (session, file) = (files.id.to_string(), files.main_path().to_owned());
-    let tag = if tag.is_some() || args.remove {
+    let writes = tag.is_some() || args.remove;
+    let tag = if writes {
         let writer = context.annotate(&files)?;
         writer.tag(tag.unwrap_or_default())?;
         tag.map(str::to_owned)
@@ -70,10 +71,9 @@ pub(crate) fn run(args: &TagArgs, context: &mut Context) -> Result<Outcome> {
             .out
             .line(format_args!("{}  {shown}", paint(ID, &session)))?;
     }
-    let asked_in_vain = tag.is_none() && !args.remove;
-    Ok(if asked_in_vain {
-        Outcome::Nothing
-    } else {
-        Outcome::Fine
+    Ok(match (writes, tag) {
+        (true, _) => Outcome::Written,
+        (false, Some(_)) => Outcome::Fine,
+        (false, None) => Outcome::Nothing,
     })
 }

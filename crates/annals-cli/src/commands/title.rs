@@ -49,5 +49,5 @@ pub(crate) fn run(args: &TitleArgs, context: &mut Context) -> Result<Outcome> {
             paint(TITLE, title)
         ))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }

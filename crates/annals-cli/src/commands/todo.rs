@@ -130,7 +130,7 @@ pub(crate) fn run(args: &TodoArgs, context: &mut Context) -> Result<Outcome> {
     } else {
         todos::print(context, &lists, &Short::of([files.id.as_str()].into_iter()))?;
     }
-    Ok(Outcome::Fine)
+    Ok(Outcome::Written)
 }
 
 /// The sub-agent that is meant.

@@ -80,18 +80,18 @@ pub(crate) struct WatchArgs {
 
 pub(crate) fn run(args: &WatchArgs, context: &mut Context) -> Result<Outcome> {
     let people = context.out.is_terminal() && std::io::stdin().is_terminal();
-    let what: Vec<String> = args.what.iter().chain(&args.project).cloned().collect();
-    let what = match what.is_empty() && !args.all && people && !context.json {
-        false => what,
+    let named = !args.what.is_empty() || args.project.is_some();
+    let what = match !named && !args.all && people && !context.json {
+        false => args.what.clone(),
         true => match choose::choose(context)? {
             Some(what) => what,
             None => return Ok(Outcome::Fine),
         },
     };
-    let (selection, archived) = select(&what, context)?;
+    let (selection, archived) = select(&what, args.project.as_deref(), context)?;
     if !archived.is_empty() {
         show_archived(&archived, args, context)?;
-        if archived.len() == what.len() {
+        if archived.len() == what.len() && args.project.is_none() {
             return Ok(Outcome::Fine);
         }
     }
@@ -160,10 +160,22 @@ fn follow(
     Ok(Some(follower))
 }
 
-/// What was named, apart from what is only in the archive.
-fn select(what: &[String], context: &mut Context) -> Result<(Selection, Vec<Target>)> {
+/// Selects the named sessions and projects; those that are only in the archive are returned apart.
+fn select(
+    what: &[String],
+    project: Option<&str>,
+    context: &mut Context,
+) -> Result<(Selection, Vec<Target>)> {
     let mut selection = Selection::all();
     let mut archived = Vec::new();
+    if let Some(project) = project {
+        let path = std::fs::canonicalize(project).ok();
+        let path = path.filter(|path| path.is_dir() && project.contains(['/', '.']));
+        selection = match path {
+            Some(path) => selection.project(path.to_string_lossy()),
+            None => selection.project(resolve_dir(project)),
+        };
+    }
     if what.is_empty() {
         return Ok((selection, archived));
     }

@@ -328,3 +328,52 @@ fn a_line_cannot_begin_a_session_under_a_path() {
     let answer: Value = serde_json::from_str(answered.out.trim()).unwrap();
     assert_eq!(answer["error"], why, "{refused}");
 }
+
+#[test]
+fn options_for_one_message_are_refused_with_lines_of_standard_input() {
+    let (stage, session) = begun("claude-code");
+    for mode in ["--follow", "--raw"] {
+        for option in [["--model", "m"], ["--thinking", "hm"], ["--role", "system"]] {
+            let [name, value] = option;
+            let run = stage.refused(&["append", &session, mode, name, value], "");
+            assert!(run.err.contains(name), "{run}");
+        }
+    }
+}
+
+/// A caller that takes the exit code for a failure would write the message again.
+#[test]
+fn append_exits_0_beside_an_unrelated_unreadable_file() {
+    let (stage, session) = begun("claude-code");
+    let folder = stage.root.join("projects/elsewhere");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("link.jsonl")).unwrap();
+    let run = stage.annals(&["append", &session, "-m", "one"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.err.contains("link.jsonl"), "{run}");
+    let line = json!({"session": session, "role": "user", "content": "two"});
+    let run = stage.with_stdin(&["append", "--follow"], line.to_string());
+    assert_eq!(run.code, 0, "{run}");
+    assert_eq!(stage.annals(&["sessions"]).code, 2);
+}
+
+#[test]
+fn follow_exits_2_after_a_refused_line() {
+    let (stage, session) = begun("claude-code");
+    let lines = format!(
+        "{}\n{}\n",
+        json!({"session": session, "role": "nobody", "content": "x"}),
+        json!({"session": session, "role": "user", "content": "y"}),
+    );
+    let run = stage.with_stdin(&["append", "--follow"], lines);
+    assert_eq!(run.code, 2, "{run}");
+    let answers: Vec<Value> = run
+        .out
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    assert_eq!(
+        (&answers[0]["ok"], &answers[1]["ok"]),
+        (&json!(false), &json!(true))
+    );
+}

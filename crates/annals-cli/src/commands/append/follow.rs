@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::{AppendArgs, Content, EntryRow, options, spawn, spawn_of, unknown_member};
 use crate::commands::draft::{AgentName, BadDraft, Envelope, NewMembers};
+use crate::commands::filter::session_spellings;
 use crate::commands::{Outcome, input, new};
 use crate::context::{Context, is_latest};
 use crate::failure::said_once;
@@ -88,10 +89,10 @@ pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         answer(line, done, context)?;
     }
     writers.close(context);
-    Ok(match refused {
-        true => Outcome::Nothing,
-        false => Outcome::Fine,
-    })
+    if refused {
+        bail!("some lines were refused; the answer to each says why");
+    }
+    Ok(Outcome::Written)
 }
 
 /// Whether no line comes for a while.
@@ -302,7 +303,9 @@ impl Writers {
             }
             let written = match content {
                 Content::Raw(records) => writer.append_raw(records),
-                Content::Drafts(drafts, _) => writer.append_all(drafts),
+                Content::Drafts(drafts, _) => writer
+                    .check_tools(&drafts)
+                    .and_then(|()| writer.append_all(drafts)),
             };
             written.map_err(anyhow::Error::new)
         });
@@ -572,7 +575,7 @@ impl Writers {
                 bail!("{why}");
             }
         }
-        let cwd = input::directory(new.cwd.as_deref().map(Path::new))?;
+        let cwd = input::session_directory(&root, new.cwd.as_deref().map(Path::new))?;
         let mut session = input::new_session(&root, new.id.as_deref(), &cwd)?;
         session.git_branch = match &new.git_branch {
             Some(branch) => Some(branch.clone()),
@@ -680,7 +683,12 @@ fn existing(new: &NewMembers, id: &str, context: &Context) -> Result<Option<Sess
         Some(cwd) => Some(input::directory(Some(Path::new(cwd)))?),
     };
     let cwd = cwd.as_deref().and_then(Path::to_str);
-    let here = |info: &SessionInfo| cwd.is_none_or(|cwd| is_in(info, cwd));
+    // A session may have recorded the directory with links.
+    let cwds = cwd.map(|cwd| session_spellings(cwd, &rows));
+    let here = |info: &SessionInfo| {
+        let cwds = cwds.as_ref();
+        cwds.is_none_or(|cwds| cwds.iter().any(|cwd| is_in(info, cwd)))
+    };
     let found: Vec<usize> = (0..rows.len())
         .filter(|at| rows.get(*at).is_some_and(here))
         .collect();

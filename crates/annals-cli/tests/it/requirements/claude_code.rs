@@ -852,18 +852,23 @@ fn sessions_and_messages_are_listed_counted_and_filtered() {
     assert_eq!(stats.total.messages, 9);
     let plain = stage.annals(&["show", "e8d9", "--kind", "text"]).fine();
     assert!(!plain.out.contains("Tool Results"), "{plain}");
-    let (_dir, store) = fresh();
-    for name in ["older", "newer"] {
-        create(&store, name).append(Draft::user(name)).unwrap();
+    let stage = Stage::empty();
+    let store = Store::new(vec![Root::claude_code(&stage.root)]);
+    // By the time of the last message, not by name or by the order of creation.
+    for (name, time) in [("b", "12:00"), ("c", "14:00"), ("a", "13:00")] {
+        let time = format!("2026-03-02T{time}:00Z").parse().unwrap();
+        create(&store, name)
+            .append(Draft::user(name).at(time))
+            .unwrap();
     }
-    let inventory = store.inventory();
-    let mut rows: Vec<_> = store
-        .sessions(&inventory, &|_, _| ())
-        .into_iter()
-        .map(Result::unwrap)
+    let rows = stage.annals(&["sessions", "--json"]).json();
+    let ids: Vec<&Value> = rows["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["id"])
         .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.updated));
-    assert_eq!(rows[0].id.as_str(), "newer");
+    assert_eq!(ids, ["c", "a", "b"]);
 }
 
 /// Requirements: 001.83
@@ -932,6 +937,23 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
         .annals(&["search", "Assistant Response", "--json"])
         .json();
     assert_eq!(hits["total"], 1);
+    // A copy takes a fraction of the log, and its end is read without unpacking the rest to disk.
+    let stage = Stage::empty();
+    let store = Store::new(vec![Root::claude_code(&stage.root)]);
+    let prompts = (0..400).map(|n| Draft::user(format!("message {n} of a long conversation")));
+    create(&store, SESSION)
+        .append_all(prompts.collect())
+        .unwrap();
+    let bytes = fs::metadata(stage.log_path(SESSION)).unwrap().len();
+    stage
+        .annals(&["archive", SESSION, "--apply", "--live"])
+        .fine();
+    let is_pack = |path: &Path| path.extension().is_some_and(|it| it == "pack");
+    let packs = stage.tree().into_iter().filter(|(path, _)| is_pack(path));
+    let packed: u64 = packs.map(|(_, bytes)| bytes.len() as u64).sum();
+    assert!(packed > 0 && packed * 4 < bytes, "{packed} of {bytes}");
+    let last = stage.annals(&["show", SESSION, "--last", "1"]).fine();
+    assert!(last.out.contains("message 399"), "{last}");
     let todos = Stage::of("todos");
     let found = todos.annals(&["check", "--json"]);
     assert!(found.out.contains("stray"), "{found}");
@@ -960,6 +982,21 @@ fn the_index_changes_no_answer_and_unknown_entries_are_kept() {
             assert_eq!(cold.out, without.out, "{fixture} {args:?}");
         }
     }
+    // Entries of unknown types are shown, and an append leaves them as they are.
+    let stage = Stage::of("unknown-types");
+    let store = Store::new(vec![Root::claude_code(&stage.root)]);
+    let files = store.inventory().sessions[0].clone();
+    let before = fs::read(files.main_path()).unwrap();
+    let shown = stage
+        .annals(&["show", files.id.as_str(), "--all", "--json"])
+        .json();
+    let lines = before
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    assert!(shown["entries"].as_array().unwrap().len() >= lines.count());
+    let writer = store.write(&files, WriteOptions::default()).unwrap();
+    writer.append(Draft::user("Go on")).unwrap();
+    assert!(fs::read(files.main_path()).unwrap().starts_with(&before));
 }
 
 /// Requirements: 001.111, 001.112

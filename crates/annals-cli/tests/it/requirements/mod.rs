@@ -48,11 +48,21 @@ fn tests() -> BTreeMap<&'static str, Vec<String>> {
     let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (module, source) in SOURCES {
         let mut rows: Vec<&str> = Vec::new();
+        // Text that only looks like a test proves nothing.
+        let mut is_test = false;
         for line in source.lines().map(str::trim) {
-            if let Some(list) = line.strip_prefix("/// Requirements: ") {
+            assert!(
+                !line.starts_with("#[ignore"),
+                "{module}: an ignored test proves nothing"
+            );
+            if line == "#[test]" {
+                is_test = true;
+            } else if let Some(list) = line.strip_prefix("/// Requirements: ") {
                 rows.extend(list.split(',').map(str::trim).filter(|row| !row.is_empty()));
             } else if let Some(name) = line.strip_prefix("fn ") {
                 let name = name.split('(').next().unwrap_or_default();
+                assert!(is_test || rows.is_empty(), "{module}::{name} is not a test");
+                is_test = false;
                 for row in rows.drain(..) {
                     let tests = found.entry(row).or_default();
                     tests.push(format!("{module}::{name}"));

@@ -175,7 +175,7 @@ fn failures_and_durations_are_read_and_written() {
     );
     for bad in [
         r#"{"role":"user","content":"x","duration_ms":7}"#,
-        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"ok"}],"duration_ms":"long"}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_abc123","content":"ok"}],"duration_ms":"long"}"#,
     ] {
         let refused = stage.refused(&["append", &id], bad);
         assert!(refused.err.contains("duration_ms"), "{refused}");

@@ -497,7 +497,7 @@ fn lists_have_pages_and_say_how_long_they_are() {
     let projects = stage.annals(&["projects", "--json"]).json();
     assert_eq!(projects["total"], 1);
     let row = &stage.annals(&["conversations", "--json"]).json()["conversations"][0];
-    for member in ["file", "project", "layout", "root"] {
+    for member in ["id", "title", "leaf", "file", "project", "layout", "root"] {
         assert!(row[member].is_string(), "{member}: {row}");
     }
     assert!(row.get("git_branch").is_some());

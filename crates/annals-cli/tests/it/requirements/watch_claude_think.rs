@@ -275,7 +275,47 @@ fn new_sessions_and_forks_have_new_files_and_resumed_ones_their_own() {
     assert!(fs::read_to_string(&path).unwrap().contains("Go on"));
 }
 
-/// Requirements: 003.32, 003.34, 003.35, 003.38, 003.39, 003.52
+/// Requirements: 003.35
+#[test]
+fn one_conversation_is_watched_without_its_sibling() {
+    let lines = concat!(
+        r#"{"type":"user","uuid":"msg1","parentUuid":null,"content":"Hello"}"#,
+        "\n",
+        r#"{"type":"assistant","uuid":"left","parentUuid":"msg1","content":"Hi"}"#,
+        "\n",
+        r#"{"type":"assistant","uuid":"right","parentUuid":"msg1","content":"Good day"}"#,
+        "\n"
+    );
+    let (stage, path) = log("abc123-uuid.jsonl", lines);
+    let store = store(&stage);
+    let target = store.find(&store.inventory(), "abc123-uuid@left").unwrap();
+    let selection = Selection::all().target(target).unwrap();
+    let mut follower = Follower::new(&store, selection, Options::default()).unwrap();
+    let add = |id: &str, parent: &str| {
+        use std::io::Write as _;
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        writeln!(
+            file,
+            r#"{{"type":"user","uuid":"{id}","parentUuid":"{parent}","content":"{id}"}}"#
+        )
+        .unwrap();
+    };
+    add("of-right", "right");
+    add("of-left", "left");
+    add("of-left-too", "of-left");
+    let mut seen = Vec::new();
+    for event in follower.by_ref() {
+        if let Event::Entry(fresh) = event {
+            seen.push(fresh.entry.id.unwrap().to_string());
+        }
+        if seen.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(seen, ["of-left", "of-left-too"]);
+}
+
+/// Requirements: 003.32, 003.34, 003.38, 003.39, 003.52
 #[test]
 fn files_are_watched_and_new_lines_are_told_once() {
     let (stage, path) = log("abc123-uuid.jsonl", EXAMPLE);
@@ -383,6 +423,7 @@ fn lists_of_a_large_project_are_quick_and_known_the_second_time() {
             .collect();
         fs::write(dir.join(format!("session {number}.jsonl")), lines).unwrap();
     }
+    assert_eq!(rows(&stage, "projects").len(), 1);
     let first = stage.annals(&["conversations", "--json"]);
     assert_eq!(first.json()["conversations"].as_array().unwrap().len(), 60);
     let start = Instant::now();
