@@ -2,6 +2,10 @@
 state fails once, under every verb that reads. Then the answer is the undisturbed one, or the program
 reports the path on standard error and exits with 2; and the next run gives the undisturbed answer.
 
+The same under every verb that writes: it ends as the undisturbed run does and leaves what that leaves, or
+it exits with 2 and names the path. Then a second run, undisturbed, leaves what the first was to leave, or
+nothing that was there before is lost.
+
 Answers may not depend on the index, so a failed read of the index may be silent, and only that.
 """
 
@@ -16,9 +20,13 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 
+import oracle
 import stage
+from scripts import REGISTERS
 from stage import REPOSITORY, Stage
 from table import Row
 
@@ -46,6 +54,7 @@ CALLS = (
     "statx",
 )
 RELATIVE = {"faccessat", "faccessat2", "newfstatat", "openat", "openat2", "readlinkat", "statx"}
+UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)$")
 TRACE = ("strace", "-f", "--seccomp-bpf", "-y", "-qq", "-s", "4096", "-e", "signal=none")
 THREADS = 3
@@ -86,6 +95,13 @@ class Verb:
     json: bool = True
     # Files that it writes below `{base}/out`, which are part of the answer.
     writes: bool = False
+    # It changes the root or the state directory, which are copied anew for each run.
+    changes: bool = False
+    # What it removes is meant to be gone.
+    destroys: bool = False
+    # It exits with 0 once it wrote what it was given: who tries again would write it twice. A session list that
+    # it could not bring up to date is reported, and the next writer does that.
+    acknowledges: bool = False
 
     @property
     def name(self):
@@ -145,6 +161,24 @@ VERBS = (
     Verb(("convert", "{id}", "--to", "{other}")),
     Verb(("convert", "{id}", "--to", "{other}", "--into", "{base}/out"), writes=True),
     Verb(("convert", "{layout}:{root}", "--to", "{other}", "--without-archived", "--into", "{base}/out"), writes=True),
+)
+
+# Logs of several sessions cannot lose one of them.
+PARTED = ("claude-code", "chorus", "clog")
+ARCHIVED = ("archived",)
+PLAIN = ("plain",)
+WRITERS = (
+    Verb(("append", "{id}", "-m", "gate"), situations=PLAIN, changes=True, acknowledges=True),
+    Verb(("fork", "{id}", "--title", "gate"), situations=PLAIN, changes=True),
+    Verb(("import", "{base}/work/export.jsonl", "--fresh-ids"), situations=PLAIN, changes=True),
+    Verb(("keep",), situations=(*PLAIN, *ARCHIVED), changes=True),
+    Verb(("archive", "{id}", "--live", "--apply"), PARTED, PLAIN, changes=True),
+    Verb(("restore", "{kept}", "--apply"), situations=ARCHIVED, changes=True),
+    Verb(("delete", "{id}", "--apply"), PARTED, PLAIN, changes=True),
+    Verb(("delete", "--undo", "{gone}"), PARTED, ARCHIVED, changes=True),
+    Verb(("clean", "--older-than", "1d", "--live", "--apply"), situations=PLAIN, changes=True),
+    Verb(("repair", "--apply"), situations=PLAIN, changes=True),
+    Verb(("archive", "--forget", "{kept}", "--apply"), situations=ARCHIVED, changes=True, destroys=True),
 )
 
 # What is done to a root before it is read, and whether the index is used.
@@ -226,9 +260,17 @@ class Scene:
             run = self.stage.run(self.spell(command))
             if run.returncode not in (0, 1):
                 raise RuntimeError(f"{layout}, {situation}: {command}: {run.stderr.decode()}")
-        self.aside = self.stage.base / "aside"
+        export = ["--no-index", "export", self.id, "--format", "jsonl"]
+        run = self.stage.run([*export, "-o", "{base}/work/export.jsonl"])
+        if run.returncode not in (0, 1):
+            raise RuntimeError(f"{layout}, {situation}: {export}: {run.stderr.decode()}")
+        self.aside, self.aside_root = self.stage.base / "aside", self.stage.base / "aside-root"
+        shutil.copytree(self.stage.root, self.aside_root, symlinks=True)
         if (self.stage.base / "state").exists():
             shutil.copytree(self.stage.base / "state", self.aside)
+        # Ids that were there before; others are made by each run.
+        self.ids = set(UUID.findall(b"\n".join(path.encode() + b for path, b in self.stage.everything().items())))
+        self.before = self.unpacked()
 
     def __enter__(self):
         return self
@@ -236,14 +278,48 @@ class Scene:
     def __exit__(self, *_):
         shutil.rmtree(self.stage.base, ignore_errors=True)
 
-    def reset(self):
-        """Puts back what runs change: the state directory, and what was written."""
+    def reset(self, changed=False):
+        """Puts back what runs change: the state directory, what was written, and the root if it was changed."""
         shutil.rmtree(self.stage.base / "out", ignore_errors=True)
-        if not self.indexed:
+        if changed:
+            shutil.rmtree(self.stage.root)
+            shutil.copytree(self.aside_root, self.stage.root, symlinks=True)
+        elif not self.indexed:
             return
         shutil.rmtree(self.stage.base / "state", ignore_errors=True)
         if self.aside.exists():
             shutil.copytree(self.aside, self.stage.base / "state")
+
+    def picture(self):
+        """What a run left: the root, the names in the state directory with its documents, and what the archive
+        lists. A pack is another file each time, though it holds the same."""
+        found = {}
+        for path, content in self.stage.tree().items():
+            # How far packs were read back is no result.
+            if path == "state/archive/keep.json":
+                continue
+            told = path.startswith("root/") or path.endswith(".json")
+            found[self.masked(path.encode())] = self.masked(content) if told else b""
+        listed = self.stage.run(["--json", "--no-index", "archive", "--list"])
+        document = json.loads(listed.stdout) if listed.stdout else {}
+        for row in document.get("archived", ()):
+            row.pop("packed", None)
+        found[b"archive"] = self.masked(json.dumps(document, sort_keys=True).encode())
+        return found
+
+    def masked(self, text):
+        text = text.replace(self.base.encode(), b"{base}")
+        return UUID.sub(lambda it: it.group() if it.group() in self.ids else b"{id}", text)
+
+    def unpacked(self):
+        """Every file, with what can be had from the archive."""
+        listed = self.stage.run(["--json", "--no-index", "archive", "--list"])
+        packs = json.loads(listed.stdout).get("archived", ()) if listed.stdout else ()
+        for number, pack in enumerate(packs):
+            self.stage.run(["restore", pack["pack"], "--to", f"{{base}}/out/{number}", "--apply"])
+        found = self.stage.everything()
+        shutil.rmtree(self.stage.base / "out", ignore_errors=True)
+        return {path: content for path, content in found.items() if not path.endswith((".pack", "/members"))}
 
     def spell(self, words):
         other = "claude-code" if self.layout != "claude-code" else "clog"
@@ -276,7 +352,7 @@ class Scene:
 
     def points(self, verb, as_json):
         """The undisturbed answer, and the calls that read on the way to it."""
-        self.reset()
+        self.reset(verb.changes)
         trace = self.stage.base / "trace"
         around = (*TRACE, "-o", str(trace), "-e", f"trace={','.join(CALLS)}")
         answer = self.run(verb, as_json, around)
@@ -286,7 +362,7 @@ class Scene:
 
     def fail(self, verb, as_json, point, error):
         """Fails one call."""
-        self.reset()
+        self.reset(verb.changes)
         inject = f"inject={point.call}:error={error}:when={point.number}"
         only = ("-P", point.place, "-e", f"trace={point.call}", "-e", inject)
         around = (*TRACE, "-o", "/dev/null", *only)
@@ -359,6 +435,64 @@ def in_json(out):
     return isinstance(document, dict) and bool(document.get("problems"))
 
 
+def judge_change(scene, verb, as_json, undisturbed, goal, answer, point):
+    """What is wrong with what a verb that writes said and left after a failed read. The goal is what the
+    undisturbed run left, as it is compared."""
+    if b"panicked" in answer.err:
+        return f"panic: {answer.said()}"
+    left = goal.of(scene.picture())
+    wrong = differences(goal.left, left)
+    if answer.code == undisturbed.code:
+        if wrong and not (verb.acknowledges and all(map(is_register, wrong))):
+            return f"silent: another result: {', '.join(wrong)[:300]}"
+        if not wrong:
+            return None
+    elif answer.code != 2:
+        return f"silent: exit code {answer.code}: {answer.said()}"
+    named = (point.path, os.path.dirname(point.path))
+    if not any(f"{{base}}/{path}" in answer.err.decode(errors="replace") for path in named):
+        return f"path not named: {answer.said()}"
+    if as_json and answer.out and not in_json(answer.out):
+        return f"not in the JSON: {answer.said()}"
+    scene.run(verb, as_json)
+    if verb.destroys or goal.of(scene.picture()) == goal.left:
+        return None
+    # What a session list said goes with its sessions.
+    kept = {
+        path: content
+        for path, content in scene.before.items()
+        if not path.startswith("state/") and not is_register(path)
+    }
+    lost = oracle.lost(kept, scene.unpacked(), SimpleNamespace(removes=(), changes=("root/config.json",)))
+    return f"lost: {lost[0]}" if lost else None
+
+
+def differences(goal, left):
+    names = sorted(name for name in goal.keys() | left.keys() if goal.get(name) != left.get(name))
+    return [name.decode(errors="replace") for name in names]
+
+
+def is_register(path):
+    return any(fnmatch(path, pattern) for pattern in REGISTERS)
+
+
+class Goal:
+    """What an undisturbed run leaves. Where two of them differ, as programs do that make ids of their own form,
+    only the names of files and the number of lines in each count."""
+
+    def __init__(self, scene, verb, as_json):
+        one = scene.picture()
+        scene.reset(True)
+        scene.run(verb, as_json)
+        self.exact = scene.picture() == one
+        self.left = self.of(one)
+
+    def of(self, picture):
+        if self.exact:
+            return picture
+        return {name: content.count(b"\n") for name, content in picture.items()}
+
+
 class Tally:
     """What was tried on one root."""
 
@@ -374,12 +508,16 @@ def attempt(scene, verb, as_json, tally, dice, limit=None):
     if undisturbed.code not in (0, 1):
         tally.failures.append(f"{title}: the undisturbed run fails: {undisturbed.said()}")
         return
+    goal = Goal(scene, verb, as_json) if verb.changes else None
     tries = [(point, error) for point in found for error in point.errors()]
     if limit is not None and len(tries) > limit:
         tries = dice.sample(tries, limit)
     for point, error in tries:
         answer = scene.fail(verb, as_json, point, error)
-        wrong = judge(undisturbed, answer, point, as_json)
+        if verb.changes:
+            wrong = judge_change(scene, verb, as_json, undisturbed, goal, answer, point)
+        else:
+            wrong = judge(undisturbed, answer, point, as_json)
         if not wrong and scene.indexed:
             # What could not be read must not be remembered as if it were not there.
             shutil.rmtree(scene.stage.base / "out", ignore_errors=True)
@@ -423,7 +561,7 @@ def gate(full, seed=1, only=None, limit=None):
     groups = {}
     for situation in SITUATIONS:
         for layout in LAYOUTS:
-            for verb in VERBS:
+            for verb in (*VERBS, *WRITERS):
                 name = f"{situation}, {layout}: {verb.name}"
                 if verb.fits(layout, situation) and (not only or re.search(only, name)):
                     groups.setdefault((situation, layout), []).append(verb)
@@ -461,6 +599,9 @@ def _group(key, verbs, full, seed, limit):
             forms = (False, True) if verb.json else (False,)
             for as_json in forms if full else (dice.choice(forms),):
                 attempt(scene, verb, as_json, tally, dice, limit)
+            if verb.changes:
+                # Verbs that read are all run on the same root.
+                scene.reset(True)
     what = f"every read fails, {situation}"
     row = Row("12", what, layout, tally.points, None, tally.reported, len(tally.failures))
     row.failures, row.seconds = tally.failures, time.monotonic() - begin

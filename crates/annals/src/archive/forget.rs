@@ -14,8 +14,8 @@ use super::same::{has_all, is_of_same};
 use super::there::Whereabouts;
 use super::{Archive, is_aside, is_aside_of, is_of, is_pack, names};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, Log, Options};
-use crate::store::Root;
+use crate::jsonl::{self, FileId, Log, Options};
+use crate::store::{ReadFailures, Root};
 
 /// A pack that is removed, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -118,6 +118,10 @@ impl Archive {
     /// Removes a pack for good, if it is still what was looked at.
     pub fn forget(&self, plan: &Forgotten) -> Result<()> {
         let path = &self.own(&plan.pack)?;
+        // Looked up before anything is removed: where it cannot be told what is left, nothing goes.
+        let dir = path.parent().unwrap_or(&self.dir);
+        let mut others = names(dir)?;
+        others.retain(|it| it != path && !roster::is_roster(it));
         let log = Log::open(path, Options::default())?;
         log.locked(|file| {
             let now = file.metadata().map_err(|e| Error::io("stat", path, e))?;
@@ -139,15 +143,16 @@ impl Archive {
             }
             fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
         })?;
-        if let Some(dir) = path.parent() {
-            roster::remove(dir);
-            // What is forgotten stays forgotten, whatever becomes of the power: the name goes before the
-            // directory does, and where that goes too, the one above tells.
-            sync(dir)?;
-            // It fails when something is left, which is the condition.
-            if fs::remove_dir(dir).is_ok() {
-                sync(&self.dir)?;
-            }
+        if others.is_empty() {
+            // A pack that came meanwhile is found without a roster too.
+            roster::remove(dir)?;
+        }
+        // What is forgotten stays forgotten, whatever becomes of the power: the name goes before the
+        // directory does, and where that goes too, the one above tells.
+        sync(dir)?;
+        // It fails when something is left, which is the condition.
+        if fs::remove_dir(dir).is_ok() {
+            sync(&self.dir)?;
         }
         Ok(())
     }
@@ -163,18 +168,26 @@ impl Archive {
 
     /// A pack of this archive, and nothing else.
     fn own(&self, path: &Path) -> Result<PathBuf> {
-        let wanted = path.canonicalize();
-        let wanted = wanted.map_err(|error| Error::io("find", path, error))?;
+        let wanted = real(path)?;
         for dir in names(&self.dir)? {
             for pack in names(&dir)? {
-                let same = (is_pack(&pack) || is_aside(&pack)) && !pack.is_symlink();
-                if same && pack.canonicalize().is_ok_and(|pack| pack == wanted) {
+                if !is_pack(&pack) && !is_aside(&pack) {
+                    continue;
+                }
+                let found = jsonl::metadata_if_exists(&pack)?;
+                let is_link = found.is_none_or(|found| found.is_symlink());
+                if !is_link && real(&pack)? == wanted {
                     return Ok(pack);
                 }
             }
         }
         Err(refused(path, "is no pack of this archive"))
     }
+}
+
+fn real(path: &Path) -> Result<PathBuf> {
+    let real = path.canonicalize();
+    real.map_err(|error| Error::io("find", path, error))
 }
 
 /// Makes what was removed from a directory stay so. One that another process removed holds nothing.
@@ -220,7 +233,7 @@ fn forgetting(path: &Path, going: &[PathBuf], whereabouts: &mut Whereabouts) -> 
                 .filter_map(|(member, place)| place.is_none().then_some(member))
                 .collect();
             if !gone.is_empty() {
-                let others = others(path, index, going);
+                let others = others(path, index, going, whereabouts.failures());
                 let is_in = |member: &&&Member| others.iter().any(|pack| has(pack, member));
                 plan.repeated = gone.iter().filter(is_in).count();
             }
@@ -232,14 +245,14 @@ fn forgetting(path: &Path, going: &[PathBuf], whereabouts: &mut Whereabouts) -> 
 }
 
 /// The packs of the same sessions that stay: a folder that was renamed has one for each name.
-fn others(path: &Path, index: &Index, going: &[PathBuf]) -> Vec<Pack> {
+fn others(path: &Path, index: &Index, going: &[PathBuf], failures: &ReadFailures) -> Vec<Pack> {
     let (Some(dir), Some(session)) = (path.parent(), index.sessions.first()) else {
         return Vec::new();
     };
-    // What cannot be read is no copy.
-    let mut packs = names(dir).unwrap_or_default();
+    // What cannot be read is no copy, and is reported.
+    let mut packs = failures.ok(names(dir)).unwrap_or_default();
     packs.retain(|it| is_pack(it) && is_of(it, &format!("{}.", session.id)) && !going.contains(it));
-    let packs = packs.iter().filter_map(|it| Pack::open(it).ok());
+    let packs = packs.iter().filter_map(|it| failures.ok(Pack::open(it)));
     packs.filter(|it| is_of_same(&it.index, index)).collect()
 }
 

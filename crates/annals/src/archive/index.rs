@@ -102,6 +102,9 @@ pub struct Index {
     /// It stands in the pack twice, one right behind the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub twice: bool,
+    /// It was written while the pack was made, and tells of the files that were whole by then: more was to come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub checkpoint: bool,
     /// Where the content lies.
     pub frames: Vec<Frame>,
 }

@@ -1,7 +1,7 @@
 //! Keeping everything: mirror what changed, read back what was written, and a share of the rest.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::verify::{Damage, Verified};
 use super::write;
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::store::{Inventory, SessionFiles, Store};
+use crate::store::{Inventory, SessionFiles, Store, is_gone};
 
 /// Within this time every pack is read back once, however often one keeps.
 const ROUND: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -158,7 +158,7 @@ impl Store {
         let last = due.last().and_then(|last| within(last));
         let is_due: BTreeSet<PathBuf> = due.iter().cloned().collect();
         let others = suspects.into_iter().filter(|path| !is_due.contains(path));
-        due.extend(others.filter(|path| path.symlink_metadata().is_ok()));
+        due.extend(others.filter(|path| !matches!(jsonl::exists(path), Ok(false))));
         let verified = look_at(&due);
         let damaged = verified.damaged.iter();
         let damaged: BTreeSet<PathBuf> = damaged.filter_map(|it| within(&it.pack)).collect();
@@ -183,12 +183,16 @@ impl Store {
     /// lists need not open packs. If someone keeps at the moment, that is left to them.
     pub fn note_members(&self) -> Result<()> {
         let archive = self.archive()?;
-        if let Ok(_lock) = hold(&archive.dir().join("keep.lock")) {
-            for root in self.roots() {
-                roster::update(&archive.dir_of(root), false)?;
+        match jsonl::claim(&archive.dir().join("keep.lock")) {
+            Ok(Some(_lock)) => {
+                let mut roots = self.roots().iter();
+                roots.try_for_each(|root| roster::update(&archive.dir_of(root), false))
             }
+            Ok(None) => Ok(()),
+            // There is no archive yet.
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }
 
@@ -266,6 +270,15 @@ impl Kept {
                             detail: format!(
                                 "{wrong}; all that it holds could be read, and it was written anew"
                             ),
+                            unread: false,
+                        }));
+                    self.verified
+                        .damaged
+                        .extend(archived.lost_end.as_ref().map(|lost| Damage {
+                            pack: archived.pack.clone(),
+                            member: None,
+                            frame: None,
+                            detail: format!("{lost}; what the root has was archived again"),
                             unread: false,
                         }));
                     self.added += archived.added;
@@ -394,7 +407,7 @@ impl Note {
     }
 
     fn read(path: &Path) -> Result<Option<Self>> {
-        let bytes = match fs::read(path) {
+        let bytes = match jsonl::read_document(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("read", path, error)),

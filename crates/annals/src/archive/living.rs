@@ -67,7 +67,11 @@ impl Store {
         let found = archive.fitting(id, roots)?;
         let by_id = found.iter().any(|pack| pack.fits(id));
         let Some(root) = root_of(&found)? else {
-            return Ok(only(id, found)?.into());
+            let pack = only(id, found)?;
+            pack.lost_end()
+                .into_iter()
+                .for_each(|lost| self.failures().report(lost));
+            return Ok(pack.into());
         };
         let store = Store::new(vec![root.clone()]);
         let store = store.with_state(self.state_dir().unwrap_or(Path::new("")));
@@ -104,6 +108,10 @@ impl Store {
         if let Some(files) = sessions.find(|files| is_of(files, &restoring.pack)) {
             restoring.others = lacking(files, &restoring.pack)?;
         }
+        let packs = std::iter::once(&restoring.pack).chain(&restoring.others);
+        packs
+            .filter_map(Pack::lost_end)
+            .for_each(|lost| self.failures().report(lost));
         Ok(restoring)
     }
 }

@@ -7,6 +7,7 @@ use super::pack::Pack;
 use super::root::ROOT;
 use super::{Archive, is_of};
 use crate::error::{Error, Result};
+use crate::jsonl;
 use crate::store::Root;
 
 impl Archive {
@@ -78,8 +79,14 @@ impl Archive {
             let log = index.main().map(|main| index.root.join(&main.path));
             log.is_some_and(|log| log == absolute || Some(&log) == real.as_ref())
         };
-        let mut packs = self.packs()?.into_iter().flatten();
-        Ok(packs.find(|pack| is_it(&pack.index)))
+        for pack in self.packs()? {
+            match pack {
+                Ok(pack) if is_it(&pack.index) => return Ok(Some(pack)),
+                Ok(_) => {}
+                Err(error) => self.failures.report(error),
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -106,9 +113,10 @@ impl Pack {
         let index = &self.index;
         let log = index.main().map(|main| index.root.join(&main.path));
         let log = log.unwrap_or_else(|| index.root.clone());
-        let there = match log.symlink_metadata().is_ok() {
-            true => "there",
-            false => "gone",
+        let there = match jsonl::exists(&log) {
+            Ok(true) => "there",
+            Ok(false) => "gone",
+            Err(_) => "unreadable",
         };
         let mut name = index.sessions.first().map_or(ROOT, |it| &it.id).to_owned();
         if let Some(tag) = self.tag() {

@@ -49,7 +49,7 @@ pub struct Pack {
     /// How long it is.
     pub bytes: u64,
     /// How much of that stands behind the last whole index: someone was killed while writing it, or
-    /// the end is damaged.
+    /// the end is damaged. See [`Pack::lost_end`].
     pub torn: u64,
     /// Where its index begins.
     at: u64,
@@ -133,6 +133,33 @@ impl Pack {
     /// Whether a file is the one that it reads, with all that it had.
     pub(super) fn is_file(&self, other: &FileId) -> bool {
         self.id.same_file(other) && other.len >= self.bytes
+    }
+
+    /// What to report of a pack that lost its end, and files with it.
+    ///
+    /// A pack gets its name when its index is complete, and whoever adds to it writes a complete index again. So
+    /// where the last whole index is a checkpoint, the pack was cut or damaged afterwards. Bytes behind a
+    /// complete index are another thing: a writer that was killed left them, and nothing that it acknowledged
+    /// stands there. That happens without any damage, so only [`verify`](super::verify()) tells of it.
+    pub fn lost_end(&self) -> Option<Error> {
+        let lost = self.describe_lost_end()?;
+        let why = format!("is damaged: {lost} (`annals restore --salvage` looks further)");
+        Some(refused(&self.path, &why))
+    }
+
+    /// The same in a few words, for those who name the pack.
+    pub(super) fn describe_lost_end(&self) -> Option<String> {
+        let lost = "its end is lost, and files that stood there with it";
+        self.index.checkpoint.then(|| match self.torn {
+            0 => lost.to_owned(),
+            1 => format!("{lost}; its last byte does not count"),
+            torn => format!("{lost}; its last {torn} bytes do not count"),
+        })
+    }
+
+    /// It ends with both copies of a complete index.
+    pub(super) fn is_whole(&self) -> io::Result<bool> {
+        Ok(self.torn == 0 && !self.index.checkpoint && self.is_twice()?)
     }
 
     /// Where its index begins.

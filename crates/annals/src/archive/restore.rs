@@ -209,7 +209,7 @@ impl Pack {
             }
         }
         let back = files.iter().filter(|file| file.is_put_back());
-        let dirs = missing_dirs(&root, back.map(|file| (self, file.path.as_path())));
+        let dirs = missing_dirs(&root, back.map(|file| (self, file.path.as_path())))?;
         let dirs = dirs.into_values().map(|dir| RestoredDir {
             path: dir.path.clone(),
             not_restored: attributes::foresee(Some(dir.owner), &dir.attributes),
@@ -282,7 +282,7 @@ impl Pack {
             })
             .collect();
         // One that was killed when all had their names leaves an empty stage.
-        let left = root.path.join(STAGE).symlink_metadata().is_ok();
+        let left = jsonl::exists(&root.path.join(STAGE))?;
         if left || !fresh.is_empty() {
             let mut not_restored = self.place(&root, &fresh)?;
             for file in plan.files.iter_mut().filter(|file| file.is_put_back()) {
@@ -344,7 +344,7 @@ impl Pack {
         // They are made just before files get their names in them.
         let sources = members.iter();
         let sources = sources.map(|source| (source.pack, source.member.path.as_path()));
-        let dirs = missing_dirs(root, sources);
+        let dirs = missing_dirs(root, sources)?;
         for (path, dir) in &dirs {
             root.guard(path)?;
             jsonl::ensure_dir(path)?;
@@ -431,12 +431,16 @@ struct Source<'a> {
 fn missing_dirs<'a>(
     root: &Root,
     files: impl Iterator<Item = (&'a Pack, &'a Path)>,
-) -> BTreeMap<PathBuf, &'a Dir> {
+) -> Result<BTreeMap<PathBuf, &'a Dir>> {
     let dirs = files.flat_map(|(pack, path)| pack.dirs_of(path));
-    let dirs = dirs.map(|dir| (root.path.join(&dir.path), dir));
-    let mut dirs: BTreeMap<PathBuf, &Dir> = dirs.collect();
-    dirs.retain(|path, _| path.symlink_metadata().is_err());
-    dirs
+    let dirs: BTreeMap<PathBuf, &Dir> = dirs.map(|dir| (root.path.join(&dir.path), dir)).collect();
+    let mut missing = BTreeMap::new();
+    for (path, dir) in dirs {
+        if !jsonl::exists(&path)? {
+            missing.insert(path, dir);
+        }
+    }
+    Ok(missing)
 }
 
 fn fate(path: &Path, member: &Member, is_log: bool) -> Result<Fate> {

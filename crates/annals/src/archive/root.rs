@@ -103,6 +103,7 @@ impl Store {
             removed: false,
             set_aside: None,
             mended: None,
+            lost_end: None,
             pack: path.clone(),
         };
         if plan.unchanged && !damaged.contains(&path) {

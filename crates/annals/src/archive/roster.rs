@@ -24,7 +24,7 @@ use super::index::Index;
 use super::pack::Pack;
 use super::{is_pack, names};
 use crate::error::{Error, Result};
-use crate::jsonl::{Create, Log, Options};
+use crate::jsonl::{self, Create, Log, Options};
 use crate::layout;
 use crate::model::ArtifactKind;
 
@@ -137,7 +137,7 @@ impl Roster {
 /// no roster. Says whether there is one.
 pub(super) fn tell(pack: &Path, old: Option<&Index>, new: &Index) -> Result<bool> {
     let path = pack.with_file_name(NAME);
-    if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+    if !jsonl::metadata_if_exists(&path)?.is_some_and(|found| found.is_file()) {
         return Ok(false);
     }
     let Some(line) = line_of(pack, old, new) else {
@@ -204,11 +204,19 @@ pub(super) fn update(dir: &Path, all: bool) -> Result<()> {
     log.append_all(&lines).map(drop)
 }
 
+/// Whether a path is that of a roster.
+pub(super) fn is_roster(path: &Path) -> bool {
+    path.ends_with(NAME)
+}
+
 /// Removes the roster of a directory in which no pack is left.
-pub(super) fn remove(dir: &Path) {
-    if names(dir).is_ok_and(|left| left.iter().all(|it| it.ends_with(NAME))) {
-        // It is of no use, and no harm.
-        let _ = fs::remove_file(dir.join(NAME));
+pub(super) fn remove(dir: &Path) -> Result<()> {
+    let path = dir.join(NAME);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", &path, error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -36,21 +36,39 @@ pub struct Salvaged {
 impl Pack {
     /// Opens a pack, also one of which the header or the end is damaged, if what it holds can be told.
     pub fn salvage(path: &Path) -> Result<Salvaged> {
-        let error = match Pack::open_or_lost(path) {
-            Ok(pack) => return Ok(Salvaged { pack, wrong: None }),
-            Err(error) => error,
+        let opened = match Pack::open_or_lost(path) {
+            Ok(pack) if !pack.index.checkpoint => return Ok(Salvaged { pack, wrong: None }),
+            opened => opened,
         };
         let file = pack::open(path)?;
         let metadata = file.metadata().map_err(|e| Error::io("stat", path, e))?;
-        if !metadata.is_file() {
-            return Err(error.into_loss());
-        }
         let len = metadata.len();
-        match look(path, &file, len)? {
-            None => Err(error.into_loss()),
-            Some(found) => Ok(Salvaged {
-                pack: Pack::with(path, file, len, found.index, found.place)?,
-                wrong: Some(found.wrong.to_owned()),
+        let found = match metadata.is_file() {
+            true => look(path, &file, len)?,
+            false => None,
+        };
+        let (pack, wrong) = match (found, opened) {
+            (Some(found), opened) if opened.is_err() || !found.index.checkpoint => {
+                let pack = Pack::with(path, file, len, found.index, found.place)?;
+                (pack, Some(found.wrong.to_owned()))
+            }
+            (_, Ok(pack)) => (pack, None),
+            (_, Err(error)) => return Err(error.into_loss()),
+        };
+        let wrong: Vec<String> = wrong.into_iter().chain(pack.describe_lost_end()).collect();
+        Ok(Salvaged {
+            pack,
+            wrong: Some(wrong.join("; ")),
+        })
+    }
+
+    /// The pack, and what is wrong with it if its end is lost.
+    fn salvaged(self) -> Result<Salvaged> {
+        match self.index.checkpoint {
+            true => Pack::salvage(&self.path),
+            false => Ok(Salvaged {
+                pack: self,
+                wrong: None,
             }),
         }
     }
@@ -182,7 +200,7 @@ impl Archive {
     pub fn salvage_in(&self, id: &str, roots: Option<&[Root]>) -> Result<Salvaged> {
         if id.contains('/') {
             return match self.of_log(Path::new(id))? {
-                Some(pack) => Ok(Salvaged { pack, wrong: None }),
+                Some(pack) => pack.salvaged(),
                 None => Pack::salvage(Path::new(id)).map(|found| Salvaged {
                     pack: self.judge(found.pack),
                     wrong: found.wrong,
@@ -208,7 +226,7 @@ impl Archive {
         }
         damaged.extend(aside);
         match (found, damaged.as_slice()) {
-            (Ok(pack), [] | [_]) => Ok(Salvaged { pack, wrong: None }),
+            (Ok(pack), [] | [_]) => pack.salvaged(),
             (
                 Err(Error::Ambiguous {
                     what,
@@ -295,14 +313,30 @@ fn look(path: &Path, file: &File, len: u64) -> Result<Option<Found>> {
     file.read_exact_at(&mut header, 0).map_err(failed)?;
     let nonce: [u8; 16] = header.last_chunk().copied().unwrap_or_default();
     // Its header may say that it is something else, or of another version.
+    let mut checkpoint = None;
     if let Some(found) = pack::last_index(file, len, &nonce).map_err(failed)? {
-        let index = pack::read_index(path, &found.index)?;
-        return Ok(Some(Found {
-            index,
+        let found = Found {
+            index: pack::read_index(path, &found.index)?,
             place: found.at..found.end,
             wrong: "its header is damaged",
-        }));
+        };
+        if !found.index.checkpoint {
+            return Ok(Some(found));
+        }
+        checkpoint = Some(found);
     }
+    let flipped = look_for_flipped(path, file, len, nonce)?;
+    Ok(match checkpoint {
+        None => flipped,
+        // A complete index may stand behind it, with a flipped bit.
+        Some(_) => flipped.filter(|it| !it.index.checkpoint).or(checkpoint),
+    })
+}
+
+/// An index at the end of a pack that is found when one bit is turned back, or that its own checksum vouches
+/// for.
+fn look_for_flipped(path: &Path, file: &File, len: u64, nonce: [u8; 16]) -> Result<Option<Found>> {
+    let failed = |error| Error::io("read", path, error);
     let Some(footer) = Footer::read(file, len).map_err(failed)? else {
         return Ok(None);
     };

@@ -17,7 +17,7 @@ use super::unread::Unread;
 use super::verify::{Damage, verify, verify_since};
 use super::write::{self, Contents, SetAside, Stored};
 use crate::error::{Error, Result};
-use crate::jsonl::{FileId, Log, Options};
+use crate::jsonl::{self, FileId, Log, Options};
 use crate::store::{Copies, Holdings, ReadFailures, Root, SessionFiles, Store};
 
 /// What was archived, or would be.
@@ -50,6 +50,9 @@ pub struct Archived {
     /// What was wrong with the pack, if it was written anew with all that it held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mended: Option<String>,
+    /// What the pack had lost of its end before it was added to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_end: Option<String>,
 }
 
 impl Store {
@@ -66,7 +69,7 @@ impl Store {
     pub fn archiving(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
         let archive = self.archive()?;
         let holdings = holdings(group, removing)?;
-        let path = place(&archive, group, &holdings);
+        let path = place(&archive, group, &holdings)?;
         let pack = existing(&path)?;
         Ok(planned(group, &holdings, &path, pack.as_ref()))
     }
@@ -94,7 +97,7 @@ impl Store {
         damaged: &BTreeSet<PathBuf>,
     ) -> Result<Archived> {
         let holdings = holdings(group, false)?;
-        let path = place(archive, group, &holdings);
+        let path = place(archive, group, &holdings)?;
         let pack = existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
         if plan.unchanged && !damaged.contains(&path) {
@@ -123,7 +126,7 @@ impl Store {
         }
         let archive = self.archive()?;
         let holdings = holdings(group, true)?;
-        let path = place(&archive, group, &holdings);
+        let path = place(&archive, group, &holdings)?;
         let pack = existing(&path)?;
         let plan = planned(group, &holdings, &path, pack.as_ref());
         let stored = write::store(&path, &contents(group, &holdings)?, now)?;
@@ -166,8 +169,8 @@ impl Copies for Packed<'_> {
     }
 
     fn are_there(&self) -> Result<()> {
-        let named = self.pack.path.symlink_metadata();
-        match named.is_ok_and(|named| self.pack.is_file(&FileId::from(&named))) {
+        let named = jsonl::metadata_if_exists(&self.pack.path)?;
+        match named.is_some_and(|named| self.pack.is_file(&FileId::from(&named))) {
             true => Ok(()),
             false => Err(Error::Changed {
                 path: self.pack.path.clone(),
@@ -221,17 +224,16 @@ fn holdings(group: &[&SessionFiles], removing: bool) -> Result<Holdings> {
 }
 
 /// The pack of sessions: the one that has any of them, or the first one's.
-fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> PathBuf {
-    let mut paths = group
-        .iter()
-        .map(|files| archive.path_of(&holdings.root, files.id.as_str(), files.folder()));
+fn place(archive: &Archive, group: &[&SessionFiles], holdings: &Holdings) -> Result<PathBuf> {
     let mut first = None;
-    let there = paths.find(|path| {
-        let there = path.symlink_metadata().is_ok();
-        first.get_or_insert_with(|| path.clone());
-        there
-    });
-    there.or(first).unwrap_or_default()
+    for files in group {
+        let path = archive.path_of(&holdings.root, files.id.as_str(), files.folder());
+        if jsonl::exists(&path)? {
+            return Ok(path);
+        }
+        first.get_or_insert(path);
+    }
+    Ok(first.unwrap_or_default())
 }
 
 /// The pack that is there; one that is beyond reading will be begun anew.
@@ -274,6 +276,7 @@ fn planned(
         removed: false,
         set_aside: None,
         mended: None,
+        lost_end: None,
     }
 }
 
@@ -291,8 +294,8 @@ pub(super) fn changes(
     let mut added = 0;
     // What was cut off between the two copies of an index is written again.
     let is_whole = |pack: &Pack| {
-        let is_twice = || failures.ok_io(&pack.path, pack.is_twice());
-        pack.torn == 0 && is_twice().unwrap_or(false)
+        let is_whole = failures.ok_io(&pack.path, pack.is_whole());
+        is_whole.unwrap_or(false)
     };
     let mut unchanged = pack.is_some_and(is_whole);
     for ((within, is_log), id) in files.iter().zip(ids) {
@@ -316,6 +319,7 @@ pub(super) fn done(plan: Archived, stored: &Stored) -> Archived {
         unchanged: stored.unchanged,
         set_aside: stored.set_aside.clone(),
         mended: stored.mended.clone(),
+        lost_end: stored.lost_end.clone(),
         ..plan
     }
 }

@@ -28,6 +28,11 @@ impl Whereabouts {
         }
     }
 
+    /// Where it reports what cannot be read.
+    pub(super) fn failures(&self) -> &ReadFailures {
+        &self.failures
+    }
+
     /// Where each file of a pack lies, in the order of its members; none for those that are gone.
     pub fn of(&mut self, index: &Index) -> Vec<Option<PathBuf>> {
         let members = index.members.iter();

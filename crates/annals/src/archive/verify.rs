@@ -42,6 +42,17 @@ impl Damage {
 }
 
 impl Damage {
+    /// The end of a pack that was cut or damaged, and files that stood there.
+    pub fn lost_end(pack: &Pack) -> Option<Self> {
+        Some(Damage {
+            pack: pack.path.clone(),
+            member: None,
+            frame: None,
+            detail: pack.describe_lost_end()?,
+            unread: false,
+        })
+    }
+
     /// A pack that could not be opened, and was set aside for a new one.
     pub fn set_aside(path: &Path) -> Self {
         let shown = path.display().to_string();
@@ -98,7 +109,9 @@ impl Verified {
 pub fn verify(pack: &Pack) -> Vec<Damage> {
     let all = pack.index.all();
     let mut damaged: Vec<Damage> = all.flat_map(|member| verify_member(pack, member)).collect();
-    if pack.torn > 0 {
+    if let Some(lost) = Damage::lost_end(pack) {
+        damaged.push(lost);
+    } else if pack.torn > 0 {
         let (torn, generation) = (pack.torn, pack.index.generation);
         damaged.push(Damage {
             pack: pack.path.clone(),

@@ -7,13 +7,12 @@
 //! written anew.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rustix::fs::{OFlags, RenameFlags};
+use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -65,6 +64,8 @@ pub struct Stored {
     pub set_aside: Option<SetAside>,
     /// What was wrong with the pack, if it was written anew with all that it held.
     pub mended: Option<String>,
+    /// What the pack had lost of its end before it was added to.
+    pub lost_end: Option<String>,
     /// The pack was created.
     pub created: bool,
 }
@@ -137,6 +138,11 @@ fn add(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<Tu
     let added = log.locked(|file| {
         let file_of_pack = file.try_clone().map_err(|e| Error::io("open", path, e))?;
         match Pack::read(path, file_of_pack) {
+            // Where a complete index stood behind a checkpoint, all of it may be there still.
+            Ok(old) if old.index.checkpoint => match mend(path) {
+                Some(wrong) => Ok(Turn::Mended(wrong)),
+                None => extend(path, file, &old, contents, now).map(Turn::Done),
+            },
             Ok(old) => extend(path, file, &old, contents, now).map(Turn::Done),
             Err(Unread::Lost(error)) => match mend(path) {
                 Some(wrong) => Ok(Turn::Mended(wrong)),
@@ -164,6 +170,7 @@ fn or_again(opened: &Path, turn: Result<Turn>) -> Result<Turn> {
 /// was wrong with it. The lock of the pack is held.
 fn mend(path: &Path) -> Option<String> {
     let salvaged = Pack::salvage(path).ok()?;
+    let salvaged = Some(salvaged).filter(|it| !it.pack.index.checkpoint)?;
     let wrong = salvaged.wrong?;
     rewrite(path, &salvaged.pack).ok()?;
     Some(wrong)
@@ -180,7 +187,7 @@ fn put_aside(path: &Path, error: &Error, now: Timestamp) -> Result<SetAside> {
             copy => format!("{day}-{copy}"),
         };
         let to = path.with_file_name(format!("{ASIDE}{tag}-{name}"));
-        if to.symlink_metadata().is_ok() {
+        if jsonl::exists(&to)? {
             copy += 1;
             continue;
         }
@@ -204,7 +211,7 @@ fn make(path: &Path, contents: &Contents, now: Timestamp) -> Result<Turn> {
 fn fill(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<Turn> {
     let temp = log.path();
     let make = |file: &File| {
-        if path.symlink_metadata().is_ok() {
+        if jsonl::exists(path)? {
             return Ok(Turn::Again);
         }
         let mut writer = Writer::begin(path, file, contents, now)?;
@@ -235,6 +242,7 @@ fn fill(path: &Path, log: &Log, contents: &Contents, now: Timestamp) -> Result<T
             missing,
             set_aside: None,
             mended: None,
+            lost_end: None,
             created: true,
         }))
     };
@@ -265,7 +273,7 @@ fn extend(
     writer.unreadable = old.unreadable();
     let written = writer.take_all(contents, now).and_then(|missing| {
         // A torn end is sealed by a whole index.
-        let whole = old.torn == 0 && old.is_twice().unwrap_or(false);
+        let whole = old.is_whole().unwrap_or(false);
         let unchanged = whole && writer.is_unchanged(&old.index, contents);
         if !unchanged {
             writer.index.sessions = sessions(&old.index, contents);
@@ -305,6 +313,7 @@ fn extend(
         missing,
         set_aside: None,
         mended: None,
+        lost_end: old.describe_lost_end(),
         created: false,
     })
 }
@@ -440,15 +449,10 @@ pub(super) fn sync_dir(path: &Path) -> Result<()> {
     synced.map_err(|error| Error::io("sync", dir, error))
 }
 
-/// Opens a file of a root for reading; `None` if it is gone. A link is read, as everywhere; who writes
-/// or removes looks out for links first.
+/// Opens a file of a root for reading, as every reader does; `None` if it is gone. A link is refused: what it
+/// leads to may lie anywhere.
 pub(super) fn open_source(path: &Path) -> Result<Option<(File, fs::Metadata)>> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path);
-    let file = match opened {
+    let file = match jsonl::open_to_read(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("open", path, error)),

@@ -1,4 +1,10 @@
 //! Writes the frames and the index of a pack, and takes in files.
+//!
+//! While a new pack is made, checkpoints stand between its frames: indexes of the files that are whole so far,
+//! by which a pack that is cut later still tells what stood before the cut. One is written after each file as
+//! long as all of them take less than 64 KiB. From then on one is written when 3 times the length of the last
+//! one was written since, in a pack of more than 4 MiB 32 times: there they take about 3 per cent of what is
+//! added. Behind the last file stands the complete index instead.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -29,12 +35,11 @@ const SHORT: u32 = 256 << 10;
 /// Of a document that is replaced again and again, so many earlier versions are kept. Of logs, all.
 const EARLIER: usize = 8;
 
-/// An index of what is in a new pack so far is written when so many times its length was written since
-/// the last one.
-const CHECKPOINTS: u64 = 3;
+/// As long as checkpoints take less than this, one stands behind each file.
+const CHECKPOINTS: u64 = 64 << 10;
 
-/// The first one behind so much.
-const FIRST_CHECKPOINT: u64 = 1 << 10;
+/// A pack that is longer than this has fewer checkpoints.
+const LARGE: u64 = 4 << 20;
 
 pub(super) struct Writer<'a> {
     /// Where the pack is or will be.
@@ -56,8 +61,11 @@ pub(super) struct Writer<'a> {
     pub(super) changed: bool,
     /// Frames of before that cannot be read any more.
     pub(super) unreadable: HashSet<u32>,
-    /// Where the next index of what is there so far goes, or behind that.
-    next_checkpoint: u64,
+    /// How long all checkpoints are, and the last one.
+    checkpoints: u64,
+    last_checkpoint: u64,
+    /// How much was written since the last one.
+    since_checkpoint: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -81,7 +89,9 @@ impl<'a> Writer<'a> {
             added: 0,
             changed: false,
             unreadable: HashSet::new(),
-            next_checkpoint: FIRST_CHECKPOINT,
+            checkpoints: 0,
+            last_checkpoint: 0,
+            since_checkpoint: 0,
         })
     }
 
@@ -106,6 +116,7 @@ impl<'a> Writer<'a> {
             rows: what.rows.clone(),
             told: what.told,
             twice: true,
+            checkpoint: false,
             frames: Vec::new(),
         };
         let mut writer = Writer::new(path, file, index)?;
@@ -157,6 +168,7 @@ impl<'a> Writer<'a> {
         let mut missing = Vec::new();
         let known = self.index.members.iter().enumerate();
         let known: HashMap<PathBuf, usize> = known.map(|(at, it)| (it.path.clone(), at)).collect();
+        let mut left = contents.files.len();
         for (within, is_log) in &contents.files {
             let at = known.get(within).copied();
             if !self.take(&contents.root, within, at, *is_log, now)? {
@@ -164,7 +176,10 @@ impl<'a> Writer<'a> {
             }
             // A frame of its own for each file: damage to one costs no other.
             self.flush()?;
-            self.checkpoint()?;
+            left -= 1;
+            if left > 0 {
+                self.checkpoint()?;
+            }
         }
         let order: HashMap<&Path, usize> = contents
             .files
@@ -216,7 +231,7 @@ impl<'a> Writer<'a> {
         });
         if let Some((_, member)) = &known
             && is_sound
-            && let Ok(metadata) = path.metadata()
+            && let Ok(metadata) = path.symlink_metadata()
             && member.id().untouched(&FileId::from(&metadata))
             && member.owner.is_some()
         {
@@ -389,6 +404,7 @@ impl<'a> Writer<'a> {
             len,
         });
         self.write(packed)?;
+        self.since_checkpoint += packed.len() as u64;
         Ok(number)
     }
 
@@ -400,11 +416,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes an index of the files that are whole so far, if enough was written since the last one: a
-    /// new pack that is cut off later loses only what stood behind the cut. Where a pack is added to, its
-    /// last index is there already.
+    /// Writes an index of the files that are whole so far, if it is time for one (see above). Where a pack is
+    /// added to, its last index is there already.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
-        if self.old.is_some() || self.end < self.next_checkpoint {
+        let many = if self.end > LARGE { 32 } else { 3 };
+        let is_due =
+            self.checkpoints < CHECKPOINTS || self.since_checkpoint >= many * self.last_checkpoint;
+        if self.old.is_some() || self.since_checkpoint == 0 || !is_due {
             return Ok(());
         }
         let frames = self.index.frames.len();
@@ -418,10 +436,13 @@ impl<'a> Writer<'a> {
         index.earlier.retain(is_whole);
         index.tidy();
         index.twice = false;
+        index.checkpoint = true;
         let begin = self.end;
         let (packed, footer) = self.pack_index(&index)?;
         self.write(&[&packed[..], &footer].concat())?;
-        self.next_checkpoint = self.end + CHECKPOINTS * (self.end - begin);
+        self.last_checkpoint = self.end - begin;
+        self.checkpoints += self.last_checkpoint;
+        self.since_checkpoint = 0;
         Ok(())
     }
 
@@ -451,6 +472,7 @@ impl<'a> Writer<'a> {
         }
         self.index.tidy();
         self.index.twice = true;
+        self.index.checkpoint = false;
         let index = self.index.clone();
         // Twice, so that damage to one leaves the other. Whoever reads the second finds the first behind
         // it, as if it were an earlier one.

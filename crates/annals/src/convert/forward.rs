@@ -58,7 +58,7 @@ pub(super) enum Part<'a> {
 /// Converts a session.
 pub(super) fn session(target: &Target<'_>, session: &Session, part: &Part<'_>) -> Result<Settled> {
     let mut work = Work::begin(target, session, part)?;
-    if target.root.path.join(&work.main).symlink_metadata().is_ok() && !work.shared {
+    if !work.shared && jsonl::exists(&target.root.path.join(&work.main))? {
         return work.already();
     }
     if work.shared
@@ -292,7 +292,8 @@ impl<'a> Work<'a> {
     /// Why what an earlier run made of the session is not what this one would make of it.
     fn differs(&self) -> Result<Option<&'static str>> {
         let path = self.target.root.path.join(self.origin_place());
-        if !path.is_file() {
+        let found = jsonl::metadata_if_exists(&path)?;
+        if !found.is_some_and(|it| it.is_file()) {
             return Ok(match self.target.origin && !self.shared {
                 true => Some("it was converted without its origin"),
                 false => None,

@@ -92,8 +92,6 @@ pub struct Plan {
     pub others: Vec<PathBuf>,
     /// What cannot go along, and why.
     pub left: Vec<String>,
-    /// How many symbolic links of the source may hide something that was not read.
-    pub unread_links: usize,
     /// Files of the target that come back from origins and are not logs, by their paths within it.
     pub documents: Vec<PathBuf>,
     /// Files and directories that origins name and that are no conversation data: these stay in the
@@ -212,7 +210,6 @@ fn planned(
         bytes: 0,
         others: Vec::new(),
         left: Vec::new(),
-        unread_links: 0,
         documents: Vec::new(),
         held: Vec::new(),
         named: Vec::new(),
@@ -225,13 +222,13 @@ fn planned(
         Selection::Root(root) => {
             let roots = std::slice::from_ref(&root);
             let mut inventory = Inventory::and_kept(roots, archive);
-            plan.unread_links = refuse_troubles(&mut inventory)?;
+            refuse_troubles(&mut inventory, &root)?;
             let kept = Kept::of(&inventory.sessions, &inventory);
             match without_archived {
                 false => kept.refuse(&root)?,
                 true => {
                     inventory = Inventory::of(roots);
-                    refuse_troubles(&mut inventory)?;
+                    refuse_troubles(&mut inventory, &root)?;
                     plan.left.extend(kept.told());
                 }
             }
@@ -616,15 +613,16 @@ fn add(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
     }
 }
 
-/// Fails if something could not be looked at, but for links: what is behind them is not part of the
-/// root. Tells how many there are.
-fn refuse_troubles(inventory: &mut Inventory) -> Result<usize> {
-    let is_link = |trouble: &mut Error| matches!(trouble, Error::Link { .. });
-    let links = inventory.troubles.extract_if(.., is_link).count();
-    match inventory.troubles.is_empty() {
-        true => Ok(links),
-        false => Err(inventory.troubles.remove(0)),
+/// Fails if something could not be looked at. Links and what is no regular file are no part of the root: each
+/// is left out and reported.
+fn refuse_troubles(inventory: &mut Inventory, root: &Root) -> Result<()> {
+    for trouble in inventory.troubles.drain(..) {
+        match trouble.is_no_file() {
+            true => root.failures.report(trouble),
+            false => return Err(trouble),
+        }
     }
+    Ok(())
 }
 
 /// What belongs to no session: kept as origins, or restored from them.

@@ -48,12 +48,14 @@ impl Stage {
 
     /// The same under another name, for another kind of work.
     pub(crate) fn named(root: &Root, name: &str, work: &str, naming: Naming) -> Result<Self> {
-        let mut made: Vec<PathBuf> = root
-            .path
-            .ancestors()
-            .take_while(|dir| dir.symlink_metadata().is_err())
-            .map(Path::to_owned)
-            .collect();
+        let mut made: Vec<PathBuf> = Vec::new();
+        for dir in root.path.ancestors() {
+            // Above a relative path is the current directory.
+            if dir.as_os_str().is_empty() || jsonl::exists(dir)? {
+                break;
+            }
+            made.push(dir.to_owned());
+        }
         made.reverse();
         jsonl::ensure_dir(&root.path)?;
         let dir = root.path.join(name);
@@ -71,7 +73,8 @@ impl Stage {
             Err(error) => return Err(Error::io("lock", &dir, error.into())),
         }
         let left = fs::read_dir(&dir).map_err(|error| Error::io("read", &dir, error))?;
-        for entry in left.flatten() {
+        for entry in left {
+            let entry = entry.map_err(|error| Error::io("read", &dir, error))?;
             let path = entry.path();
             fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
         }
@@ -159,7 +162,7 @@ impl Stage {
         if let Some(mtime) = mtime {
             file.set_modified(mtime).map_err(failed)?;
         }
-        if to.symlink_metadata().is_ok() {
+        if jsonl::exists(&to)? {
             fs::remove_file(&temp).map_err(failed)?;
             return Ok(false);
         }

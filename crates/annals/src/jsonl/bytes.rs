@@ -87,20 +87,30 @@ impl LogFile {
 
 /// Opens a file of a root for reading.
 ///
-/// Its name must be its own: what a link leads to may lie anywhere. A pipe that came into its place
-/// does not make the reader wait.
+/// Its name must be its own: what a link leads to may lie anywhere. A pipe, a device or a socket that came
+/// into its place is refused, and does not make the reader wait.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = File::options();
     let options = options.read(true).custom_flags(flags.bits().cast_signed());
-    options
+    let file = options
         .open(path)
         .map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed"),
+            // A socket, or a device that is not there.
+            Some(Errno::NXIO) => io::Error::other(NOT_REGULAR),
             _ => error,
-        })
+        })?;
+    let kind = file.metadata()?.file_type();
+    // Whoever reads a directory is told that it is one.
+    match kind.is_file() || kind.is_dir() {
+        true => Ok(file),
+        false => Err(io::Error::other(NOT_REGULAR)),
+    }
 }
+
+const NOT_REGULAR: &str = "it is not a regular file";
 
 /// Reads a whole document of a root.
 pub(crate) fn read_document(path: &Path) -> io::Result<Vec<u8>> {

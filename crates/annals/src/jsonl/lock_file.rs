@@ -23,6 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use super::identity::is_named;
 use super::lock::{Patience, Pauses, claim};
+use super::presence::{is_absence, metadata_if_exists};
 use super::replace::is_temp;
 use super::{FileId, refuse_held};
 use crate::{Error, Result};
@@ -120,7 +121,7 @@ fn copy_of(log: &Path) -> Result<Option<PathBuf>> {
             continue;
         }
         // What is gone by now was renamed, and is no longer being made.
-        let Ok(metadata) = entry.metadata() else {
+        let Some(metadata) = metadata_if_exists(&entry.path())? else {
             continue;
         };
         let age = metadata.modified().ok();
@@ -143,8 +144,10 @@ fn may_be_copy(name: &str, log: &str) -> bool {
 /// Removes the lock file of a log that is gone. The caller holds its lock, or knows that nobody
 /// writes to the log any more.
 pub(crate) fn remove(log: &Path) -> io::Result<()> {
-    if log.exists() {
-        return Ok(());
+    match log.symlink_metadata() {
+        Ok(_) => return Ok(()),
+        Err(error) if !is_absence(&error) => return Err(error),
+        Err(_) => {}
     }
     match fs::remove_file(path_of(log)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

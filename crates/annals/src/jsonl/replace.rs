@@ -24,6 +24,7 @@ use tempfile::NamedTempFile;
 
 use super::lock::{Lock, Patience};
 use super::place::unwritten;
+use super::presence::exists;
 use crate::{Error, Result};
 
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -109,7 +110,7 @@ pub fn held<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Takes away what a killed process left beside `path` of a file that was to get that name.
 pub fn clear_temp(path: &Path) -> Result<()> {
     let temp = parent(path).join(temp_name(path));
-    if temp.symlink_metadata().is_err() {
+    if !exists(&temp)? {
         return Ok(());
     }
     held(path, || match fs::remove_file(&temp) {

@@ -161,14 +161,17 @@ fn is_still(path: &Path, looked: &fs::Metadata) -> bool {
 
 /// Whether a repair was cut off before it changed anything, or undone by other hands: its file is the
 /// original.
-pub(super) fn never_happened(kept: &Kept) -> bool {
+pub(super) fn never_happened(kept: &Kept) -> Result<bool> {
     let path = kept.file();
     let same_length = |it: fs::Metadata| it.is_file() && it.len() == kept.original.bytes;
-    if !path.symlink_metadata().is_ok_and(same_length) {
-        return false;
+    if !jsonl::metadata_if_exists(&path)?.is_some_and(same_length) {
+        return Ok(false);
     }
-    let now = File::open(&path).and_then(|file| hash(&file, u64::MAX));
-    now.is_ok_and(|hash| hash == kept.original.sha256)
+    match jsonl::open_to_read(&path).and_then(|file| hash(&file, u64::MAX)) {
+        Ok(hash) => Ok(hash == kept.original.sha256),
+        Err(error) if jsonl::is_absence(&error) => Ok(false),
+        Err(error) => Err(Error::io("read", &path, error)),
+    }
 }
 
 /// What a repair comes to.

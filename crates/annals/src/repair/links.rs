@@ -222,7 +222,7 @@ fn nearest(
         let counts = found
             .key
             .is_some_and(|key| forest.find(key) == Some(candidate));
-        if !counts || !chains.same(candidate, at) {
+        if !counts || found.lacks_id() || !chains.same(candidate, at) {
             continue;
         }
         if let Some((offset, parent)) = lost

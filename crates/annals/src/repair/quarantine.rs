@@ -177,10 +177,15 @@ impl Store {
             let made = self.failures().metadata(&entry.path());
             let made = made.and_then(|made| made.modified().ok());
             match read(&entry.path()) {
-                Ok(kept) => {
-                    let kept = kept.filter(|kept| !never_happened(kept));
-                    found.extend(kept.map(|kept| (made, kept)));
-                }
+                Ok(Some(kept)) => match never_happened(&kept) {
+                    Ok(true) => {}
+                    Ok(false) => found.push((made, kept)),
+                    Err(error) => {
+                        troubles.push(error);
+                        found.push((made, kept));
+                    }
+                },
+                Ok(None) => {}
                 Err(error) => troubles.push(error),
             }
         }
@@ -284,9 +289,9 @@ fn is_abandoned(folder: &Path) -> bool {
     };
     name.is_some_and(is_name)
         && settled
-        && fs::read_dir(folder).is_ok_and(|entries| entries.flatten().all(ours))
+        && fs::read_dir(folder).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(ours)))
         && match read(folder) {
-            Ok(Some(kept)) => never_happened(&kept),
+            Ok(Some(kept)) => never_happened(&kept).unwrap_or(false),
             Ok(None) => true,
             Err(_) => false,
         }
@@ -315,7 +320,7 @@ pub(super) fn read(folder: &Path) -> Result<Option<Kept>> {
     let Some(id) = id.filter(|id| is_name(id)) else {
         return Ok(None);
     };
-    let text = match fs::read(&path) {
+    let text = match jsonl::read_document(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),

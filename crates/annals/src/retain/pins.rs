@@ -70,7 +70,7 @@ impl Pins {
         struct Version {
             version: u32,
         }
-        let bytes = match fs::read(path) {
+        let bytes = match jsonl::read_document(path) {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok((Pins::default(), None)),
             Err(error) => return Err(Error::io("read", path, error)),

@@ -231,7 +231,7 @@ impl Store {
         for file in &plan.files {
             root.guard(&plan.root.join(&file.path))?;
         }
-        let dirs = manifest::directories(&plan, std::iter::empty());
+        let dirs = manifest::directories(&plan, std::iter::empty())?;
         self.move_out(root, plan, dirs, &[])
     }
 
@@ -295,7 +295,7 @@ impl Store {
             .collect::<Result<Vec<_>>>()?;
         let dirs = match plan.lone {
             true => Vec::new(),
-            false => manifest::directories(&plan, all()),
+            false => manifest::directories(&plan, all())?,
         };
         let moved = all_locked(&logs, || {
             // Someone who wrote to it since it was looked at still wants it.
@@ -324,7 +324,7 @@ impl Store {
         let first = plan.id.clone();
         let mut copy = 1;
         // Two logs of one session may go within a second.
-        while trash.join(&plan.id).symlink_metadata().is_ok() {
+        while jsonl::exists(&trash.join(&plan.id))? {
             copy += 1;
             plan.id = format!("{first}-{copy}");
         }
@@ -336,7 +336,7 @@ impl Store {
         let plan = manifest.trashed;
         if let Err(error) = carried {
             // Whole or not at all; if even that fails, what was moved stays in the trash.
-            let _ = self.undelete(&plan.id);
+            self.failures.ok(self.undelete(&plan.id));
             return Err(error);
         }
         Ok(plan)
@@ -350,8 +350,8 @@ impl Store {
             ));
         };
         let trash = state.join("trash");
-        match trash.symlink_metadata() {
-            Ok(metadata) if !metadata.is_dir() => Err(Error::refused(format!(
+        match jsonl::metadata_if_exists(&trash)? {
+            Some(metadata) if !metadata.is_dir() => Err(Error::refused(format!(
                 "{} is no directory; deleted sessions are only kept in one of annals' own, not behind a link",
                 trash.display()
             ))),
@@ -433,8 +433,7 @@ fn carry_out(
         // What is left of it only keeps an empty directory.
         let _ = jsonl::lock_file::remove(&volume.path);
     }
-    manifest.clear_dirs(folder);
-    Ok(())
+    manifest.clear_dirs(folder)
 }
 
 /// What registers say about a session's logs.
@@ -461,10 +460,15 @@ pub(super) fn own(files: &SessionFiles) -> Vec<FoundFile> {
     }
     // Whose is shared depends on what is there now: the other log may have gone meanwhile.
     let now = Inventory::of(std::slice::from_ref(&files.root));
+    // In what could not be looked at the other log may still lie.
+    let is_complete = now.is_complete();
     let mut same: Vec<SessionFiles> = now.sessions;
     same.retain(|other| other.id == files.id);
+    let is_only = |only: &SessionFiles, others: &[SessionFiles]| {
+        is_complete && others.is_empty() && only.folder() == files.folder()
+    };
     match same.pop() {
-        Some(only) if same.is_empty() && only.folder() == files.folder() => only.beside,
+        Some(only) if is_only(&only, &same) => only.beside,
         _ => {
             let mut beside = files.beside_there();
             beside.retain(|file| file.artifact.folder.is_some());

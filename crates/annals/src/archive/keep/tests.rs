@@ -1,5 +1,7 @@
 //! Which packs are read back when.
 
+use std::fs;
+
 use super::*;
 
 #[test]

@@ -116,7 +116,7 @@ impl Store {
             beneath(folder, &from)?;
             // Of a deletion that was cut off.
             jsonl::clear_temp(&from)?;
-            if from.symlink_metadata().is_err() {
+            if !jsonl::exists(&from)? {
                 // An earlier attempt brought it back.
                 continue;
             }
@@ -135,9 +135,16 @@ impl Store {
                 folder.display()
             )));
         }
+        // Without its manifest nothing finds what lies in the folder.
+        if let Some(left) = first_file(&folder.join("files"))? {
+            return Err(Error::refused(format!(
+                "{} is left in the trash, and {MANIFEST} does not list it; everything else was put back",
+                left.display()
+            )));
+        }
         restore_rows(&root, trashed)?;
         for entry in &trashed.config {
-            self.restore_entry(&root, entry)?;
+            self.restore_entry(&root, entry, trashed)?;
         }
         fs::remove_file(folder.join(MANIFEST))
             .map_err(|error| Error::io("remove", folder, error))?;
@@ -152,20 +159,12 @@ impl Store {
 
     /// Whether what lies in the trash several times is parts of one session: no file is there twice.
     fn is_one_deletion(&self, found: &[Trashed]) -> Result<bool> {
-        let trash = self.trash()?;
-        let mut seen = HashSet::new();
         let same = |trashed: &Trashed| {
             found.first().is_some_and(|first| {
                 first.session == trashed.session
                     && first.layout == trashed.layout
                     && first.root == trashed.root
             })
-        };
-        let mut twice = |trashed: &Trashed| {
-            let folder = trash.join(&trashed.id).join("files");
-            let there = |path: &&PathBuf| folder.join(path).symlink_metadata().is_ok();
-            let mut paths = trashed.files.iter().map(|file| &file.path).filter(there);
-            paths.any(|path| !seen.insert(path.clone()))
         };
         // The one that was cut off meant to move all that the later ones did.
         let listed = |trashed: &Trashed| -> HashSet<PathBuf> {
@@ -177,7 +176,19 @@ impl Store {
         let within = found
             .iter()
             .all(|trashed| listed(trashed).is_subset(&longest));
-        Ok(within && found.iter().all(same) && !found.iter().any(&mut twice))
+        if !within || !found.iter().all(same) {
+            return Ok(false);
+        }
+        let mut seen = HashSet::new();
+        for trashed in found {
+            let folder = self.trashed_files(trashed)?;
+            for file in &trashed.files {
+                if jsonl::exists(&folder.join(&file.path))? && !seen.insert(&file.path) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -240,7 +251,7 @@ pub(super) fn strike_rows(folder: &Path) -> Result<Trashed> {
     let paths = files.chain(manifest.trashed.rows.iter().map(|row| &row.path));
     let paths: BTreeSet<PathBuf> = paths.cloned().collect();
     for path in paths {
-        let is_gone = root.path.join(&path).symlink_metadata().is_err();
+        let is_gone = !jsonl::exists(&root.path.join(&path))?;
         let log = root.layout.classify(&path).filter(|_| is_gone);
         if let Some(log) = log.filter(|log| log.kind.is_conversation()) {
             register::strike(&root, writer, &log, &mut |rows| {
@@ -249,6 +260,27 @@ pub(super) fn strike_rows(folder: &Path) -> Result<Trashed> {
         }
     }
     Ok(manifest.trashed)
+}
+
+/// The first file below a directory, or anything else that is no directory.
+fn first_file(dir: &Path) -> Result<Option<PathBuf>> {
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        let failed = |error| Error::io("read", &dir, error);
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if jsonl::is_absence(&error) => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            match entry.file_type().map_err(failed)?.is_dir() {
+                true => pending.push(entry.path()),
+                false => return Ok(Some(entry.path())),
+            }
+        }
+    }
+    Ok(None)
 }
 
 pub(super) fn remove_tree_of_empty(dir: &Path) {

@@ -99,7 +99,7 @@ impl Manifest {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("read", &path, error)),
         }
-        let bytes = fs::read(&path).map_err(|error| Error::io("read", &path, error))?;
+        let bytes = jsonl::read_document(&path).map_err(|error| Error::io("read", &path, error))?;
         let damaged = |error| refused(format!("cannot be read: {error}"));
         // A newer one may have other members altogether.
         let Version { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
@@ -124,7 +124,7 @@ impl Manifest {
     pub(super) fn make_dirs(&self, root: &Root) -> Result<()> {
         for dir in &self.dirs {
             let path = root.path.join(&dir.path);
-            if !is_sound(root, &dir.path) || path.symlink_metadata().is_ok() {
+            if !is_sound(root, &dir.path) || jsonl::exists(&path)? {
                 continue;
             }
             root.guard(&path)?;
@@ -136,32 +136,34 @@ impl Manifest {
     }
 
     /// Removes the directories that are empty once all the files are in the trash.
-    pub(super) fn clear_dirs(&self, folder: &Path) {
-        self.clear_dirs_if(folder, |_| true);
+    pub(super) fn clear_dirs(&self, folder: &Path) -> Result<()> {
+        self.clear_dirs_if(folder, |_| true)
     }
 
     /// The same long after, and only directories that nobody is about to use.
-    pub(super) fn clear_settled_dirs(&self, folder: &Path) {
-        self.clear_dirs_if(folder, is_settled);
+    pub(super) fn clear_settled_dirs(&self, folder: &Path) -> Result<()> {
+        self.clear_dirs_if(folder, is_settled)
     }
 
-    fn clear_dirs_if(&self, folder: &Path, wanted: impl Fn(&Path) -> bool) {
+    fn clear_dirs_if(&self, folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<()> {
         let Trashed { root, files, .. } = &self.trashed;
         let Ok(root) = Root::new(&self.trashed.layout, root) else {
-            return;
+            return Ok(());
         };
-        let here = |path: &Path| folder.join("files").join(path).symlink_metadata().is_ok();
-        if !files.iter().all(|file| here(&file.path)) {
-            return;
+        for file in files {
+            if !jsonl::exists(&folder.join("files").join(&file.path))? {
+                return Ok(());
+            }
         }
         for dir in self.dirs.iter().rev() {
             let path = root.path.join(&dir.path);
-            let ours = is_sound(&root, &dir.path) && beneath(&root.path, &path).is_ok();
+            let ours = is_sound(&root, &dir.path) && is_beneath(&root.path, &path)?;
             if ours && wanted(&path) {
                 // It fails when something is left, which is the condition.
                 let _ = fs::remove_dir(path);
             }
         }
+        Ok(())
     }
 }
 
@@ -170,6 +172,14 @@ pub(super) fn is_settled(dir: &Path) -> bool {
     let modified = dir.symlink_metadata().and_then(|it| it.modified());
     let age = modified.ok().and_then(|time| time.elapsed().ok());
     age.is_some_and(|age| age > SETTLED)
+}
+
+/// Whether a path leads down from `base`, and through no symbolic link.
+fn is_beneath(base: &Path, path: &Path) -> Result<bool> {
+    match beneath(base, path) {
+        Err(error @ Error::Io { .. }) => Err(error),
+        leads => Ok(leads.is_ok()),
+    }
 }
 
 /// A directory of a root that is neither the root nor directly in it.
@@ -184,7 +194,7 @@ fn is_sound(root: &Root, dir: &Path) -> bool {
 pub(super) fn directories<'a>(
     plan: &Trashed,
     sessions: impl Iterator<Item = &'a SessionFiles>,
-) -> Vec<TrashedDir> {
+) -> Result<Vec<TrashedDir>> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
     // A session that only a session list names lies where its log would.
     let files = plan.files.iter().map(|file| &file.path);
@@ -198,26 +208,35 @@ pub(super) fn directories<'a>(
     }
     for own in sessions.flat_map(SessionFiles::own_dirs) {
         let own = plan.root.join(own);
-        let ours = beneath(&plan.root, &own).is_ok();
+        let ours = is_beneath(&plan.root, &own)?;
         let mut pending: Vec<PathBuf> = ours.then_some(own).into_iter().collect();
         while let Some(dir) = pending.pop() {
-            let Ok(entries) = fs::read_dir(&dir) else {
-                continue;
+            let failed = |error| Error::io("read", &dir, error);
+            let entries = match fs::read_dir(&dir) {
+                Ok(entries) => entries,
+                Err(error) if jsonl::is_absence(&error) => continue,
+                Err(error) => return Err(failed(error)),
             };
-            let below = entries.flatten();
-            let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            pending.extend(below.map(|entry| entry.path()));
+            for entry in entries {
+                let entry = entry.map_err(failed)?;
+                if entry.file_type().map_err(failed)?.is_dir() {
+                    pending.push(entry.path());
+                }
+            }
             let relative = dir.strip_prefix(&plan.root);
             dirs.extend(relative.map(Path::to_owned));
         }
     }
-    let mode = |path: PathBuf| {
-        let metadata = fs::symlink_metadata(plan.root.join(&path)).ok()?;
-        let mode = metadata.is_dir().then(|| metadata.mode() & 0o777)?;
-        Some(TrashedDir { path, mode })
-    };
+    let mut found = Vec::with_capacity(dirs.len());
     // In the order of their paths the outer ones come first.
-    dirs.into_iter().filter_map(mode).collect()
+    for path in dirs {
+        let metadata = jsonl::metadata_if_exists(&plan.root.join(&path))?;
+        if let Some(metadata) = metadata.filter(fs::Metadata::is_dir) {
+            let mode = metadata.mode() & 0o777;
+            found.push(TrashedDir { path, mode });
+        }
+    }
+    Ok(found)
 }
 
 /// Runs `work` while no other annals process changes a folder of the trash, if it is still there.
@@ -226,14 +245,15 @@ pub(super) fn held<T>(folder: &Path, work: impl FnOnce() -> Result<T>) -> Result
     let gone = || Error::Changed {
         path: folder.to_owned(),
     };
-    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
-    if !is_dir(folder) {
+    if !jsonl::metadata_if_exists(folder)?.is_some_and(|it| it.is_dir()) {
         return Err(gone());
     }
     jsonl::held(&manifest, || {
         // Whoever had the lock before may have brought everything back, or removed it.
-        manifest.symlink_metadata().map_err(|_| gone())?;
-        work()
+        match jsonl::exists(&manifest)? {
+            true => work(),
+            false => Err(gone()),
+        }
     })
 }
 
@@ -248,6 +268,15 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(Manifest::read(&file).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_at_is_not_one_that_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = |folder: &str| held(&dir.path().join(folder), || Ok(())).unwrap_err();
+        assert!(matches!(held("gone"), Error::Changed { .. }));
+        let failed = held(&"x".repeat(300));
+        assert!(matches!(failed, Error::Io { .. }), "{failed}");
     }
 
     #[test]
@@ -290,7 +319,7 @@ mod tests {
             "dirs": wanted.map(|path| serde_json::json!({"path": path, "mode": 0o700})),
         });
         let manifest: Manifest = serde_json::from_value(manifest).unwrap();
-        manifest.clear_dirs(&dir.path().join("folder"));
+        manifest.clear_dirs(&dir.path().join("folder")).unwrap();
         let there = wanted.map(|path| root.path.join(path).exists());
         assert_eq!(there, [false, true, true, true]);
     }

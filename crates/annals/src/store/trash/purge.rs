@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::jsonl;
-use crate::store::{ReadFailures, Store};
+use crate::store::Store;
 
 use super::{Trashed, back, manifest};
 
@@ -66,12 +66,15 @@ impl Store {
                     look.purgeable
                         .push(measured(self, &folder, name, Some(manifest.trashed)));
                 }
-                // A deletion that was cut off before it began leaves a folder without files.
-                Ok(None) if folder.join("files").symlink_metadata().is_err() => {}
-                Ok(None) => look.troubles.push(Error::refused(format!(
-                    "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
-                    folder.display()
-                ))),
+                Ok(None) => match jsonl::exists(&folder.join("files")) {
+                    // A deletion that was cut off before it began leaves a folder without files.
+                    Ok(false) => {}
+                    Ok(true) => look.troubles.push(Error::refused(format!(
+                        "{} does not say what it is (it has no manifest.json); see what is in it, and remove it by hand",
+                        folder.display()
+                    ))),
+                    Err(error) => look.troubles.push(error),
+                },
                 Err(error) => look.troubles.push(error),
             }
         }
@@ -108,7 +111,7 @@ impl Store {
             if !same {
                 return Err(changed());
             }
-            if let Some(left) = unfinished(self.failures(), &folder, &now.trashed) {
+            if let Some(left) = unfinished(&folder, &now.trashed)? {
                 return Err(Error::refused(format!(
                     "the deletion of session {} was cut off, and {} is still there; run {} again, or {}",
                     looked.session,
@@ -119,7 +122,7 @@ impl Store {
             }
             let mut condemned = trash.join(format!("{CONDEMNED}{}", item.name));
             let mut copy = 1;
-            while condemned.symlink_metadata().is_ok() {
+            while jsonl::exists(&condemned)? {
                 copy += 1;
                 condemned = trash.join(format!("{CONDEMNED}{}-{copy}", item.name));
             }
@@ -134,21 +137,33 @@ impl Store {
     pub(crate) fn finish_deletions(&self) -> Result<()> {
         let trash = self.trash()?;
         for (name, manifest) in self.manifests()? {
-            if let Ok(Some(manifest)) = manifest {
-                let folder = trash.join(&name);
-                manifest.clear_settled_dirs(&folder);
-                if !manifest.trashed.rows.is_empty() {
-                    // A register that cannot be changed now says too much, which does no harm.
-                    let _ = manifest::held(&folder, || back::strike_rows(&folder));
-                }
-            } else if matches!(manifest, Ok(None)) && manifest::is_settled(&trash.join(&name)) {
-                let folder = trash.join(name);
-                let _ = jsonl::clear_temp(&folder.join(manifest::MANIFEST));
-                back::remove_tree_of_empty(&folder);
+            let folder = trash.join(&name);
+            // A register that another program changes, or that cannot be written, says too much, which does
+            // no harm; what cannot be read is reported.
+            if let Err(error @ Error::Io { .. }) = manifest.and_then(|it| finish(it, &folder)) {
+                self.failures.report(error);
             }
         }
         Ok(())
     }
+}
+
+/// Finishes a deletion that may have been cut off.
+fn finish(manifest: Option<manifest::Manifest>, folder: &Path) -> Result<()> {
+    match manifest {
+        Some(manifest) => {
+            manifest.clear_settled_dirs(folder)?;
+            if !manifest.trashed.rows.is_empty() {
+                manifest::held(folder, || back::strike_rows(folder))?;
+            }
+        }
+        None if manifest::is_settled(folder) => {
+            jsonl::clear_temp(&folder.join(manifest::MANIFEST))?;
+            back::remove_tree_of_empty(folder);
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 /// Removes a directory and all that is in it. Links are removed, not followed.
@@ -185,7 +200,7 @@ fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>
         name,
         unfinished: trashed
             .as_ref()
-            .and_then(|trashed| unfinished(failures, folder, trashed)),
+            .and_then(|trashed| failures.ok(unfinished(folder, trashed))?),
         trashed,
         files,
         bytes,
@@ -194,14 +209,15 @@ fn measured(store: &Store, folder: &Path, name: String, trashed: Option<Trashed>
 
 /// The first file of a deletion that never left its place. One that is both here and there came back
 /// by other hands.
-fn unfinished(failures: &ReadFailures, folder: &Path, trashed: &Trashed) -> Option<PathBuf> {
-    let is_there = |path: &Path| failures.metadata(path).is_some();
-    let here = |path: &Path| is_there(&folder.join("files").join(path));
-    let mut left = trashed.files.iter().filter(|file| !here(&file.path));
-    left.find_map(|file| {
+fn unfinished(folder: &Path, trashed: &Trashed) -> Result<Option<PathBuf>> {
+    for file in &trashed.files {
         let place = trashed.root.join(&file.path);
-        is_there(&place).then_some(place)
-    })
+        let here = folder.join("files").join(&file.path);
+        if !jsonl::exists(&here)? && jsonl::exists(&place)? {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
