@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use annals::archive::Archive;
 use annals::cost::{Ledger, Prices, Pricing, Tally};
 use annals::index::{Catalogue, Notice, Recent, Searched};
+use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
 use annals::search::{Found, Query};
 use annals::store::{
@@ -24,6 +25,7 @@ use jiff::tz::TimeZone;
 use self::environment::{config_dir, environment, is_absent, state_dir, system_zone, variable};
 use self::problems::Problems;
 use crate::cli::Global;
+use crate::commands::filter::session_spellings;
 use crate::config::Config;
 use crate::render::out::Out;
 use crate::render::progress::Progress;
@@ -158,17 +160,12 @@ impl Context {
         inventory
     }
 
-    /// The same for a check, which reports links by itself.
+    /// The same for a check, which reports links, and what is no regular file, by itself.
     pub(crate) fn inventory_to_check(&mut self) -> Inventory {
         let inventory = self.store.inventory_in_place();
-        let links = inventory
-            .troubles
-            .iter()
-            .filter_map(|trouble| match trouble {
-                annals::Error::Link { path, .. } => Some(path.clone()),
-                _ => None,
-            });
-        self.leave_links(links);
+        let no_files = inventory.troubles.iter().filter(|it| it.is_no_file());
+        let paths = no_files.filter_map(|it| it.path().map(Path::to_owned));
+        self.leave_no_files(paths);
         self.warn_of(&inventory.troubles);
         inventory
     }
@@ -216,6 +213,10 @@ impl Context {
         let read =
             |row: annals::Result<SessionInfo>| row.map_err(|error| troubles.push(error)).ok();
         let sessions = rows.into_iter().filter_map(read).collect();
+        // It tells the projects of the sessions.
+        let roots = self.store.roots().iter();
+        let roots = roots.filter(|root| root.layout.name() == Chorus.name());
+        troubles.extend(roots.filter_map(|root| self.store.config(root).err()));
         troubles.iter().for_each(|error| self.warn(error));
         sessions
     }
@@ -546,7 +547,9 @@ impl Context {
         let cwd = cwd.unwrap_or_default();
         let cwd = cwd.to_string_lossy();
         let sessions = self.sessions(inventory);
-        let here = sessions.iter().find(|session| session.in_project(&cwd));
+        let dirs = session_spellings(".", &sessions);
+        let mut newest_first = sessions.iter();
+        let here = newest_first.find(|session| dirs.iter().any(|dir| session.in_project(dir)));
         let found = match (here, sessions.first()) {
             (Some(here), _) => here,
             (None, Some(newest)) if anywhere => {

@@ -82,6 +82,12 @@ pub enum Error {
         /// Where it leads to.
         target: PathBuf,
     },
+    /// A pipe, a device or a socket lies where a file of a root would be, so nothing was read.
+    #[error("{} was not read: it is not a regular file", path.display())]
+    NotRegular {
+        /// Where it lies.
+        path: PathBuf,
+    },
     /// Something that was asked for does not exist.
     #[error("no {what} matches `{id}`")]
     NotFound {
@@ -155,9 +161,15 @@ impl Error {
             | Error::Changed { path }
             | Error::Live { path, .. }
             | Error::Held { path, .. }
+            | Error::NotRegular { path }
             | Error::Link { path, .. } => Some(path),
             _ => None,
         }
+    }
+
+    /// Whether it is about something in a root that is no file of it: a link, a pipe, a device or a socket.
+    pub fn is_no_file(&self) -> bool {
+        matches!(self, Error::Link { .. } | Error::NotRegular { .. })
     }
 
     /// An error that says the same.

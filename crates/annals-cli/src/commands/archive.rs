@@ -180,6 +180,14 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
             )));
         }
     }
+    for lost in &done {
+        if let Some(why) = &lost.lost_end {
+            context.warn(&annals::Error::refused(format!(
+                "{}: {why}; what the root has was archived again",
+                lost.pack.display()
+            )));
+        }
+    }
     let mut failed = failed.into_iter().map(|(_, error)| error);
     let Some(first) = failed.next() else {
         return Ok(Outcome::Fine);

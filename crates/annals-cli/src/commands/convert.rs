@@ -129,7 +129,6 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
     };
     let mut plan = planned.map_err(|error| about(error, &target))?;
     plan.restore_also(&args.also)?;
-    context.leave_unread(plan.unread_links);
     if plan.sessions.is_empty() && plan.others.is_empty() {
         bail!("there is nothing to convert");
     }
@@ -190,13 +189,13 @@ fn select(args: &ConvertArgs, context: &mut Context) -> Result<Selection> {
     if let Some(project) = &args.project {
         let inventory = context.inventory();
         let rows = context.store.sessions(&inventory, &|_, _| ());
-        let wanted = super::filter::resolve_dir(project);
         let known = rows.iter().flatten().map(|row| &row.project);
         let known: Vec<_> = known.cloned().collect();
+        let wanted = super::filter::spellings(project, known.iter());
         let sessions = inventory.sessions.into_iter().zip(rows);
         let sessions = sessions.filter(|(_, row)| {
             let row = row.as_ref();
-            row.is_ok_and(|row| row.in_project(&wanted))
+            row.is_ok_and(|row| wanted.iter().any(|wanted| row.in_project(wanted)))
         });
         let sessions: Vec<_> = sessions.map(|(files, _)| files).collect();
         if sessions.is_empty() {

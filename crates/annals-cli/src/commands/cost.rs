@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Outcome;
-use super::filter::{Period, resolve_dir, tell_unknown};
+use super::filter::{Period, spellings, tell_unknown};
 use crate::context::Context;
 use crate::render::near::near;
 use crate::render::size::{self, plural};
@@ -307,12 +307,15 @@ impl CostArgs {
     fn wanted(&self, ledger: &Ledger, context: &mut Context) -> Result<Wanted> {
         let mut accounts = None;
         if self.project.is_some() || self.session.is_some() {
-            let project = self.project.as_deref().map(resolve_dir);
-            if let (Some(wanted), Some(dir)) = (&self.project, &project)
-                && !ledger.accounts.iter().any(|account| account.is_in(dir))
+            let recorded = || ledger.accounts.iter().map(|account| &account.project);
+            let project = self.project.as_deref();
+            let project = project.map(|wanted| spellings(wanted, recorded()));
+            let is_in =
+                |account: &Account, dirs: &[String]| dirs.iter().any(|dir| account.is_in(dir));
+            if let (Some(wanted), Some(dirs)) = (&self.project, &project)
+                && !ledger.accounts.iter().any(|account| is_in(account, dirs))
             {
-                let projects = ledger.accounts.iter().map(|account| &account.project);
-                tell_unknown(wanted, projects, context);
+                tell_unknown(wanted, recorded(), context);
             }
             let session = match &self.session {
                 Some(id) => Some(context.find_session(id)?),
@@ -329,9 +332,7 @@ impl CostArgs {
                 same.any(|account| account.file == files.main_path())
             });
             let is_wanted = |account: &Account| {
-                let in_project = project
-                    .as_deref()
-                    .is_none_or(|wanted| account.is_in(wanted));
+                let in_project = project.as_deref().is_none_or(|dirs| is_in(account, dirs));
                 let in_session = session.as_ref().is_none_or(|files| {
                     is_session(account, files) && (!by_file || account.file == files.main_path())
                 });

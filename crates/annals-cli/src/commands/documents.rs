@@ -1,9 +1,9 @@
 //! `annals documents`
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::Path;
 
+use annals::jsonl::{BytesReader, LogFile};
 use annals::model::ArtifactKind;
 use annals::store::{FoundFile, Root, RunLog};
 use anyhow::{Context as _, Result, bail};
@@ -345,9 +345,9 @@ fn read(document: &Document, context: &mut Context) -> Result<()> {
         let mut lines: Box<dyn BufRead> = match document.file.is_kept() {
             true => Box::new(std::io::Cursor::new(document.file.read()?)),
             false => {
-                let opened = File::open(path);
+                let opened = LogFile::open(path);
                 let opened = opened.map_err(|error| annals::Error::io("read", path, error))?;
-                Box::new(BufReader::new(opened))
+                Box::new(BufReader::new(BytesReader::from(opened, 0)))
             }
         };
         let mut line = Vec::new();

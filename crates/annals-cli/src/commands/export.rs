@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::filter::{named, resolve_dir, unknown};
+use super::filter::{named, session_spellings, unknown};
 use super::output::{Standard, refuse_roots, refuse_taken, to_file};
 use crate::context::Context;
 use crate::render::json::Tamed;
@@ -285,14 +285,16 @@ fn project_of(
     inventory: &Inventory,
     context: &mut Context,
 ) -> Result<Option<Choice>> {
-    let wanted = match Path::new(project).is_dir() {
-        true => super::input::directory(Some(Path::new(project)))?
-            .to_string_lossy()
-            .into_owned(),
-        false => resolve_dir(project),
-    };
     let mut found: Vec<SessionInfo> = context.sessions(inventory);
-    found.retain(|info| info.in_project(&wanted));
+    // The name of a directory here means that directory, not all projects of the name.
+    let is_name = project != "." && !project.starts_with('/');
+    let here = Some(Path::new(project)).filter(|path| is_name && path.is_dir());
+    let wanted = match here {
+        Some(path) => super::input::directory(Some(path))?.display().to_string(),
+        None => project.to_owned(),
+    };
+    let wanted = session_spellings(&wanted, &found);
+    found.retain(|info| wanted.iter().any(|wanted| info.in_project(wanted)));
     found.reverse();
     let files_of = |info: &SessionInfo| {
         let is_it = |files: &&SessionFiles| {

@@ -80,11 +80,12 @@ impl SessionFilter {
         mut sessions: Vec<SessionInfo>,
     ) -> Result<Vec<SessionInfo>> {
         let (since, until) = self.period.resolve(context)?;
-        let project = self.project.as_deref().map(resolve_dir);
+        let project = self.project.as_deref();
+        let project = project.map(|wanted| session_spellings(wanted, &sessions));
         sessions.retain(|session| {
             let in_project = project
                 .as_deref()
-                .is_none_or(|wanted| session.in_project(wanted));
+                .is_none_or(|wanted| wanted.iter().any(|wanted| session.in_project(wanted)));
             // A session counts for a period if it was at work in it.
             let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
             let until = until.is_none_or(|until| {
@@ -112,8 +113,9 @@ impl SessionFilter {
     /// Tells of a project that none of the sessions is of: whatever else is asked for, nothing will be found.
     pub(crate) fn tell_unknown(&self, sessions: &[SessionInfo], context: &mut Context) {
         let Some(wanted) = &self.project else { return };
-        let dir = resolve_dir(wanted);
-        if !sessions.iter().any(|session| session.in_project(&dir)) {
+        let dirs = session_spellings(wanted, sessions);
+        let is_it = |session: &SessionInfo| dirs.iter().any(|dir| session.in_project(dir));
+        if !sessions.iter().any(is_it) {
             let projects = sessions.iter().map(|session| &session.project);
             tell_unknown(wanted, projects, context);
         }
@@ -134,15 +136,18 @@ impl SessionFilter {
 /// refused, and one that fits none: this is for those who change something.
 pub(crate) fn one_project(wanted: &str, sessions: &mut Vec<SessionInfo>) -> Result<()> {
     let all: Vec<Project> = sessions.iter().map(|it| it.project.clone()).collect();
-    let dir = resolve_dir(wanted);
+    let dirs = session_spellings(wanted, sessions);
+    let is_of_project = |session: &SessionInfo| dirs.iter().any(|dir| session.is_of_project(dir));
+    let is_of_directory =
+        |session: &SessionInfo| dirs.iter().any(|dir| session.is_of_directory(dir));
     let by_id: BTreeSet<String> = ProjectInfo::of(sessions.iter())
         .into_iter()
         .filter(|project| project.id == wanted)
         .map(|project| project.path)
         .collect();
-    sessions.retain(|session| by_id.contains(&session.project.path) || session.is_of_project(&dir));
-    if sessions.iter().any(|session| session.is_of_directory(&dir)) {
-        sessions.retain(|session| session.is_of_directory(&dir));
+    sessions.retain(|session| by_id.contains(&session.project.path) || is_of_project(session));
+    if sessions.iter().any(is_of_directory) {
+        sessions.retain(is_of_directory);
         return Ok(());
     }
     let projects = ProjectInfo::of(sessions.iter());
@@ -223,9 +228,45 @@ fn nearest(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
 
 /// `.` and the like mean a directory, not a name.
 pub(crate) fn resolve_dir(text: &str) -> String {
-    let relative = text == "." || text == ".." || text.starts_with("./") || text.starts_with("../");
     match std::path::absolute(text).and_then(std::fs::canonicalize) {
-        Ok(path) if relative => path.to_string_lossy().into_owned(),
+        Ok(path) if is_relative(text) => path.to_string_lossy().into_owned(),
         _ => text.to_owned(),
     }
+}
+
+fn is_relative(text: &str) -> bool {
+    text == "." || text == ".." || text.starts_with("./") || text.starts_with("../")
+}
+
+/// The spellings of a project that a person named, the one of [`resolve_dir`] first. A directory may be
+/// named with links or without them, and layouts differ in which of the two they record: the other ones
+/// are the real path and those of the `recorded` projects that lead to the same directory.
+pub(crate) fn spellings<'a>(
+    text: &str,
+    recorded: impl Iterator<Item = &'a Project>,
+) -> Vec<String> {
+    let mut all = vec![resolve_dir(text)];
+    let real = std::fs::canonicalize(text).ok();
+    let Some(real) = real.filter(|_| is_relative(text) || text.starts_with('/')) else {
+        return all;
+    };
+    let recorded: BTreeSet<&str> = recorded
+        .filter(|project| !project.guessed && project.path.starts_with('/'))
+        .map(|project| project.path.as_str())
+        .collect();
+    // A shell knows by which links its user came to the current directory.
+    let shell = std::env::var("PWD").ok().filter(|_| text == ".");
+    let real_path = real.to_str().into_iter();
+    for path in real_path.chain(shell.as_deref()).chain(recorded) {
+        let is_new = all.iter().all(|known| known != path);
+        if is_new && std::fs::canonicalize(path).is_ok_and(|path| path == real) {
+            all.push(path.to_owned());
+        }
+    }
+    all
+}
+
+/// The same, by what sessions record.
+pub(crate) fn session_spellings(text: &str, sessions: &[SessionInfo]) -> Vec<String> {
+    spellings(text, sessions.iter().map(|session| &session.project))
 }

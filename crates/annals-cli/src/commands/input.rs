@@ -170,15 +170,7 @@ pub(crate) fn entry(session: &Session, log: usize, id: &str) -> Result<(usize, E
 
 /// A directory as agents record it: absolute, and without links where it exists.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
-    let path = match given {
-        Some(path) if path.as_os_str().is_empty() => bail!("the directory's name is empty"),
-        Some(path) => {
-            std::path::absolute(path).map_err(|error| annals::Error::io("find", path, error))?
-        }
-        None => {
-            std::env::current_dir().context("the current directory is gone; name one with --cwd")?
-        }
-    };
+    let path = absolute(given)?;
     let path = std::fs::canonicalize(&path).unwrap_or(path);
     if path.to_str().is_none() {
         bail!("{} is not UTF-8, so no log can name it", path.display());
@@ -186,8 +178,31 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The directory of a new session, as the program of the root's layout spells it.
+pub(crate) fn session_directory(root: &Root, given: Option<&Path>) -> Result<PathBuf> {
+    let path = absolute(given)?;
+    let path = path.to_str();
+    match path.and_then(|path| root.layout.spelled_directory(path)) {
+        Some(path) => Ok(path.into()),
+        None => directory(given),
+    }
+}
+
+fn absolute(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(path) if path.as_os_str().is_empty() => bail!("the directory's name is empty"),
+        Some(path) => Ok(
+            std::path::absolute(path).map_err(|error| annals::Error::io("find", path, error))?
+        ),
+        None => {
+            std::env::current_dir().context("the current directory is gone; name one with --cwd")
+        }
+    }
+}
+
 /// The git branch checked out in a directory or above it; `HEAD` where none is.
 pub(crate) fn git_branch(dir: &Path) -> Option<String> {
+    let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let head = dir.ancestors().find_map(|dir| {
         let git = dir.join(".git");
         let folder = match std::fs::read_to_string(&git) {

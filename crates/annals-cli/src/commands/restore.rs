@@ -141,7 +141,7 @@ fn tell_damage(
     if let Some(damage) = damage {
         let pack = pack.display().to_string();
         context.out.line(format_args!(
-            "{} {}: {damage}; all that it holds could be told",
+            "{} {}: {damage}; what it still holds is listed above",
             paint(ERROR, "damaged"),
             paint(PATH, &pack)
         ))?;

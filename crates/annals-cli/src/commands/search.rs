@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
-use super::filter::{Period, SessionFilter, resolve_dir};
+use super::filter::{Period, SessionFilter, spellings};
 use crate::context::Context;
 
 /// Looks for words in everything that was said, thought, asked of tools and given back by them.
@@ -207,10 +207,11 @@ fn query(args: &SearchArgs, context: &Context) -> Result<Query> {
         if values.iter().any(|value| value.trim().is_empty()) {
             bail!("--{name} says nothing: give it a value or leave it out");
         }
-        let filters = values.iter().map(|value| match name {
-            "project" => Filter::named(name, &resolve_dir(value), &dialect),
-            _ => Filter::named(name, value, &dialect),
+        let values = values.iter().flat_map(|value| match name {
+            "project" => spellings(value, std::iter::empty()),
+            _ => vec![value.clone()],
         });
+        let filters = values.map(|value| Filter::named(name, &value, &dialect));
         query = query.and_any(filters.collect::<annals::Result<_>>()?);
     }
     let (since, until) = args.period.resolve(context)?;

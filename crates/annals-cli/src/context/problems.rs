@@ -26,11 +26,9 @@ pub(crate) struct Problem {
 pub(super) struct Problems {
     list: Vec<Problem>,
     known: HashSet<String>,
-    /// Links that were not followed. Two layouts may have one root, and a verb may walk through it
-    /// twice.
-    links: HashSet<PathBuf>,
-    /// What was not read and is part of the answer itself.
-    in_answer: usize,
+    /// Links that were not followed, and what is no regular file. Two layouts may have one root, and a verb
+    /// may walk through it twice.
+    no_files: HashSet<PathBuf>,
     shown: usize,
 }
 
@@ -38,10 +36,12 @@ impl Context {
     /// Reports something that could not be read.
     pub(crate) fn warn(&mut self, error: &Error) {
         let mut text = error.to_string();
+        if let Some(path) = error.path().filter(|_| error.is_no_file())
+            && !self.problems.no_files.insert(path.to_owned())
+        {
+            return;
+        }
         if let Error::Link { path, .. } = error {
-            if !self.problems.links.insert(path.clone()) {
-                return;
-            }
             let config = Config::path(&self.config_dir);
             text = match path.is_file() {
                 true => format!("{text}; to read it, put the file itself in its place"),
@@ -88,20 +88,15 @@ impl Context {
         }
     }
 
-    /// Notes links that the answer itself reports.
-    pub(super) fn leave_links(&mut self, links: impl Iterator<Item = PathBuf>) {
-        self.problems.links.extend(links);
-    }
-
-    /// Notes that something was not read, which the answer itself reports.
-    pub(crate) fn leave_unread(&mut self, things: usize) {
-        self.problems.in_answer += things;
+    /// Notes links, and what is no regular file, that the answer itself reports.
+    pub(super) fn leave_no_files(&mut self, paths: impl Iterator<Item = PathBuf>) {
+        self.problems.no_files.extend(paths);
     }
 
     /// Whether something could not be read, so that what was printed is not all there is.
     pub(crate) fn incomplete(&mut self) -> bool {
         self.warn_of_failures();
-        !self.problems.list.is_empty() || self.problems.in_answer > 0
+        !self.problems.list.is_empty()
     }
 
     /// Adds what could not be read to the JSON document.

@@ -174,6 +174,54 @@ fn a_configuration_that_cannot_be_read_keeps_its_sessions() {
     }
 }
 
+/// Chorus would not show a session that its configuration does not tell of.
+#[test]
+fn a_damaged_configuration_is_reported_and_no_session_begins() {
+    for damaged in [
+        "{bad",
+        "[]",
+        r#"{"workspaces":"x"}"#,
+        r#"{"workspaces":[],"settings":1}"#,
+        r#"{"workspaces":[{"id":"w-app","agents":"x"}]}"#,
+    ] {
+        let stage = plain();
+        fs::write(stage.root.join("config.json"), damaged).unwrap();
+        let refused = stage.refused(&["new", "-m", "hello"], "");
+        assert!(refused.err.contains("[DIR]/root/config.json"), "{refused}");
+        assert!(refused.err.contains("mend it by hand"), "{refused}");
+        let listed = stage.annals(&["sessions", "--json"]);
+        assert_eq!(listed.code, 2, "{damaged}: {listed}");
+        assert!(listed.err.contains("config.json"), "{damaged}: {listed}");
+        assert_eq!(listed.json()["problems"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_session_comes_back_with_its_agent_into_a_workspace_that_is_there_again() {
+    let stage = plain();
+    let remove = ["workspaces", "remove", "w-app", "--apply"];
+    stage.annals(&remove).fine();
+    let again = ["workspaces", "add", "/home/dev/app", "--id", "w-app"];
+    stage.annals(&again).fine();
+    assert!(!config(&stage).contains("a-main"));
+    stage.annals(&["delete", "--undo", "fd7a4cec"]).fine();
+    let config = config(&stage);
+    assert!(config.contains("\"id\": \"a-main\""), "{config}");
+    // An agent whose sessions stay in the trash is not put back.
+    assert!(!config.contains("a-review"), "{config}");
+    assert_eq!(config.matches("\"id\": \"w-app\"").count(), 1);
+}
+
+#[test]
+fn a_workspace_goes_with_its_empty_directories() {
+    let stage = plain();
+    let empty = stage.root.join("sessions/w-app/a-main/sub/deeper");
+    fs::create_dir_all(empty).unwrap();
+    let remove = ["workspaces", "remove", "w-app", "--apply"];
+    stage.annals(&remove).fine();
+    assert!(!stage.root.join("sessions/w-app").exists());
+}
+
 #[test]
 fn an_agent_goes_with_its_sessions() {
     let stage = plain();

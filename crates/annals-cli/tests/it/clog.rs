@@ -364,3 +364,63 @@ fn a_session_of_one_project_claims_no_thread_without_a_project() {
     let after = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(after["sessions"].as_array().unwrap().len(), before);
 }
+
+/// The notes begin with the same header as the chat, so they are enough to tell of a conversation.
+#[test]
+fn a_conversation_that_has_only_notes_is_listed_and_written_to() {
+    let stage = Stage::empty().with_layout("clog");
+    let folder = stage
+        .root
+        .join(format!("conversations/conversation-{SESSION}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let header = format!(
+        r#"{{"type":"conversation-header","schemaVersion":1,"fileKind":"notes","conversationId":"conversation-{SESSION}","threadId":"Thread_ABC123","channel":"web","title":"Plans","createdAt":1774488740418,"updatedAt":1774488740418}}"#
+    );
+    std::fs::write(folder.join("notes.jsonl"), format!("{header}\n")).unwrap();
+    let listed = stage.annals(&["sessions", "--json"]).json();
+    let row = &listed["sessions"][0];
+    assert_eq!(
+        (&row["id"], &row["title"]),
+        (&SESSION.into(), &"Plans".into())
+    );
+    let refused = stage.refused(&["new", "--id", "Thread_ABC123"], "");
+    assert!(
+        refused.err.contains("has a conversation already"),
+        "{refused}"
+    );
+    let append = ["append", "Thread_ABC123", "-m", "hello"];
+    stage.annals(&append).fine();
+    let chat = || std::fs::read_to_string(folder.join("chat.jsonl")).unwrap();
+    let text = chat();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    for (member, value) in [
+        ("type", "conversation-header"),
+        ("fileKind", "chat"),
+        ("title", "Plans"),
+    ] {
+        assert_eq!(lines[0][member], value, "{text}");
+    }
+    assert_eq!(lines[0]["createdAt"], 1_774_488_740_418_u64);
+    for line in &lines {
+        let said = (&line["threadId"], &line["channel"]);
+        assert_eq!(said, (&"Thread_ABC123".into(), &"web".into()), "{text}");
+    }
+    // The other way round: a chat in which nothing stands gets its header, and notes beside it.
+    std::fs::write(folder.join("chat.jsonl"), "").unwrap();
+    std::fs::remove_file(folder.join("notes.jsonl")).unwrap();
+    stage.annals(&["append", SESSION, "-m", "again"]).fine();
+    assert_eq!(chat().lines().count(), 2);
+    let notes = std::fs::read_to_string(folder.join("notes.jsonl")).unwrap();
+    assert!(notes.contains(r#""fileKind":"notes""#), "{notes}");
+    assert_eq!(
+        stage.annals(&["sessions", "--json"]).json()["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}

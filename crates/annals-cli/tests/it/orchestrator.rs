@@ -344,3 +344,152 @@ fn sessions_of_a_shared_log_are_found_without_reading_it_again() {
     fs::write(&log, &swapped).unwrap();
     assert_eq!(seen(&catalogue.inventory(&store)), seen(&store.inventory()));
 }
+
+#[test]
+fn a_directory_has_one_log_however_it_is_spelled() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let work = stage.work();
+    fs::create_dir(work.join("app")).unwrap();
+    let work = work.to_str().unwrap();
+    for spelling in ["app", "app/", "/app", "./app", "app/../app"] {
+        let named = format!("{work}/{spelling}/2026-11-15");
+        stage.annals(&["append", &named, "-m", spelling]).fine();
+    }
+    assert_eq!(listed(&stage).len(), 1);
+    let shown = stage.annals(&["show", &format!("{work}/app/2026-11-15"), "--json"]);
+    assert_eq!(shown.json()["entries"].as_array().unwrap().len(), 5);
+    for (name, why) in [
+        ("app/2026-11-15", "not an absolute path"),
+        ("./2026-11-15", "not an absolute path"),
+        ("/x/2025-02-30", "2025-02-30 does not exist"),
+    ] {
+        let refused = stage.refused(&["append", name, "-m", "x"], "");
+        assert!(refused.err.contains(why), "{refused}");
+    }
+}
+
+/// The document names a directory as it is typed, so a link has a folder of its own.
+#[test]
+fn a_project_behind_a_link_is_written_as_typed_and_found_by_both_names() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let work = stage.work();
+    let (real, link) = (work.join("real"), work.join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let (real, link) = (real.to_str().unwrap(), link.to_str().unwrap());
+    let new = stage.annals(&["new", "--cwd", link, "-m", "First", "--json"]);
+    let id = new.json()["session"].as_str().unwrap().to_owned();
+    let named = format!("{link}/2026-11-15");
+    stage.annals(&["append", &named, "-m", "Second"]).fine();
+    assert_eq!(listed(&stage).len(), 1);
+    for name in [link, real] {
+        let found = stage.annals(&["sessions", "-p", name, "--json"]).json();
+        assert_eq!(found["sessions"][0]["id"], id.as_str(), "{name}");
+    }
+    let root = format!("orchestrator:{}", stage.root.display());
+    for args in [
+        &["sessions", "-p", ".", "--json"][..],
+        &["show", "latest", "--json"],
+    ] {
+        let mut command = stage.command();
+        let run = command.current_dir(real).args(["--root", &root]).args(args);
+        let run = stage.run_of(&run.output().unwrap());
+        assert!(run.out.contains(&id), "{args:?}: {run}");
+    }
+}
+
+#[test]
+fn calls_and_results_without_ids_belong_together_by_tool_and_order() {
+    let stage = Stage::empty().with_layout("orchestrator");
+    let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
+    fs::create_dir_all(&folder).unwrap();
+    let line = |kind: &str, more: &str, second: usize| {
+        format!(
+            "{{\"type\":\"{kind}\",{more},\"timestamp\":\"2025-11-16T10:00:0{second}.000Z\"}}\n"
+        )
+    };
+    let call = |path: &str| format!(r#""tool":"Read","arguments":{{"file_path":"{path}"}}"#);
+    let log = [
+        line("user", r#""content":"go""#, 0),
+        line("tool_call", &call("/1"), 1),
+        line("tool_call", &call("/2"), 2),
+        line("tool_result", r#""tool":"Read","result":"ONE""#, 3),
+        line("tool_result", r#""tool":"Read","result":"TWO""#, 4),
+        line("tool_call", &call("/3"), 5),
+        line("tool_result", r#""tool":"Read","error":"no such file""#, 6),
+    ];
+    fs::write(folder.join("2025-11-16.jsonl"), log.concat()).unwrap();
+    let pairs = |stage: &Stage, id: &str| -> Vec<(usize, usize)> {
+        let shown = stage.annals(&["show", id, "--json", "--all"]).json();
+        let blocks: Vec<serde_json::Value> = shown["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|entry| entry["blocks"].as_array().unwrap().clone())
+            .collect();
+        let calls: Vec<&serde_json::Value> = blocks
+            .iter()
+            .filter(|it| it["kind"] == "tool_use")
+            .collect();
+        let results = blocks.iter().filter(|it| it["kind"] == "tool_result");
+        results
+            .enumerate()
+            .map(|(at, result)| {
+                let answered = (0..calls.len()).filter(|at| calls[*at]["id"] == result["call"]);
+                let answered: Vec<usize> = answered.collect();
+                assert_eq!(answered.len(), 1, "{shown}");
+                (at, answered[0])
+            })
+            .collect()
+    };
+    let id = listed(&stage).remove(0).0;
+    assert_eq!(pairs(&stage, &id), [(0, 0), (1, 1), (2, 2)]);
+    let converted = Stage::empty();
+    let into = converted.root.to_str().unwrap();
+    let convert = ["convert", &id, "--to", "claude-code", "--into", into];
+    stage.annals(&convert).fine();
+    let id = listed(&converted).remove(0).0;
+    assert_eq!(pairs(&converted, &id), [(0, 0), (1, 1), (2, 2)]);
+}
+
+#[test]
+fn a_result_names_the_tool_of_its_call_or_is_refused() {
+    let result = |call: &str, more: &str| {
+        format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{call}","content":"x"{more}}}]}}"#
+        )
+    };
+    for layout in ["orchestrator", "chorus"] {
+        let stage = Stage::empty().with_layout(layout);
+        let work = stage.work();
+        let cwd = work.to_str().unwrap();
+        let new = stage.annals(&["new", "--cwd", cwd, "-m", "go", "--json"]);
+        let id = new.json()["session"].as_str().unwrap().to_owned();
+        let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"Read","input":{}}]}"#;
+        stage.with_stdin(&["append", &id], call).fine();
+        for line in [
+            result("c1", ""),
+            result("c1", ""),
+            result("zz", r#","name":"Read""#),
+        ] {
+            stage.with_stdin(&["append", &id], line).fine();
+        }
+        let member = match layout {
+            "chorus" => "toolName",
+            _ => "tool",
+        };
+        let text = fs::read_to_string(log_of_today(&stage)).unwrap();
+        let records = text.lines().filter(|line| !line.trim().is_empty());
+        let records: Vec<serde_json::Value> = records
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let results = records.iter().filter(|it| it["type"] == "tool_result");
+        let tools: Vec<&serde_json::Value> = results.map(|it| &it[member]).collect();
+        assert_eq!(tools, ["Read", "Read", "Read"], "{layout}");
+        let refused = stage.refused(&["append", &id], &result("nowhere", ""));
+        assert!(
+            refused.err.contains("`nowhere`") && refused.err.contains("\"name\""),
+            "{refused}"
+        );
+    }
+}

@@ -45,6 +45,42 @@ fn problems(run: &Run) -> Vec<serde_json::Value> {
     problems.cloned().unwrap_or_default()
 }
 
+/// Nobody writes to the pipes, so whoever opened one for reading would wait forever.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_reported() {
+    let (stage, _) = stage(0);
+    let folder = stage.root.join("projects/-pipes");
+    fs::create_dir(&folder).unwrap();
+    let log = format!("projects/-pipes/{}.jsonl", id("7"));
+    for within in ["history.jsonl", "settings.json", "todos", log.as_str()] {
+        let path = stage.root.join(within);
+        if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap();
+        }
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        for verb in ["sessions", "history", "todos"] {
+            let text = stage.annals(&[verb]);
+            assert_eq!(text.code, 2, "{verb}: {text}");
+            let told = text.err.lines().find(|line| line.contains(within));
+            assert!(
+                told.is_some_and(|it| it.contains("not a regular file")),
+                "{text}"
+            );
+            let json = stage.annals(&["--json", verb]);
+            assert_eq!(json.code, 2, "{verb}: {json}");
+            let problems = problems(&json);
+            let named = |it: &serde_json::Value| it.to_string().contains(within);
+            assert!(problems.iter().any(named), "{verb}: {json}");
+        }
+        let check = stage.annals(&["check"]);
+        assert!(check.out.contains("not a regular file"), "{check}");
+        let json = stage.annals(&["check", "--json"]);
+        assert!(json.out.contains(within), "{json}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
 fn name(pack: &std::path::Path) -> &str {
     pack.file_name().unwrap().to_str().unwrap()
 }
@@ -105,4 +141,50 @@ fn a_document_names_all_that_a_screen_leaves_out() {
     assert_eq!(stage.annals(&["-v", "sessions"]).err.lines().count(), 5);
     let json = stage.annals(&["sessions", "--json"]);
     assert_eq!(problems(&json).len(), packs.len(), "{json}");
+}
+
+/// Where a pack was cut, the files before the cut are read, and what is lost is not passed over.
+#[test]
+fn a_pack_that_lost_its_end_is_reported_by_whatever_reads_it() {
+    let stage = Stage::of("2.1.325-s04-agent");
+    let id = "3dfa1268-9314-4bc2-bb7b-d8c0d6c96020";
+    stage.annals(&["archive", id, "--live", "--apply"]).fine();
+    let mut packs = stage.tree().into_keys();
+    let pack = packs.find(|path| name(path).starts_with(id) && name(path).ends_with(".pack"));
+    let pack = pack.unwrap();
+    // What follows the id in its name, which is masked.
+    let tag = name(&pack).strip_prefix(id).unwrap();
+    let whole = fs::read(&pack).unwrap();
+    // Behind the first file stands a checkpoint.
+    let mark = b"annalsPK";
+    let end = whole.windows(mark.len()).position(|at| at == mark).unwrap() + mark.len();
+    for (bytes, why) in [
+        (&whole[..end], "its end is lost"),
+        (&whole[..end + 5], "its last 5 bytes do not count"),
+    ] {
+        fs::write(&pack, bytes).unwrap();
+        for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
+            let text = stage.annals(verb);
+            assert_eq!(text.code, 2, "{verb:?}: {text}");
+            assert!(text.err.contains(tag), "{verb:?}: {text}");
+            assert!(text.err.contains(why), "{verb:?}: {text}");
+            let json = stage.annals(&[&["--json"], verb].concat());
+            assert_eq!(
+                (json.code, problems(&json).len()),
+                (2, 1),
+                "{verb:?}: {json}"
+            );
+        }
+        for verb in [&["restore", id, "--salvage"][..], &["archive", "--list"]] {
+            let run = stage.annals(verb);
+            assert_eq!(run.code, 1, "{verb:?}: {run}");
+            assert!(run.out.contains(why), "{verb:?}: {run}");
+        }
+    }
+    // What a writer that was killed left behind a complete index is nothing to report.
+    fs::write(&pack, [&whole[..], b"half a frame"].concat()).unwrap();
+    for verb in [&["sessions"][..], &["tree", id], &["restore", id]] {
+        let run = stage.annals(verb).fine();
+        assert_eq!(run.err, "", "{verb:?}: {run}");
+    }
 }

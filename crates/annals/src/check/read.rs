@@ -219,6 +219,10 @@ impl<'a> Lines<'a> {
                         let detail = "no member `type` that is a text";
                         self.found.flaws.push(place.flaw(FlawKind::NoType, detail));
                     }
+                    Fact::NoId => {
+                        let detail = "a message without a `uuid` that is a text";
+                        self.found.flaws.push(place.flaw(FlawKind::NoId, detail));
+                    }
                     Fact::UnknownType(kind) => {
                         let detail = format!("the type `{kind}` is none that its program knows");
                         let flaw = place.flaw(FlawKind::UnknownType, detail);

@@ -47,9 +47,9 @@ fn untimed(outlines: &[Outline]) -> Option<Flaw> {
     Some(Place::of(last).flaw(FlawKind::Unresumable, detail))
 }
 
-/// A prompt, a reply or a result: what a client sends.
+/// A prompt, a reply or a result: what a client sends. It skips those without an id, which is reported as that.
 fn is_said(outline: &Outline) -> bool {
-    matches!(outline.kind, Kind::User | Kind::Assistant)
+    matches!(outline.kind, Kind::User | Kind::Assistant) && !outline.lacks_id()
 }
 
 /// What follows the entry from which clients go on.
@@ -110,7 +110,7 @@ fn newest(outlines: &[Outline]) -> Option<usize> {
     let mut newest: Option<(i64, usize)> = None;
     for (at, outline) in outlines.iter().enumerate() {
         let counts = outline.key.is_some_and(|key| last.get(&key) == Some(&at));
-        let counts = counts && !outline.sidechain && !is_unknown(outline);
+        let counts = counts && !outline.sidechain && !outline.lacks_id() && !is_unknown(outline);
         let time = outline
             .time
             .filter(|_| counts)
@@ -203,7 +203,8 @@ fn earlier(outlines: &[Outline], path: &[usize], entry: usize) -> usize {
     let path: HashSet<usize> = path.iter().copied().collect();
     let before = outlines.iter().enumerate().take(entry);
     let lost = before.filter(|(at, one)| {
-        one.kind.is_message() && !one.sidechain && one.key.is_some() && !path.contains(at)
+        let is_linked = one.key.is_some() && !one.lacks_id();
+        one.kind.is_message() && !one.sidechain && is_linked && !path.contains(at)
     });
     lost.count()
 }

@@ -2,9 +2,9 @@
 //!
 //! Nobody reads them, so a log under an unexpected name would go unnoticed. In the directories that a
 //! layout enters, each such file is reported. Any other directory is reported as one, unless a layout
-//! expects it. Links that readers do not follow are reported for the same reason.
+//! expects it. Links that readers do not follow, and what is no regular file, are reported for the same reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use super::{FileReport, count, whole_file};
 /// How many files of a root are named; of the others only their number is reported.
 const NAMED: usize = 100;
 
+const NOT_REGULAR: &str = "not a regular file: annals does not read from it";
+
 /// How many files of a directory that no layout enters are counted.
 const COUNTED: usize = 10_000;
 
@@ -32,9 +34,12 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
         roots.entry(&root.path).or_default().push(root.layout);
         failures = root.failures.clone();
     }
+    let no_files = inventory.troubles.iter().filter(|it| it.is_no_file());
+    let no_files: BTreeSet<&Path> = no_files.filter_map(Error::path).collect();
     let mut reports = Vec::new();
     for (root, layouts) in roots {
-        let files = unknown_files(root, &layouts, &failures);
+        let mut files = unknown_files(root, &layouts, &failures);
+        files.retain(|path, _| !no_files.contains(path.as_path()));
         for (path, unknown) in files.iter().take(NAMED) {
             let detail = match unknown.files {
                 1 => detail(root, path, &layouts, &failures),
@@ -54,7 +59,25 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
         }
     }
     reports.extend(links(inventory));
+    reports.extend(not_regular(inventory));
     reports
+}
+
+/// Reports pipes, devices and sockets in the places of files that would be read.
+fn not_regular(inventory: &Inventory) -> Vec<FileReport> {
+    let paths = inventory
+        .troubles
+        .iter()
+        .filter_map(|trouble| match trouble {
+            Error::NotRegular { path } => Some(path),
+            _ => None,
+        });
+    let paths: BTreeSet<&PathBuf> = paths.collect();
+    let reports = paths.into_iter().map(|path| {
+        let flaw = whole_file(FlawKind::UnknownFile, NOT_REGULAR.to_owned());
+        FileReport::about(path, flaw)
+    });
+    reports.collect()
 }
 
 /// Reports the links that readers did not follow, and settings that are one.
@@ -289,7 +312,7 @@ fn detail(
     match failures.target(path) {
         None => return "a link that leads to no file: nothing can be read from it".to_owned(),
         Some(it) if !it.is_file() => {
-            return "not a regular file: annals does not read from it".to_owned();
+            return NOT_REGULAR.to_owned();
         }
         Some(_) => {}
     }

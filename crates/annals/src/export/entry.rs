@@ -1,4 +1,5 @@
-//! One entry as JSON, whole: what is written here reads back as an equal entry, its span aside.
+//! One entry as JSON, whole: what is written here reads back as an equal entry, but for its span and for whether
+//! its id was made from that.
 //!
 //! Members are named as `annals show --json` names them. A member that says nothing is left out. JSON
 //! that an entry carries (a tool's arguments, an opaque block) stands in the document as it is
@@ -15,8 +16,8 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Block, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message,
-    Place, Role, Span, TitleSource, Todo, Usage,
+    AgentId, Block, BlockMembers, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members,
+    Message, Place, Role, Span, TitleSource, Todo, Usage,
 };
 
 /// Writes an entry as one line of JSON, without its ending.
@@ -118,6 +119,7 @@ members! {
         data: Text<'a>,
         json: Cow<'a, RawValue>,
         json_text: Text<'a>,
+        members: BTreeMap<Text<'a>, Cow<'a, RawValue>>,
     }
 }
 
@@ -130,6 +132,7 @@ impl<'a> Row<'a> {
         let Entry {
             span: _,
             id,
+            derived_id: _,
             parent,
             time,
             session,
@@ -139,6 +142,7 @@ impl<'a> Row<'a> {
             copied,
             place,
             members,
+            block_members,
             body,
         } = entry;
         let Place {
@@ -160,10 +164,15 @@ impl<'a> Row<'a> {
             version: text(version),
             channel: text(channel),
             named_session: text(session),
-            members: (!members.is_empty()).then(|| members_row(members)),
+            members: (!members.is_empty())
+                .then(|| members_row(members.iter().map(|(name, json)| (name, json)))),
             ..Row::default()
         };
         row.say(body);
+        for (at, block) in row.blocks.iter_mut().flatten().enumerate() {
+            let members = block_members.get(&at);
+            block.members = members.map(|members| members_row(members.iter()));
+        }
         row
     }
 
@@ -284,10 +293,12 @@ impl<'a> Row<'a> {
 
     /// Puts the entry together again.
     pub(super) fn entry(mut self) -> Result<Entry, Fault> {
+        let block_members = self.block_members();
         let body = self.body()?;
         Ok(Entry {
             span: Span::default(),
             id: self.id.map(|id| EntryId::new(&id)),
+            derived_id: false,
             parent: self.parent.map(|id| EntryId::new(&id)),
             time: self.time,
             session: owned(self.named_session),
@@ -302,8 +313,16 @@ impl<'a> Row<'a> {
                 channel: owned(self.channel),
             },
             members: self.members.map(members_back).unwrap_or_default(),
+            block_members,
             body,
         })
+    }
+
+    fn block_members(&mut self) -> BlockMembers {
+        let blocks = self.blocks.iter_mut().flatten().enumerate();
+        let given = blocks.filter_map(|(at, block)| Some((at, block.members.take()?)));
+        let given = given.map(|(at, members)| (at, members_back(members).into_iter().collect()));
+        given.collect()
     }
 
     fn body(&mut self) -> Result<Body, Fault> {
@@ -518,8 +537,10 @@ fn missing(what: &str, name: &str) -> Fault {
 }
 
 /// Members as JSON. One whose value cannot stand in a line of JSON becomes its text.
-fn members_row(members: &Members) -> BTreeMap<Text<'_>, Cow<'_, RawValue>> {
-    let row = members.iter().filter_map(|(name, json)| {
+fn members_row<'a>(
+    members: impl Iterator<Item = (&'a String, &'a String)>,
+) -> BTreeMap<Text<'a>, Cow<'a, RawValue>> {
+    let row = members.filter_map(|(name, json)| {
         let whole = Some(json).filter(|json| !json.contains(['\n', '\r']));
         let raw = whole.and_then(|json| RawValue::from_string(json.clone()).ok());
         let raw = raw.or_else(|| serde_json::value::to_raw_value(json).ok())?;
@@ -549,6 +570,7 @@ mod tests {
         let entry = Entry {
             span: Span::default(),
             id: Some(EntryId::new("e1")),
+            derived_id: false,
             parent: None,
             time: "2026-01-02T03:04:05.123456789Z".parse().ok(),
             session: None,
@@ -561,6 +583,13 @@ mod tests {
                 ("a".to_owned(), r#"{"b": 1e5}"#.to_owned()),
                 ("channel".to_owned(), r#""tui""#.to_owned()),
             ],
+            block_members: match &body {
+                Body::Message(_) => BlockMembers::from([(
+                    0,
+                    [("caller".to_owned(), r#"{"type": "direct"}"#.to_owned())].into(),
+                )]),
+                _ => BlockMembers::new(),
+            },
             body,
         };
         let mut json = Vec::new();

@@ -70,7 +70,7 @@ impl Catalogue {
             let summaries = folders.get(&place(files)).unwrap_or(&nothing);
             Some(talks.map(|talks| {
                 let sums = talks.sums(price);
-                let rows = talks.rows(&files.id, summaries, &sums);
+                let rows = talks.rows(files, summaries, &sums);
                 rows.into_iter().zip(sums).collect()
             }))
         });

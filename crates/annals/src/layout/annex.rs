@@ -121,6 +121,9 @@ impl Annex<'_> {
         }
         if let Body::Message(message) = &mut entry.body {
             self.overlay_message(message);
+            if self.blocks.is_list() {
+                entry.block_members = content::block_members(self.blocks);
+            }
             let terms = field::terms(self.usage).filter(|_| message.role == Role::Assistant);
             let terms = terms.map(|terms| (field::USAGE.to_owned(), terms));
             entry.members.extend(terms);

@@ -3,6 +3,8 @@
 //! Several layouts keep messages this way, so this is one place for reading it at both depths and
 //! for writing it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -10,8 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json::fast::{Fast, Walk};
-use crate::json::{self, Flag, Raw, Text, object};
-use crate::model::{Block, Delegation, Draft, Key, RawBlocks, Role};
+use crate::json::{self, Flag, Pairs, Raw, Text, object};
+use crate::model::{Block, BlockMembers, Delegation, Draft, Key, RawBlocks, Role};
 
 object! {
     struct Part<'a> {
@@ -108,6 +110,12 @@ impl Unnamed {
 
 /// What a call without an id is called before its tool, where nothing else tells it from others.
 pub(crate) const CALL_OF: &str = "call:";
+
+/// What a result that names no call says that it answers: a call of its tool, or of any tool if it names
+/// none. Whoever reads the log in order knows which call that is.
+pub(crate) fn unnamed_answer(tool: &str) -> String {
+    format!("{CALL_OF}{tool}")
+}
 
 /// The name of a call without an id: that of its record, and its place among the calls in it.
 pub(crate) fn unnamed_call(record: &str, at: usize) -> String {
@@ -319,29 +327,120 @@ pub(crate) fn blocks(content: Raw<'_>) -> Vec<Block> {
     }
 }
 
-/// The same, read in one go with what it stands in.
+/// The same with the members that a [`Block`] has no place for, read in one go with what it stands in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Blocks(pub(crate) Vec<Block>);
+pub(crate) struct Blocks {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) members: BlockMembers,
+}
+
+impl Blocks {
+    pub(crate) fn of(content: Raw<'_>) -> Self {
+        Blocks {
+            blocks: blocks(content),
+            members: block_members(content),
+        }
+    }
+}
 
 impl<'a> Fast<'a> for Blocks {
     fn fast(walk: &mut Walk<'a>) -> Option<Self> {
         if walk.peek()? != b'[' {
-            return Raw::fast(walk).map(|content| Blocks(blocks(content)));
+            return Raw::fast(walk).map(Blocks::of);
         }
-        let mut found = Vec::new();
+        let mut found = Blocks::default();
         walk.array(|walk| {
             let (raw, part) = walk.with_text(Part::fast)?;
-            found.push(block_of(Raw(Some(raw)), &part));
+            let raw = Raw(Some(raw));
+            let members = further_members(raw, part.kind.or_empty());
+            if !members.is_empty() {
+                found.members.insert(found.blocks.len(), members);
+            }
+            found.blocks.push(block_of(raw, &part));
             Some(())
         })?;
-        Some(Blocks(found))
+        Some(found)
     }
 }
 
 impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        Raw::deserialize(deserializer).map(|content| Blocks(blocks(content)))
+        Raw::deserialize(deserializer).map(Blocks::of)
     }
+}
+
+/// The members of the blocks of a message's content that a [`Block`] has no place for.
+pub(crate) fn block_members(content: Raw<'_>) -> BlockMembers {
+    if !content.is_list() {
+        return BlockMembers::new();
+    }
+    let blocks = content.list().into_iter().map(|raw| {
+        let part: Glimpse<'_> = raw.read_fast();
+        further_members(raw, part.kind.or_empty())
+    });
+    let blocks = blocks.enumerate();
+    blocks.filter(|(_, members)| !members.is_empty()).collect()
+}
+
+/// The members of a block of that type that a [`Block`] has no place for. A part of a result that has such
+/// members makes the whole content of the result one, and so does an image that is not embedded its source.
+fn further_members(raw: Raw<'_>, kind: &str) -> BTreeMap<String, String> {
+    let known: &[&str] = match kind {
+        "text" => &["type", "text"],
+        "thinking" => &["type", "thinking", "signature"],
+        "tool_use" => &["type", "id", "name", "input"],
+        "tool_result" => &["type", "tool_use_id", "is_error"],
+        "image" => &["type"],
+        // It is kept as JSON.
+        _ => return BTreeMap::new(),
+    };
+    let is_further = |(name, value): &(Cow<'_, str>, Raw<'_>)| match (kind, &**name) {
+        ("tool_result", "content") => has_further_parts(*value),
+        ("image", "source") => !is_embedded(*value),
+        (_, name) => !known.contains(&name),
+    };
+    let pairs: Pairs<'_> = raw.read();
+    let further = pairs.0.into_iter();
+    let further = further.filter(|pair| pair.1.is_some() && is_further(pair));
+    let owned = further.filter_map(|(name, value)| Some((name.into_owned(), value.0?.to_owned())));
+    owned.collect()
+}
+
+/// Whether a part of a result has members that a [`Block`] has no place for. A result in a result is opaque.
+fn has_further_parts(content: Raw<'_>) -> bool {
+    content.is_list()
+        && content.list().into_iter().any(|raw| {
+            let part: Glimpse<'_> = raw.read_fast();
+            let kind = part.kind.or_empty();
+            kind != "tool_result" && !further_members(raw, kind).is_empty()
+        })
+}
+
+/// Whether the source of an image is the image itself, and says nothing that a [`Block`] has no place for.
+fn is_embedded(source: Raw<'_>) -> bool {
+    let pairs: Pairs<'_> = source.read();
+    pairs.0.iter().all(|(name, value)| match &**name {
+        "type" => value.text().as_deref() == Some("base64"),
+        "media_type" | "data" => true,
+        _ => !value.is_some(),
+    })
+}
+
+/// The JSON of the blocks that have further members, for a [`Draft`].
+pub(crate) fn raw_blocks(blocks: &[Block], members: &BlockMembers) -> Result<RawBlocks> {
+    let mut found = RawBlocks::new();
+    for (at, members) in members {
+        let Some(block) = blocks.get(*at) else {
+            continue;
+        };
+        let members = members.iter();
+        let members: Vec<(&str, &str)> = members.map(|(name, json)| (&**name, &**json)).collect();
+        let json = block_json(block)?;
+        let json = json::set_members(json.as_bytes(), &members);
+        let json = json.and_then(|json| String::from_utf8(json).ok());
+        found.extend(json.map(|json| (*at, json)));
+    }
+    Ok(found)
 }
 
 fn block(raw: Raw<'_>) -> Block {
@@ -455,6 +554,12 @@ impl<'a> GivenBlocks<'a> {
             raw: &draft.raw_blocks,
             first,
         }
+    }
+
+    /// The tool that the first of them, a result, was given with.
+    pub(crate) fn tool(self) -> Option<String> {
+        let part: Glimpse<'_> = serde_json::from_str(self.raw.get(&self.first)?).ok()?;
+        part.name.filled().map(str::to_owned)
     }
 
     /// Whether any of them has members that a [`Block`] has no place for.

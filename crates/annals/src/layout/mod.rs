@@ -31,16 +31,16 @@ use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKe
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
-pub(crate) use content::{CALL_OF, opening, unnamed_call};
+pub(crate) use content::{CALL_OF, opening, raw_blocks, unnamed_call};
 pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
 pub use salvage::{Piece, salvage};
-pub(crate) use write::is_model;
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
     Writer,
 };
+pub(crate) use write::{calls_of_unknown_tools, is_model};
 
 /// Every layout there is. Adding one touches this line and its own module.
 pub static LAYOUTS: &[&dyn Layout] = &[&ClaudeCode, &Chorus, &Clog, &Orchestrator];
@@ -158,9 +158,22 @@ pub trait Layout: Sync {
     /// Several directories may share one, so a folder is never decoded.
     fn folder(&self, directory: &str) -> Option<String>;
 
+    /// An absolute directory as its own program spells it, where that program keeps links in it; `None`
+    /// for a layout whose program resolves links.
+    fn spelled_directory(&self, directory: &str) -> Option<String> {
+        let _ = directory;
+        None
+    }
+
     /// The log that a text names by itself, such as a project's directory and a day, whether it is
     /// there or not.
     fn log_named(&self, text: &str) -> Option<Artifact> {
+        let _ = text;
+        None
+    }
+
+    /// Why a text that looks like such a name is none.
+    fn log_name_fault(&self, text: &str) -> Option<String> {
         let _ = text;
         None
     }

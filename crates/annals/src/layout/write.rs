@@ -1,12 +1,13 @@
 //! Writing: changes go in, edits come out.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::content::{CALL_OF, GivenBlocks};
 use super::field::milliseconds;
 use crate::error::{Error, Result};
 use crate::model::{
@@ -29,6 +30,12 @@ pub trait Writer: Sync {
     /// other is refused before anything is written.
     fn members(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Whether an entry that says `body` may have that one of the [`members`](Self::members).
+    fn has_place_for(&self, body: &Body, member: &str) -> bool {
+        let _ = (body, member);
+        true
     }
 
     /// Gives drafts that are added to a log what its own program wants in them, or refuses them. Not
@@ -75,6 +82,11 @@ pub trait Writer: Sync {
         Ok(None)
     }
 
+    /// Whether its records of results name the tool that was called.
+    fn results_name_tools(&self) -> bool {
+        false
+    }
+
     /// An id of another layout in a form that this layout's program takes for one of its own.
     fn fitting(&self, id: &str) -> String {
         match id.contains(super::AGENT) {
@@ -114,6 +126,12 @@ pub trait Writer: Sync {
     /// The folder that new sessions of a directory go to, by what the root's register tells.
     fn home(&self, told: &[About], directory: &str) -> Option<String> {
         let _ = (told, directory);
+        None
+    }
+
+    /// What keeps its program from reading the root's own register, if it has these bytes.
+    fn register_damage(&self, bytes: &[u8]) -> Option<String> {
+        let _ = bytes;
         None
     }
 
@@ -419,6 +437,34 @@ impl NewSession {
         self.folder = Some(folder.into());
         self
     }
+}
+
+/// The calls that results among some drafts answer, where neither the drafts nor the end of the log tell
+/// which tool was called.
+pub(crate) fn calls_of_unknown_tools(head: &Head, drafts: &[Draft]) -> BTreeSet<String> {
+    let mut known: HashSet<&str> = head.calls.iter().map(|(id, _)| id.as_str()).collect();
+    let mut unknown = BTreeSet::new();
+    for draft in drafts {
+        let Body::Message(message) = &draft.body else {
+            continue;
+        };
+        for (at, block) in message.blocks.iter().enumerate() {
+            match block {
+                Block::ToolUse { id, .. } => _ = known.insert(id),
+                Block::ToolResult { call, .. } => {
+                    let given = GivenBlocks::of(draft, std::slice::from_ref(block), at);
+                    let named = call
+                        .strip_prefix(CALL_OF)
+                        .is_some_and(|tool| !tool.is_empty());
+                    if !known.contains(call.as_str()) && !named && given.tool().is_none() {
+                        unknown.insert(call.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    unknown
 }
 
 /// Whether a reply's model names one: the agent program's own replies do not, nor does the word that

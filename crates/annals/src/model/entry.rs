@@ -32,6 +32,9 @@ pub struct Entry {
     pub span: Span,
     /// Its id, if the layout gives it one.
     pub id: Option<EntryId>,
+    /// Its record has no id, although its layout links records by ids: `id` is made from its offset, and no
+    /// other program can find it by that.
+    pub derived_id: bool,
     /// The entry it answers or continues. A compaction's is the last entry that it summarises.
     pub parent: Option<EntryId>,
     /// When it was written, by the writer's clock.
@@ -50,12 +53,17 @@ pub struct Entry {
     pub place: Place,
     /// Members of the record that only its layout knows, in its own spelling.
     pub members: Members,
+    /// Members of its message's blocks that a [`Block`](super::Block) has no place for.
+    pub block_members: BlockMembers,
     /// What it says.
     pub body: Body,
 }
 
 /// Names and JSON texts of members of a record.
 pub type Members = Vec<(String, String)>;
+
+/// JSON texts of members of blocks by their names, by the place of the block in a message.
+pub type BlockMembers = BTreeMap<usize, BTreeMap<String, String>>;
 
 /// JSON texts of blocks, by their place in a message.
 pub type RawBlocks = BTreeMap<usize, String>;
@@ -80,6 +88,7 @@ impl Entry {
         Entry {
             span,
             id: None,
+            derived_id: false,
             parent: None,
             time: None,
             session: None,
@@ -89,6 +98,7 @@ impl Entry {
             copied: false,
             place: Place::default(),
             members: Members::new(),
+            block_members: BlockMembers::new(),
             body,
         }
     }

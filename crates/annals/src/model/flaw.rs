@@ -134,6 +134,9 @@ kinds! {
     /// A record does not say of what type it is.
     NoType "no-type" Warning kept
         "nothing: the record is kept, but no reader knows what it is";
+    /// A message has no id, although its layout links messages by ids.
+    NoId "no-id" Warning kept
+        "nothing in annals, which shows the message where it stands; the client skips it";
     /// A record has a type that its own program does not know.
     UnknownType "unknown-type" Note kept
         "nothing: the record is kept, and its program skips it";
@@ -172,7 +175,7 @@ kinds! {
         "nothing: some clients make one at every start; if it held more, look for a backup";
     /// An entry is older than what it hangs from.
     OutOfOrder "out-of-order" Warning kept
-        "nothing: annals goes by links; the clock was set, or lines were merged";
+        "nothing in annals, which goes by links; client 2.0 resumes at the newest time: see older-client";
     /// Several conversations without a common beginning stand in one log.
     SeveralRoots "several-roots" Note kept
         "nothing: `annals tree` shows all; a client resumes only one of them";
@@ -196,7 +199,7 @@ kinds! {
         "nothing: the record is read after the line that it came after";
     /// A record names a file of its session that is not there.
     MissingFile "missing-file" Warning kept
-        "restore the file from a backup; the record itself is whole";
+        "restore the file from a backup, or add a note where the notes are missing; the record itself is whole";
     /// A file lies among those of a layout, and no layout knows it.
     UnknownFile "unknown-file" Warning kept
         "nothing if it is yours; if it is a log, rename it to what its program would call it";

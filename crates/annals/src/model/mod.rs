@@ -21,7 +21,7 @@ pub use body::{
     About, Block, Body, FileBackup, FileChange, Message, Role, SYNTHETIC, Subject, TitleSource,
 };
 pub use draft::Draft;
-pub use entry::{Entry, Members, Place, RawBlocks, Span};
+pub use entry::{BlockMembers, Entry, Members, Place, RawBlocks, Span};
 pub use flaw::{Flaw, FlawKind, Severity};
 pub(crate) use id::ResponseNames;
 pub use id::{AgentId, EntryId, Key, ResponseKey, SessionId};

@@ -168,6 +168,9 @@ pub enum Fact {
     /// An earlier message of the log has the same id. Both count: records without links each have a
     /// place of their own.
     RepeatedId,
+    /// A message whose record has no id, although its layout links records by ids: its key is made from its
+    /// offset, and no other program can find it by that.
+    NoId,
     /// The record does not say of what type it is.
     Untyped,
     /// Its own program knows no such type.
@@ -232,6 +235,11 @@ impl Outline {
             _ => None,
         });
         spelled.or_else(|| self.key.map(|key| EntryId::new(&key.uuid())))
+    }
+
+    /// Whether it is a message whose record has no id: see [`Fact::NoId`].
+    pub fn lacks_id(&self) -> bool {
+        self.facts.contains(&Fact::NoId)
     }
 
     /// The beginning of what a person typed.

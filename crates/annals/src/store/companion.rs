@@ -26,6 +26,7 @@
 mod entries;
 mod unmatched;
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -48,6 +49,12 @@ use entries::Entries;
 use super::inventory::{FoundFile, SessionFiles};
 use super::writer::open_or_make;
 use super::{ReadFailures, Root, WriteOptions};
+
+/// How much of the end of a companion is read first. Most readers want only the end of a log.
+const FIRST_WINDOW: u64 = 16 << 10;
+
+/// How many times as much is read if that is not enough.
+const GROWTH: u64 = 4;
 
 /// One line of a companion.
 #[derive(Deserialize, Serialize)]
@@ -84,7 +91,10 @@ impl Root {
                 Box::new(Annotated {
                     decoder,
                     path: None,
+                    log: file.path.clone(),
                     entries,
+                    window: u64::MAX,
+                    from: 0,
                     upto: u64::MAX,
                     failures: self.failures.clone(),
                 })
@@ -100,23 +110,25 @@ impl Root {
         let Some(name) = name.as_deref().and_then(Path::file_name) else {
             return decoder;
         };
-        let log = self.failures.ok_io(path, LogFile::open(path));
+        Box::new(self.annotated(decoder, path, name))
+    }
+
+    fn annotated(&self, decoder: Box<dyn Decoder>, log: &Path, companion: &OsStr) -> Annotated {
         // Before the companion is read, which is written before the log.
-        let upto = log.as_ref();
-        let upto = upto.and_then(|log| self.failures.ok_io(path, log.size()));
+        let upto = self.failures.ok_io(log, LogFile::open(log));
+        let upto = upto.and_then(|file| self.failures.ok_io(log, file.size()));
         let mut annotated = Annotated {
             decoder,
-            path: Some(path.with_file_name(name)),
+            path: Some(log.with_file_name(companion)),
+            log: log.to_owned(),
             entries: Entries::default(),
+            window: FIRST_WINDOW,
+            from: 0,
             upto: upto.unwrap_or(0),
             failures: self.failures.clone(),
         };
-        annotated.refresh();
-        if let Some(log) = &log {
-            let bound = annotated.entries.bind(log);
-            self.failures.ok_io(path, bound);
-        }
-        Box::new(annotated)
+        annotated.load();
+        annotated
     }
 }
 
@@ -125,13 +137,75 @@ struct Annotated {
     decoder: Box<dyn Decoder>,
     /// The companion, unless it can no longer grow.
     path: Option<PathBuf>,
+    log: PathBuf,
     entries: Entries,
+    /// So much of the companion's end is read, unless all of it is needed.
+    window: u64,
+    /// The entries are those from here on in the companion. Those before are for earlier lines of the log.
+    from: u64,
     /// Records before this offset were written before the companion was last looked at.
     upto: u64,
     failures: ReadFailures,
 }
 
 impl Annotated {
+    /// Reads the end of the companion, or all of it if that does not tell which lines its entries are for.
+    fn load(&mut self) {
+        let log = self.failures.ok_io(&self.log, LogFile::open(&self.log));
+        self.from = 0;
+        self.entries = Entries::default();
+        if let Some(log) = &log
+            && let Some(last) = self.last_entries()
+        {
+            let in_place = last.are_last_in_place(log);
+            if self.failures.ok_io(&self.log, in_place) == Some(true) {
+                self.entries = last;
+                return;
+            }
+        }
+        self.from = 0;
+        self.refresh();
+        if let Some(log) = &log {
+            let bound = self.entries.bind(log);
+            self.failures.ok_io(&self.log, bound);
+        }
+    }
+
+    /// The entries in the last `window` bytes of the companion, which begin at `from`; `None` if it has no
+    /// more bytes than that.
+    fn last_entries(&mut self) -> Option<Entries> {
+        let path = self.path.as_ref()?;
+        let file = self.failures.ok_io(path, open_to_read(path))?;
+        let len = self.failures.ok_io(path, file.metadata())?.len();
+        let start = len.checked_sub(self.window).filter(|start| *start > 0)?;
+        let mut bytes = Vec::new();
+        let read = BytesReader::from(&file, start).read_to_end(&mut bytes);
+        self.failures.ok_io(path, read)?;
+        // The first line may have begun before.
+        let first = memchr::memchr(b'\n', &bytes)? + 1;
+        self.from = start + first as u64;
+        let mut entries = Entries::from_offset(self.from);
+        entries.add(bytes.get(first..)?);
+        Some(entries)
+    }
+
+    /// Reads as much more of the companion as tells all that is said of the record at an offset.
+    fn reach(&mut self, offset: u64) {
+        while self.from > 0
+            && self
+                .entries
+                .first_place()
+                .is_none_or(|place| offset < place)
+        {
+            self.window = match offset {
+                // All of the log is going to be read.
+                0 => u64::MAX,
+                _ => self.window.saturating_mul(GROWTH),
+            };
+            self.load();
+        }
+    }
+
     /// Reads what was added to the companion.
     fn refresh(&mut self) {
         let Some(path) = &self.path else {
@@ -148,6 +222,7 @@ impl Annotated {
         let len = metadata.len();
         if len < read {
             self.entries = Entries::default();
+            self.from = 0;
         } else if len == read {
             return;
         }
@@ -165,6 +240,7 @@ impl Annotated {
             self.upto = record.span.end();
             self.refresh();
         }
+        self.reach(record.span.offset);
         if self.entries.is_empty() {
             return read(self.decoder.as_mut(), record);
         }
@@ -620,6 +696,85 @@ mod tests {
         assert_eq!((replaced.moved.len(), replaced.alone.len()), (1, 0));
         let cut_off = of_inode(inode);
         assert_eq!((cut_off.moved.len(), cut_off.alone.len()), (0, 1));
+    }
+
+    /// A log and its companion, which has an entry for each line.
+    fn annotated_log(dir: &Path, lines: usize) -> (PathBuf, Vec<u64>) {
+        let (log, companion) = (dir.join("log.jsonl"), dir.join("log.annals"));
+        let (mut text, mut beside, mut places) = (String::new(), Vec::new(), Vec::new());
+        for number in 0..lines {
+            let line = format!(r#"{{"type":"user","content":"{number}"}}"#);
+            let offset = text.len() as u64;
+            let members = format!(r#"{{"annals":{{"id":"m{number}"}}}}"#);
+            let sum = Some(sum_of(line.as_bytes()));
+            beside.extend(companion_line(offset, sum, None, Some(0), members).unwrap());
+            beside.push(b'\n');
+            places.push(offset);
+            text += &line;
+            text.push('\n');
+        }
+        std::fs::write(&log, text).unwrap();
+        std::fs::write(companion, beside).unwrap();
+        (log, places)
+    }
+
+    fn reader(log: &Path) -> Annotated {
+        let root = Root::new("orchestrator", log.parent().unwrap()).unwrap();
+        let artifact = "projects/v_FXjHoCS5zUJmfyn-5v/2026-11-15.jsonl";
+        let artifact = root.layout.classify(artifact.as_ref()).unwrap();
+        root.annotated(
+            root.layout.decoder(&artifact),
+            log,
+            OsStr::new("log.annals"),
+        )
+    }
+
+    fn id_at(reader: &mut Annotated, log: &Path, offset: u64) -> String {
+        let text = std::fs::read_to_string(log).unwrap();
+        let at = usize::try_from(offset).unwrap();
+        let line = text[at..].lines().next().unwrap();
+        let record = Record {
+            span: crate::model::Span {
+                offset,
+                len: line.len() as u64 + 1,
+                line: 0,
+            },
+            bytes: line.as_bytes(),
+            terminated: true,
+            oversize: false,
+        };
+        let mut sink = Sink::default();
+        reader.decode(&record, &mut sink);
+        sink.found[0].id.clone().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_end_of_a_log_needs_only_the_end_of_its_companion() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, places) = annotated_log(dir.path(), 3_000);
+        let mut last = reader(&log);
+        assert!(last.says_more() && last.entries.len() < 300);
+        assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
+        assert!(last.entries.len() < 300);
+        // Further back, more of it is read.
+        assert_eq!(id_at(&mut last, &log, places[2_500]), "m2500");
+        assert!(last.from > 0);
+        assert_eq!(id_at(&mut last, &log, places[0]), "m0");
+        assert_eq!((last.from, last.entries.len()), (0, 3_000));
+        assert_eq!(id_at(&mut last, &log, places[2_999]), "m2999");
+    }
+
+    #[test]
+    fn all_of_a_companion_is_read_for_a_log_that_was_rewritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, places) = annotated_log(dir.path(), 3_000);
+        let text = std::fs::read_to_string(&log).unwrap();
+        let cut = usize::try_from(places[10]).unwrap();
+        std::fs::write(&log, &text[cut..]).unwrap();
+        let mut last = reader(&log);
+        assert_eq!(last.from, 0);
+        assert_eq!(id_at(&mut last, &log, places[2_999] - places[10]), "m2999");
+        assert_eq!(id_at(&mut last, &log, 0), "m10");
     }
 
     #[test]

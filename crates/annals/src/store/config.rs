@@ -1,6 +1,7 @@
 //! The configuration of a Chorus root: read, edited, and cleared of workspaces and agents together
 //! with their sessions.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,10 @@ impl Store {
         let path = config_path(root)?;
         match read_document(&path) {
             Ok(bytes) if bytes.is_empty() => Ok(Config::default()),
-            Ok(bytes) => Config::read(&bytes).map_err(|error| located(error, &path)),
+            Ok(bytes) => match Config::damage(&bytes) {
+                None => Config::read(&bytes).map_err(|error| located(error, &path)),
+                Some(why) => Err(damaged(&path, &why)),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
             Err(error) => Err(Error::io("read", path, error)),
         }
@@ -42,7 +46,12 @@ impl Store {
             let pack = Pack::open(&archive.root_path(root));
             self.failures.ok(pack)
         });
-        pack.is_some_and(|pack| pack.member(within).is_some())
+        pack.is_some_and(|pack| {
+            if let Some(lost) = pack.lost_end() {
+                self.failures.report(lost);
+            }
+            pack.member(within).is_some()
+        })
     }
 
     /// Changes the configuration of a root, and nothing in it that the change is not about.
@@ -164,12 +173,34 @@ impl Store {
 }
 
 impl Store {
-    /// Puts an entry back into the configuration of a root. One that is there again stays.
-    pub(super) fn restore_entry(&self, root: &Root, entry: &TrashedEntry) -> Result<()> {
-        let edit = ConfigEdit::Restore {
-            workspace: entry.workspace.clone(),
-            text: entry.text.clone(),
-        };
+    /// Puts an entry back into the configuration of a root. A workspace that is there again stays, and
+    /// gets back the agents in whose folders the files of the deletion lie.
+    pub(super) fn restore_entry(
+        &self,
+        root: &Root,
+        entry: &TrashedEntry,
+        trashed: &Trashed,
+    ) -> Result<()> {
+        self.put_entry_back(root, entry.workspace.clone(), entry.text.clone())?;
+        if entry.workspace.is_some() {
+            return Ok(());
+        }
+        let files = trashed.files.iter().map(|file| &file.path);
+        let paths = files.chain(trashed.rows.iter().map(|row| &row.path));
+        let folders = paths.filter_map(|path| root.layout.classify(path)?.folder);
+        let folders: BTreeSet<String> = folders.collect();
+        for folder in folders {
+            if let Some((workspace, agent)) = folder.split_once('/')
+                && let Some(text) = Config::agent_in(&entry.text, agent)
+            {
+                self.put_entry_back(root, Some(workspace.to_owned()), text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_entry_back(&self, root: &Root, workspace: Option<String>, text: String) -> Result<()> {
+        let edit = ConfigEdit::Restore { workspace, text };
         match self.edit_config(root, &edit) {
             // The workspace of an agent may be gone since.
             Err(Error::NotFound { .. }) => Ok(()),
@@ -232,13 +263,20 @@ fn folder_path(root: &Root, folder: &str) -> PathBuf {
     above.unwrap_or(&root.path).to_owned()
 }
 
-/// Removes the directories of a workspace or an agent that are empty now.
+/// Removes the directories of a workspace or an agent that are empty now, however deep they lie.
 fn remove_folder(root: &Root, folder: &str) {
     let dir = folder_path(root, folder);
-    let below = std::fs::read_dir(&dir).into_iter().flatten().flatten();
-    for entry in below {
-        // It fails when something is left, or when it is no directory, which is the condition.
-        let _ = std::fs::remove_dir(entry.path());
+    let mut dirs = vec![dir.clone()];
+    let mut at = 0;
+    while let Some(above) = dirs.get(at).cloned() {
+        let below = std::fs::read_dir(above).into_iter().flatten().flatten();
+        let is_dir = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
+        dirs.extend(below.filter(is_dir).map(|entry| entry.path()));
+        at += 1;
+    }
+    for below in dirs.iter().skip(1).rev() {
+        // It fails when something is left, which is the condition.
+        let _ = std::fs::remove_dir(below);
     }
     super::trash::remove_empty(Some(&dir), &root.path);
 }
@@ -259,6 +297,14 @@ fn located(error: Error, path: &Path) -> Error {
         }
         _ => error,
     }
+}
+
+/// The error about a configuration that its program cannot read.
+pub(super) fn damaged(path: &Path, why: &str) -> Error {
+    Error::refused(format!(
+        "{} cannot be read: {why}; mend it by hand, or move it away to begin anew",
+        path.display()
+    ))
 }
 
 fn config_path(root: &Root) -> Result<PathBuf> {

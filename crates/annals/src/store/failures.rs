@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::jsonl::is_absence;
 
 /// Collector of read failures; clones share what they collect.
 #[derive(Clone, Debug, Default)]
@@ -105,14 +106,6 @@ pub(crate) fn is_gone(error: &Error) -> bool {
 /// Whether the system says that a path leads to no file, or round in circles.
 fn leads_nowhere(error: &io::Error) -> bool {
     is_absence(error) || Errno::from_io_error(error) == Some(Errno::LOOP)
-}
-
-/// Whether the system says that there is no such file.
-pub(super) fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 #[cfg(test)]

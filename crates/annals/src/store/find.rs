@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::FileId;
+use crate::jsonl::{self, FileId};
 use crate::layout::{LAYOUTS, NewSession};
 use crate::model::{Artifact, ArtifactKind, Fact, SessionId};
 
@@ -110,8 +110,8 @@ impl Store {
         }
         // An id may look like a path, or like a session and its message.
         let ids = || inventory.sessions.iter().map(|files| files.id.as_str());
-        let is_id = ids().any(|id| id == text);
-        if is_id || has_message && ids().any(|id| id.starts_with(text)) {
+        let is_id = |text: &str| ids().any(|id| id == text);
+        if is_id(text) || has_message && ids().any(|id| id.starts_with(text)) {
             return by_id(text, None);
         }
         // Where a log says its session's name, that may be any text.
@@ -124,6 +124,8 @@ impl Store {
         }
         let mut missing = None;
         for (session, message) in splits {
+            // An id that exists counts before a path that does not.
+            let is_path = |text: &str| is_path(text) && (is_file(text) || !is_id(text));
             let found = match is_path(session) {
                 true => at_path(session, message),
                 false => by_id(session, message),
@@ -213,6 +215,12 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let id = path.to_string_lossy().into_owned();
                 let mut roots = self.roots().iter();
+                let fault = roots
+                    .clone()
+                    .find_map(|root| root.layout.log_name_fault(&id));
+                if let Some(why) = fault {
+                    return Err(Error::refused(format!("there is no log `{id}`: {why}")));
+                }
                 return Err(
                     match roots.any(|root| root.layout.log_named(&id).is_some()) {
                         true => Error::NotFound { what: "log", id },
@@ -274,7 +282,7 @@ impl SessionFiles {
         files.log = Some(FoundFile { id, ..log.clone() });
         files
             .beside
-            .retain(|file| file.is_kept() || file.path.symlink_metadata().is_ok());
+            .retain(|file| file.is_kept() || !matches!(jsonl::exists(&file.path), Ok(false)));
         for file in beside(&self.root, &self.id, &log.path)? {
             files.beside.retain(|known| known.path != file.path);
             files.beside.push(file);

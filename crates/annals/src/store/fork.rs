@@ -280,8 +280,10 @@ impl<'a> Copies<'a> {
                 time: self.late.filter(|_| number == end),
             };
             put(self.writer.transplant(&record, &graft)?)?;
-            // Older programs do not follow links through types that they do not know.
-            let opaque = |fact: &Fact| matches!(fact, Fact::NewerType | Fact::Stranger);
+            // Older programs do not follow links through types that they do not know, and no program finds
+            // a message without an id.
+            let opaque =
+                |fact: &Fact| matches!(fact, Fact::NewerType | Fact::Stranger | Fact::NoId);
             if !outline.facts.iter().any(opaque) {
                 parent = Some(id);
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::jsonl::{BytesReader, FileId, LogFile};
+use crate::jsonl::{self, BytesReader, FileId, LogFile};
 use crate::model::{About, AgentId, Artifact, ArtifactKind, Body, Fact, SessionId, Subject};
 
 use super::Root;
@@ -21,6 +21,7 @@ use super::kept::{self, Kept};
 use super::log;
 use super::memory::Memory;
 use super::share::{self, Share};
+use super::thread;
 
 pub(crate) use folders::Folders;
 pub(crate) use still::{Still, spell as spell_still};
@@ -167,7 +168,7 @@ impl SessionFiles {
     /// Fails if a session that had no log was written to since it was looked at.
     pub(super) fn refuse_written(&self) -> Result<()> {
         match &self.unwritten {
-            Some(log) if log.path.symlink_metadata().is_ok() => Err(Error::Changed {
+            Some(log) if jsonl::exists(&log.path)? => Err(Error::Changed {
                 path: log.path.clone(),
             }),
             _ => Ok(()),
@@ -362,7 +363,9 @@ impl Inventory {
             });
             let mut rows = kept::Rows::new();
             if let Some(archive) = archive {
-                let is_gone = files.is_empty() && !root.path.exists();
+                let is_absent = || root.path.try_exists().is_ok_and(|there| !there);
+                let is_gone = files.is_empty() && is_absent();
+                let walked = inventory.troubles.len();
                 rows = kept::add(
                     archive,
                     root,
@@ -372,13 +375,13 @@ impl Inventory {
                 );
                 if is_gone && !files.is_empty() {
                     // That it is gone is why it is kept.
-                    inventory.troubles.truncate(before);
+                    inventory.troubles.drain(before..walked);
                 }
             }
             inventory.group(root, files, rows, memory, true);
             inventory.incomplete |= root.failures.reports() != reports;
             let troubles = inventory.troubles.iter().skip(before);
-            for trouble in troubles.filter(|it| !matches!(it, Error::Link { .. })) {
+            for trouble in troubles.filter(|it| !it.is_no_file()) {
                 root.failures.report(trouble.copied());
             }
         }
@@ -452,7 +455,10 @@ impl Inventory {
                     sessions.add_log(&id, file);
                 }
                 (ArtifactKind::AgentLog, None) => match memory.owners.owner(&root, &file) {
-                    Some(id) => sessions.add_log(&id, file),
+                    Some(id) => {
+                        let file = as_own_log(&root, file, &id);
+                        sessions.add_log(&id, file);
+                    }
                     None => self.others.push(other(file)),
                 },
                 (_, Some(_)) => beside.push(file),
@@ -464,7 +470,8 @@ impl Inventory {
         let mut registers = Registers::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
         if whole {
-            let unwritten = registers.unwritten(&root, &sessions);
+            let mut unwritten = registers.unwritten(&root, &sessions);
+            unwritten.extend(begun_beside(&root, &sessions, &beside));
             if !unwritten.is_empty() {
                 sessions.extend(unwritten);
                 arrange(&mut sessions);
@@ -539,6 +546,23 @@ impl<'a> Grouped<'a> {
         mark_shared(&mut sessions);
         sessions
     }
+}
+
+/// The sessions that have no log among those found, which are sorted, but a file that their program keeps
+/// beside one.
+fn begun_beside(
+    root: &Arc<Root>,
+    found: &[SessionFiles],
+    beside: &[FoundFile],
+) -> Vec<SessionFiles> {
+    let is_note = |file: &&FoundFile| {
+        file.artifact.kind == ArtifactKind::Notes && file.artifact.agent.is_none()
+    };
+    let begun = beside.iter().filter(is_note);
+    let begun = begun.filter(|file| home(found, file).is_none());
+    begun
+        .filter_map(|file| thread::begun_beside(root, file))
+        .collect()
 }
 
 /// Marks sessions of one id in several folders.
@@ -700,10 +724,34 @@ pub(super) const NAMED_WITHIN: usize = 20;
 
 /// The session that a log names itself, where its path does not.
 pub(super) fn session_inside(root: &Root, file: &FoundFile) -> Option<SessionId> {
-    let named = |fact: &Fact| match fact {
+    let named = log::first_fact(root, file, NAMED_WITHIN, named_session);
+    root.failures.ok(named)?
+}
+
+fn named_session(fact: &Fact) -> Option<SessionId> {
+    match fact {
         Fact::Session(id) => SessionId::new(id).ok(),
         _ => None,
-    };
-    root.failures
-        .ok(log::first_fact(root, file, NAMED_WITHIN, named))?
+    }
+}
+
+/// A log whose path says that it is a sub-agent's, and whose records name that session. If the file is named
+/// after the session itself, and the record that names it is no sub-agent's, it is the session's own log:
+/// ids of sessions are free text, and may begin like the names of sub-agents' logs.
+fn as_own_log(root: &Root, mut file: FoundFile, session: &SessionId) -> FoundFile {
+    let stem = file.path.file_stem().and_then(OsStr::to_str);
+    if stem != Some(session.as_str()) {
+        return file;
+    }
+    let is_main = log::first_told(root, &file, NAMED_WITHIN, |outline| {
+        let mut facts = outline.facts.iter();
+        let named = facts.any(|fact| named_session(fact).is_some());
+        named.then_some(outline.agent.is_none())
+    });
+    if root.failures.ok(is_main).flatten() == Some(true) {
+        file.artifact.kind = ArtifactKind::SessionLog;
+        file.artifact.session = Some(session.clone());
+        file.artifact.agent = None;
+    }
+    file
 }

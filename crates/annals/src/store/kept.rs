@@ -250,7 +250,10 @@ fn opened<'a>(packs: impl Iterator<Item = &'a Path>, troubles: &mut Vec<Error>) 
     for pack in packs {
         match Pack::open(pack) {
             // What is left open here would soon be too much.
-            Ok(pack) => found.push(Known::of(&pack)),
+            Ok(pack) => {
+                troubles.extend(pack.lost_end());
+                found.push(Known::of(&pack));
+            }
             Err(error) => troubles.push(error),
         }
     }

@@ -86,7 +86,11 @@ impl LiveLog {
             }
             let (session, agent) = match self.artifact.kind {
                 ArtifactKind::SharedLog => share::whose(&place.0),
-                _ => (place.0, self.artifact.agent.clone()),
+                // Where its path does not name the session, the log may be the session's own.
+                _ => {
+                    let agent = self.artifact.agent.clone();
+                    (place.0, agent.filter(|_| self.artifact.session.is_some()))
+                }
             };
             let key = entry.id.as_ref().map(EntryId::key);
             let charge = spent.iter().position(|(of, _)| *of == key);

@@ -114,45 +114,62 @@ pub(crate) fn outline_noting(
 
 /// Ties entries that hang from the message before them to that message, and results that name no
 /// call to the call before them.
+///
+/// Nothing can name a message that has no id, so what follows it names the one before it. Such an entry is
+/// tied to the message without an id: the conversation goes through it.
 pub(crate) fn link_previous(outlines: &mut [Outline]) {
     pairing::pair(outlines);
     let leaves_open = |outline: &Outline| outline.link == Link::Previous;
-    if !outlines.iter().any(leaves_open) {
+    let lacks_id = |outline: &Outline| outline.lacks_id();
+    if !outlines.iter().any(|one| leaves_open(one) || lacks_id(one)) {
         return;
     }
-    let mut main: Option<Key> = None;
+    // Where all entries are tied by their order, two of one id are two messages.
+    let by_order = |one: &Outline| leaves_open(one) && !lacks_id(one);
+    let by_order = outlines.iter().any(by_order);
     // Traffic beside the main conversation goes on where its own agent's did.
-    let mut asides: HashMap<Option<AgentId>, Key> = HashMap::new();
+    let mut chains: HashMap<(bool, Option<AgentId>), Chain> = HashMap::new();
     let mut seen: HashSet<Key> = HashSet::new();
     for outline in outlines {
-        let before = match outline.sidechain {
-            false => main,
-            true => asides.get(&outline.agent).copied(),
-        };
         let says = outline.kind.is_message()
             || outline.kind == Kind::Compaction
             || outline.link != Link::None;
-        let key = outline.key.filter(|_| says);
+        let agent = outline.agent.clone().filter(|_| outline.sidechain);
+        let chain = chains.entry((outline.sidechain, agent)).or_default();
+        let (before, kind) = (chain.last, outline.kind);
+        let linked = |key: Option<Key>| match key {
+            None => Link::None,
+            Some(key) if kind == Kind::Compaction => Link::Continues(key),
+            Some(key) => Link::Parent(key),
+        };
         if outline.link == Link::Previous {
-            outline.link = match before {
-                None => Link::None,
-                Some(before) if outline.kind == Kind::Compaction => Link::Continues(before),
-                Some(before) => Link::Parent(before),
-            };
+            outline.link = linked(before);
+        } else if let Some((above, inserted)) = chain.inserted.filter(|_| says)
+            && outline.link.key() == above
+            && (above.is_some() || !outline.sidechain || outline.agent.is_some())
+        {
+            outline.link = linked(Some(inserted));
         }
-        let Some(key) = key else {
+        let Some(key) = outline.key.filter(|_| says) else {
             continue;
         };
-        if !seen.insert(key) {
+        if by_order && !seen.insert(key) {
             outline.facts.push(Fact::RepeatedId);
         }
-        match outline.sidechain {
-            false => main = Some(key),
-            true => {
-                asides.insert(outline.agent.clone(), key);
-            }
-        }
+        let follows = outline.lacks_id() && outline.link.key() == before;
+        let above = chain.inserted.map_or(before, |(above, _)| above);
+        chain.inserted = follows.then_some((above, key));
+        chain.last = Some(key);
     }
+}
+
+/// The messages of one agent, in the order of a log.
+#[derive(Default)]
+struct Chain {
+    /// The last one.
+    last: Option<Key>,
+    /// What the messages without ids at the end came after, and the last of them.
+    inserted: Option<(Option<Key>, Key)>,
 }
 
 /// Outlines a record and tells whether it is whole. What is salvaged from a damaged one counts
@@ -413,10 +430,11 @@ fn adopt(entry: &mut Entry, outlines: &[Outline], at: usize) {
     let Some(parent) = outlines.get(at).and_then(|outline| outline.link.key()) else {
         return;
     };
-    if entry.parent.is_none() {
+    // A message without an id may stand between the entry and the one that it names.
+    if entry.parent.as_ref().map(EntryId::key) != Some(parent) {
         let mut above = outlines.iter().take(at).rev();
         let above = above.find(|outline| outline.key == Some(parent));
-        entry.parent = above.and_then(Outline::id);
+        entry.parent = above.and_then(Outline::id).or(entry.parent.take());
     }
 }
 
@@ -480,14 +498,25 @@ pub(super) fn first_fact<T>(
     entries: usize,
     wanted: impl Fn(&Fact) -> Option<T>,
 ) -> Result<Option<T>> {
+    first_told(root, file, entries, |outline| {
+        outline.facts.iter().find_map(&wanted)
+    })
+}
+
+/// Looks for something that one of a log's first entries says.
+pub(super) fn first_told<T>(
+    root: &Root,
+    file: &FoundFile,
+    entries: usize,
+    wanted: impl Fn(&Outline) -> Option<T>,
+) -> Result<Option<T>> {
     let mut found = None;
     let mut decoder = root.decoder(file);
     let mut sink: Sink<Outline> = Sink::default();
     let mut left = entries;
     each_record(root, file, |record| {
         decoder.outline(record, &mut sink);
-        let facts = sink.found.drain(..).flat_map(|outline| outline.facts);
-        found = facts.into_iter().find_map(|fact| wanted(&fact));
+        found = sink.found.drain(..).find_map(|outline| wanted(&outline));
         left = left.saturating_sub(1);
         Ok(found.is_none() && left > 0)
     })?;

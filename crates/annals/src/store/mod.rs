@@ -249,7 +249,7 @@ impl Store {
             let sums = talks.sums(price);
             let open = talks.list.iter().any(|talk| talk.open);
             let summaries = open.then(|| neighbours.summaries(files, talks.keys()));
-            let rows = talks.rows(&files.id, &summaries.unwrap_or_default(), &sums);
+            let rows = talks.rows(files, &summaries.unwrap_or_default(), &sums);
             Ok(rows.into_iter().zip(sums).collect())
         });
         rows.collect()

@@ -181,7 +181,9 @@ impl SessionWriter {
     }
 
     /// Closes the session. What is derived from its log is brought up to date; without this, that is
-    /// tried when the writer is dropped, and an error goes unseen.
+    /// tried when the writer is dropped, and only a failed read is reported, to [`Store::failures`].
+    ///
+    /// [`Store::failures`]: super::Store::failures
     pub fn close(self) -> Result<()> {
         self.heal()
     }
@@ -230,8 +232,23 @@ impl SessionWriter {
 
 impl Drop for SessionWriter {
     fn drop(&mut self) {
-        // An error here has no one to go to; the register is behind, and heals when next opened.
-        let _ = self.heal();
+        // The register is behind, and heals when next opened. What could not be read is reported; another error
+        // has no one to go to.
+        if let Err(error @ Error::Io { .. }) = self.heal() {
+            self.root.failures.report(error);
+        }
+    }
+}
+
+/// Refuses a root whose own register its program cannot read: it would not show a new session.
+pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
+    let Ok(path) = root.locate(&Artifact::of(ArtifactKind::Register)) else {
+        return Ok(());
+    };
+    let damage = read(&path)?.and_then(|bytes| writer.register_damage(&bytes));
+    match damage {
+        None => Ok(()),
+        Some(why) => Err(super::config::damaged(&path, &why)),
     }
 }
 

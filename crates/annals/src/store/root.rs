@@ -7,12 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Log, Options, lock_file};
+use crate::jsonl::{Log, Options, is_absence, lock_file};
 use crate::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind};
 
 use super::ReadFailures;
-use super::failures::is_absence;
 
 /// A directory that holds one layout's tree.
 #[derive(Clone)]

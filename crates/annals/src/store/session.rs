@@ -71,7 +71,8 @@ impl Session {
         let Some(file) = files.log.as_ref().filter(plain) else {
             return Session::read(files);
         };
-        let window = log::window(&files.root, file, |tree| {
+        let window = log::window(&files.root, file, |window| {
+            let tree = &window.tree;
             let resumed = tree.resume.and_then(|at| tree.conversations.get(at));
             resumed.is_some_and(|conversation| tree.settled_messages(conversation) >= messages)
         })?;
@@ -178,10 +179,15 @@ impl Session {
     /// The session's title.
     pub fn title(&self) -> Option<Title> {
         let Some((_, scan, tree)) = self.main() else {
-            let told = self.files.told_title();
+            // What its session list tells stands before what its notes do.
+            let mut told = self.asides.iter().rev();
+            let told = told.find_map(|fact| match fact {
+                Fact::Title(text, _) => Some(text),
+                _ => None,
+            });
             let told = told.filter(|_| self.files.is_unwritten());
             return told.map(|text| Title {
-                text: crate::tree::one_line(&text),
+                text: crate::tree::one_line(text),
                 source: TitleSource::Custom,
             });
         };

@@ -70,7 +70,13 @@ impl Store {
             places.push(root.locate(artifact)?);
         }
         // A run that is there may be named by another spelling of its time.
-        let there = places.iter().find(|path| path.is_file());
+        let mut there = None;
+        for path in &places {
+            let found = jsonl::metadata_if_exists(path)?;
+            if there.is_none() && found.is_some_and(|it| it.is_file()) {
+                there = Some(path);
+            }
+        }
         let Some(path) = there.or(places.first()).cloned() else {
             return Err(keeps_none(root, "run logs"));
         };

@@ -253,7 +253,7 @@ impl Session {
     pub fn conversations(&self) -> Vec<ConversationInfo> {
         let talks = Talks::of(self);
         let sums = talks.sums(&|_| None);
-        talks.rows(&self.files.id, &self.elsewhere, &sums)
+        talks.rows(&self.files, &self.elsewhere, &sums)
     }
 }
 

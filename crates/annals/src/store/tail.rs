@@ -70,7 +70,7 @@ impl Tail {
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // A window without a message would make the next entry the first of a new conversation.
-        let window = Window::read(root, &self.file, handle, |tree| tree.resume.is_some())?;
+        let window = Window::read(root, &self.file, handle, Window::has_leaf)?;
         if !self.live {
             refuse_live(root, &self.file, handle, &window)?;
         }
@@ -91,7 +91,7 @@ impl Tail {
             && let Some(volume) = earlier.next()
         {
             let handle = volume.open()?;
-            let window = Window::read(root, volume, &handle, |tree| tree.resume.is_some())?;
+            let window = Window::read(root, volume, &handle, Window::has_leaf)?;
             for outline in &window.scan.outlines {
                 self.head.note(outline);
             }
@@ -352,7 +352,7 @@ impl Head {
         };
         // The last that the agent program knows, where it would not follow a link to any other.
         if root.layout.resumes_by_links() {
-            ends.retain(|&at| !window.salvaged(at));
+            ends.retain(|&at| window.is_linkable(at));
             // The agent program goes on from there, even if something else follows.
             let kind = |at: &usize| outlines.get(*at).map(|outline| outline.kind);
             let compacted = ends.last().and_then(kind) == Some(Kind::Compaction);
@@ -405,7 +405,8 @@ impl Head {
 
     /// The entry is one that the next could hang from.
     fn takes(&self, entry: &Entry) -> bool {
-        entry.id.is_some() && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
+        let has_id = entry.id.is_some() && !entry.derived_id;
+        has_id && (self.agent.is_some() || !entry.sidechain) && in_tree(entry)
     }
 }
 

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cost::{Charge, Pricing, Sheet, Source, Tally};
-use crate::model::{Key, Money, Outline, ResponseKey, SessionId, TitleSource};
+use crate::model::{Key, Money, Outline, ResponseKey, TitleSource};
 use crate::tree::{Title, Titles, one_line, shorten};
 
+use super::inventory::SessionFiles;
+use super::listing::last_at_work;
 use super::log::summary_key;
 use super::session::Session;
 use super::spent::Requests;
@@ -110,13 +112,15 @@ impl Talks {
         self.limbs.iter().flat_map(|limb| limb.keys.iter().copied())
     }
 
-    /// What lists say about them; `sums` tells what each comes to.
+    /// What lists say about the conversations of that session; `sums` tells what each comes to. One whose
+    /// entries have no times has that of its file, as a session has.
     pub(crate) fn rows(
         self,
-        session: &SessionId,
+        files: &SessionFiles,
         elsewhere: &HashMap<Key, Box<str>>,
         sums: &[Tally],
     ) -> Vec<ConversationInfo> {
+        let session = &files.id;
         // The summary nearest to the leaf wins.
         let mut found: Vec<Option<&str>> = Vec::with_capacity(self.limbs.len());
         for limb in self.limbs.iter().filter(|_| !elsewhere.is_empty()) {
@@ -144,7 +148,7 @@ impl Talks {
                 branch: talk.branch,
                 messages: talk.messages,
                 started: talk.started,
-                updated: talk.updated,
+                updated: last_at_work(files, talk.updated),
                 resumes: talk.resumes,
                 usage: sums.get(at).map(|sum| sum.usage).unwrap_or_default(),
                 leaf: talk.leaf,

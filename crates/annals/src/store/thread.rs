@@ -1,15 +1,21 @@
 //! Threads of layouts that name a log by time and thread: each has one conversation.
 //!
 //! The file system cannot refuse a second one, because its path has another time in it. So the logs of
-//! that thread are looked for first.
+//! that thread are looked for first. A conversation whose log is not there yet is told of by a file that
+//! is always beside the log and begins with the same header.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::layout::{NewSession, Writer};
-use crate::model::{Artifact, Fact, SessionId};
+use crate::jsonl::{FileId, is_absence};
+use crate::layout::{Head, NewSession, Writer};
+use crate::model::{About, Artifact, ArtifactKind, Fact, SessionId, Subject};
 
+use super::inventory::{FoundFile, SessionFiles};
 use super::writer::found;
 use super::{Root, log};
 
@@ -55,7 +61,7 @@ pub(super) fn refuse_known(
     Ok(())
 }
 
-/// The thread that a log says it is of, if its path has what would be left of the thread's id.
+/// The thread that a conversation says it is of, if its path has what would be left of the thread's id.
 fn said_thread(root: &Root, path: &Path, short: &str) -> Result<Option<String>> {
     let within = path.strip_prefix(&root.path).ok();
     let artifact = within.and_then(|path| root.layout.classify(path));
@@ -66,17 +72,107 @@ fn said_thread(root: &Root, path: &Path, short: &str) -> Result<Option<String>> 
     let Some(name) = name.filter(|name| name == short) else {
         return Ok(None);
     };
-    let file = match found(path.to_owned(), artifact) {
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        file => file?,
+    let log = if_exists(found(path.to_owned(), artifact.clone()))?;
+    let is_there = log.is_some();
+    let file = match log.filter(|log| log.id.len > 0) {
+        Some(log) => Some(log),
+        None => stand_in(root, &artifact)?,
     };
-    let outlines = log::first_outlines(root, &file)?;
-    let mut facts = outlines.into_iter().flat_map(|outline| outline.facts);
-    let said = facts.find_map(|fact| match fact {
-        Fact::Word(word, value) if &*word == "threadId" => Some(value.to_string()),
+    let Some(file) = file else {
+        return Ok(Some(name).filter(|_| is_there));
+    };
+    let facts = facts(root, &file)?;
+    Ok(Some(word(&facts, THREAD).unwrap_or(name)))
+}
+
+/// The word of a log's first record for the exact id of its thread.
+pub(super) const THREAD: &str = "threadId";
+
+/// A file that tells of a conversation whose log is not there or empty: one that its program always keeps
+/// beside the log and that begins like it. It is to be read as the log.
+pub(super) fn stand_in(root: &Root, log: &Artifact) -> Result<Option<FoundFile>> {
+    for beside in root.layout.always_beside(log) {
+        let path = root.locate(&beside)?;
+        let file = if_exists(found(path, log.clone()))?;
+        if let Some(file) = file.filter(|file| file.id.len > 0) {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+/// The conversation that such a file tells of. Nobody has written to it yet.
+pub(super) fn begun_beside(root: &Arc<Root>, beside: &FoundFile) -> Option<SessionFiles> {
+    let session = beside.artifact.session.clone()?;
+    let log = Artifact {
+        kind: ArtifactKind::SessionLog,
+        ..beside.artifact.clone()
+    };
+    let is_empty = beside.id.len == 0 || beside.is_kept();
+    if is_empty || !root.layout.always_beside(&log).contains(&beside.artifact) {
+        return None;
+    }
+    let file = FoundFile::new(beside.path.clone(), log.clone(), beside.id);
+    let mut about = About::new(Subject::Session(session.clone()));
+    for fact in root.failures.ok(facts(root, &file)).unwrap_or_default() {
+        match fact {
+            Fact::Title(title, _) => about.title = Some(title.to_string()),
+            Fact::Attribute(name, value) => {
+                about.attributes.insert(name.to_owned(), value.to_string());
+            }
+            Fact::Cwd(cwd) => about.cwd = Some(cwd.to_string()),
+            Fact::Word(name, value) if &*name == "createdAt" => {
+                let time: Option<i64> = value.parse().ok();
+                about.started = time.and_then(|time| Timestamp::from_millisecond(time).ok());
+            }
+            _ => {}
+        }
+    }
+    about.updated = about.started;
+    let path = root.locate(&log).ok()?;
+    let mut files = SessionFiles::new(Arc::clone(root), session);
+    files.unwritten = Some(FoundFile::new(path, log, FileId::default()).into());
+    files.about = vec![about.into()];
+    Some(files)
+}
+
+/// What the log of such a conversation must begin with: see [`Head::words`].
+pub(super) fn words_of_stand_in(root: &Root, log: &Artifact) -> Result<BTreeMap<String, String>> {
+    let mut words = BTreeMap::new();
+    let Some(file) = stand_in(root, log)? else {
+        return Ok(words);
+    };
+    for fact in facts(root, &file)? {
+        let (name, value) = match fact {
+            Fact::Word(name, value) if &*name == THREAD => {
+                (Head::WANTED.to_owned(), value.to_string())
+            }
+            Fact::Word(name, value) => (name.to_string(), value.to_string()),
+            Fact::Title(title, _) => (Head::TITLE.to_owned(), title.to_string()),
+            _ => continue,
+        };
+        words.insert(name, value);
+    }
+    Ok(words)
+}
+
+/// The facts of a log's first record.
+pub(super) fn facts(root: &Root, log: &FoundFile) -> Result<Vec<Fact>> {
+    let outlines = log::first_outlines(root, log)?.into_iter();
+    Ok(outlines.flat_map(|outline| outline.facts).collect())
+}
+
+/// A word among some facts.
+pub(super) fn word(facts: &[Fact], wanted: &str) -> Option<String> {
+    facts.iter().find_map(|fact| match fact {
+        Fact::Word(word, value) if &**word == wanted => Some(value.to_string()),
         _ => None,
-    });
-    Ok(Some(said.unwrap_or(name)))
+    })
+}
+
+fn if_exists(file: Result<FoundFile>) -> Result<Option<FoundFile>> {
+    match file {
+        Err(Error::Io { source, .. }) if is_absence(&source) => Ok(None),
+        file => file.map(Some),
+    }
 }

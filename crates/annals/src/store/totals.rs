@@ -132,7 +132,7 @@ impl Volume {
     fn is_as_it_was(&self) -> bool {
         let from = self.end.saturating_sub(self.guard.len() as u64);
         let read = |file: File| jsonl::read_span(&file, from, self.guard.len() as u64);
-        File::open(&self.path)
+        jsonl::open_to_read(&self.path)
             .and_then(read)
             .is_ok_and(|before| before == self.guard)
     }
@@ -141,7 +141,7 @@ impl Volume {
     fn read(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
         const GUARDED: u64 = 256;
         let failed = |path: &Path, error| Error::io("read", path, error);
-        let mut file = match File::open(&self.path) {
+        let mut file = match jsonl::open_to_read(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(&self.path, error)),

@@ -8,9 +8,10 @@
 mod new_id;
 mod open;
 mod raw;
+mod tools;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,9 +124,11 @@ impl SessionWriter {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let known = self.known_members();
-        let mut members = drafts.iter().map(|draft| &draft.members);
-        members.try_for_each(|members| refuse_unknown(&self.root, known, members))?;
+        let writer = writer_of(&self.root)?;
+        for draft in &drafts {
+            let has_place = |name: &str| writer.has_place_for(&draft.body, name);
+            refuse_unknown(&self.root, writer.members(), has_place, &draft.members)?;
+        }
         self.change(&Change::Append(drafts))
     }
 
@@ -185,7 +188,7 @@ impl SessionWriter {
         self.root.guard(&path)?;
         let shared = artifact.kind == ArtifactKind::SharedLog;
         let exists = match shared {
-            false => path.exists(),
+            false => jsonl::exists(&path)?,
             true => {
                 let sessions = Inventory::of(std::slice::from_ref(&self.root)).sessions;
                 let mut same = sessions.iter().filter(|files| files.id == head.session);
@@ -200,7 +203,7 @@ impl SessionWriter {
             )));
         }
         self.change(&Change::Spawn(spawn.clone()))?;
-        let made = path.exists();
+        let made = jsonl::exists(&path)?;
         let mut file = FoundFile::new(path, artifact.clone(), FileId::default());
         if shared {
             let name = share::agent_name(&head.session, &spawn.agent)?;
@@ -280,6 +283,11 @@ impl SessionWriter {
                     tail.catch_up(&self.root, handle, end)?;
                     tail.expect_at(next_offset(handle, end));
                     self.check_links(&mut tail, change)?;
+                    if let Change::Append(drafts) = change
+                        && writer.results_name_tools()
+                    {
+                        tools::learn(&self.root, &mut tail, drafts)?;
+                    }
                     let plan = self.plan(writer, &tail.head, change)?;
                     (written, others) = self.split(&tail.head, plan.edits)?;
                     title = plan.title;
@@ -354,11 +362,11 @@ impl SessionWriter {
         let Change::Append(drafts) = change else {
             return Ok(());
         };
-        let mut fresh: Vec<&EntryId> = Vec::new();
+        let mut fresh: HashSet<&EntryId> = HashSet::new();
         for draft in drafts {
             if let Some(parent) = &draft.parent
                 && tail.head.leaf.as_ref() != Some(parent)
-                && !fresh.contains(&parent)
+                && !fresh.contains(parent)
             {
                 match tail.knows(&self.root, parent)? {
                     Some(true) => {}
@@ -378,12 +386,11 @@ impl SessionWriter {
             if let Some(id) = &draft.id {
                 id.check()?;
                 let there = tail.knows(&self.root, id)?.is_some();
-                if there || fresh.contains(&id) {
+                if there || !fresh.insert(id) {
                     return Err(Error::refused(format!(
                         "the id `{id}` is in the session already; nothing was written"
                     )));
                 }
-                fresh.push(id);
             }
         }
         Ok(())
@@ -502,8 +509,14 @@ fn words_of(new: &NewSession) -> BTreeMap<String, String> {
     words
 }
 
-/// Refuses members that the layout does not know: nothing that is given is dropped.
-fn refuse_unknown(root: &Root, known: &[&str], members: &Members) -> Result<()> {
+/// Refuses members that the layout does not know: nothing that is given is dropped. The error lists those
+/// of the known ones that `has_place` accepts.
+fn refuse_unknown(
+    root: &Root,
+    known: &[&str],
+    has_place: impl Fn(&str) -> bool,
+    members: &Members,
+) -> Result<()> {
     let Some((name, _)) = members
         .iter()
         .find(|(name, _)| !known.contains(&name.as_str()))
@@ -511,7 +524,9 @@ fn refuse_unknown(root: &Root, known: &[&str], members: &Members) -> Result<()> 
         return Ok(());
     };
     let layout = root.layout.name();
-    Err(Error::refused(match known {
+    let known = known.iter().copied().filter(|name| has_place(name));
+    let known: Vec<&str> = known.collect();
+    Err(Error::refused(match known.as_slice() {
         [] => format!("`{name}` has no place in a record of the layout {layout}"),
         known => format!(
             "`{name}` has no place in a record of the layout {layout}, which knows {}",

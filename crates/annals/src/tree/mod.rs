@@ -253,7 +253,9 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::Links) -> Opti
     let main =
         |at: usize| outline(at).is_some_and(|outline| scope == Scope::Agent || !outline.sidechain);
     let says = |at: usize| {
-        outline(at).is_some_and(|outline| matches!(outline.kind, Kind::User | Kind::Assistant))
+        outline(at).is_some_and(|outline| {
+            matches!(outline.kind, Kind::User | Kind::Assistant) && !outline.lacks_id()
+        })
     };
     let said = |at: usize| outline(at).is_some_and(|outline| outline.kind != Kind::Other);
     let start = links
@@ -294,7 +296,12 @@ pub(crate) fn named_leaf(outlines: &[Outline]) -> Option<Key> {
 
 /// Whether the agent program never goes on from such an entry.
 fn is_skipped(outline: &Outline) -> bool {
-    let skips = |fact: &Fact| matches!(fact, Fact::Stranger | Fact::Untyped | Fact::NewerType);
+    let skips = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::Stranger | Fact::Untyped | Fact::NewerType | Fact::NoId
+        )
+    };
     outline.facts.iter().any(skips)
 }
 

@@ -50,6 +50,7 @@ fn entries_of(session: &Session) -> Vec<Entry> {
         session
             .each_of(log, &all, |mut entry| {
                 entry.span = Span::default();
+                entry.derived_id = false;
                 entries.push(entry);
                 Ok(true)
             })
@@ -78,6 +79,7 @@ fn every_entry_of_every_fixture_reads_back_equal() {
                 write_entry(&entry, &mut json).unwrap();
                 let json = String::from_utf8(json).unwrap();
                 entry.span = Span::default();
+                entry.derived_id = false;
                 assert_eq!(read_entry(&json).unwrap(), entry, "{}: {json}", case.name);
                 // Not as a value: lone surrogates are kept as they are spelled.
                 let kind: Kind = serde_json::from_str(&json).unwrap();
@@ -754,4 +756,55 @@ fn an_export_for_people_takes_a_few_times_the_memory_of_its_longest_message() {
         grown.push((unit, (peak_kib() - before) / (SIZE as u64 >> 10)));
     }
     assert!(grown.iter().all(|(_, times)| *times <= 12), "{grown:?}");
+}
+
+/// Citations, marks for the cache and the like, which an append accepts.
+#[test]
+fn further_members_of_blocks_survive_an_export_and_an_import() {
+    let fresh = tempfile::tempdir().unwrap();
+    let root = Root::claude_code(fresh.path().join("root"));
+    let store = Store::new(vec![root.clone()]);
+    let new = NewSession::unnamed("/home/dev/w").unwrap();
+    let writer = store.create(&root, &new, QUICK).unwrap();
+    let mut ask = Draft::user("Ask.");
+    let json = r#"{"type":"text","text":"Ask.","cache_control":{"type":"ephemeral"}}"#;
+    ask.raw_blocks.insert(0, json.to_owned());
+    let mut reply = Draft::assistant([
+        Block::Thinking {
+            text: "Hm.".to_owned(),
+            signature: Some("seal".to_owned()),
+        },
+        Block::Text("So.".to_owned()),
+        Block::ToolUse {
+            id: "t1".to_owned(),
+            name: "Read".to_owned(),
+            input: "{}".to_owned(),
+        },
+    ]);
+    let json = r#"{"type":"text","text":"So.","citations":[{"cited_text":"x"}]}"#;
+    reply.raw_blocks.insert(1, json.to_owned());
+    let mut result = Draft::tool_result("t1", "Done.");
+    let json = r#"{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"Done.","cache_control":{"type":"ephemeral"}}]}"#;
+    result.raw_blocks.insert(0, json.to_owned());
+    writer.append_all(vec![ask, reply, result]).unwrap();
+    let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
+    for format in [Format::Json, Format::Jsonl] {
+        let text = export(&session, &Part::Whole, Options::new(format));
+        let (_dir, imported, copy) = import(&text);
+        assert!(!imported.left_out.contains_key("message"), "{format}");
+        let log = std::fs::read_to_string(copy.files.main_path()).unwrap();
+        for kept in [
+            r#""citations":[{"cited_text":"x"}]"#,
+            r#""signature":"seal""#,
+        ] {
+            assert!(log.contains(kept), "{format} {kept}: {log}");
+        }
+        assert_eq!(log.matches("cache_control").count(), 2, "{format}: {log}");
+        let members = |session: &Session| -> Vec<_> {
+            let entries = entries_of(session).into_iter();
+            let messages = entries.filter(|entry| matches!(entry.body, Body::Message(_)));
+            messages.map(|entry| entry.block_members).collect()
+        };
+        assert_eq!(members(&copy), members(&session), "{format}");
+    }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use annals::Error;
-use annals::model::ArtifactKind;
-use annals::store::Store;
+use annals::model::{ArtifactKind, Draft, FlawKind};
+use annals::store::{MessageFilter, Root, Session, Store};
 
-use crate::support::{case, cases};
+use crate::support::{QUICK, case, cases};
 
 /// A link to a folder stands beside it; in which order a directory lists them must not matter.
 #[test]
@@ -97,4 +97,76 @@ fn the_path_of_a_file_means_that_file() {
         }
     }
     assert!(seen.0 > 0 && seen.1 > 0 && seen.2 > 0, "{seen:?}");
+}
+
+/// A line of a log without times.
+fn said(session: &str, uuid: &str, more: &str) -> String {
+    format!(
+        r#"{{"type":"user","uuid":"{uuid}","parentUuid":null,"sessionId":"{session}",{more}"message":{{"role":"user","content":"Hello"}}}}"#
+    ) + "\n"
+}
+
+fn stored(logs: &[(&str, String)]) -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in logs {
+        let path = dir.path().join("projects/-p").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    (dir, store)
+}
+
+#[test]
+fn a_session_may_be_called_like_the_log_of_a_sub_agent() {
+    let agents = r#""isSidechain":true,"agentId":"2","#;
+    let (_dir, store) = stored(&[
+        ("main.jsonl", said("main", "m1", "")),
+        ("agent-1.jsonl", said("agent-1", "u1", "")),
+        ("agent-2.jsonl", said("main", "s1", agents)),
+    ]);
+    let inventory = store.inventory();
+    let found: Vec<(&str, bool, usize)> = inventory
+        .sessions
+        .iter()
+        .map(|files| (files.id.as_str(), files.log.is_some(), files.agents.len()))
+        .collect();
+    assert_eq!(found, [("agent-1", true, 0), ("main", true, 1)]);
+    let target = store.find(&inventory, "agent-1").unwrap();
+    assert!(target.agent_log().is_none());
+    let session = Session::read(target.files.clone()).unwrap();
+    let read = session.messages(&MessageFilter::default()).unwrap();
+    assert_eq!(read.len(), 1);
+    assert!(read[0].agent.is_none());
+    let writer = store.write(&target.files, QUICK).unwrap();
+    let next = writer.append(Draft::user("More")).unwrap();
+    assert_eq!(next.parent.unwrap().as_str(), "u1");
+    assert_eq!(store.inventory().sessions.len(), 2);
+    let reports = annals::check::all(&store.inventory(), None, &|_, _| {});
+    let reports = reports.into_iter().map(Result::unwrap);
+    let stray = reports.flat_map(|report| report.flaws);
+    assert!(
+        !stray
+            .map(|flaw| flaw.kind)
+            .any(|kind| kind == FlawKind::Stray)
+    );
+}
+
+#[test]
+fn an_id_that_ends_like_a_log_is_found_with_a_message_too() {
+    let (_dir, store) = stored(&[("x.y.jsonl.jsonl", said("x.y.jsonl", "u1", ""))]);
+    let inventory = store.inventory();
+    let target = store.find(&inventory, "x.y.jsonl@u1").unwrap();
+    assert_eq!(target.files.id.as_str(), "x.y.jsonl");
+    assert_eq!(target.message.as_deref(), Some("u1"));
+    assert!(store.find(&inventory, "z.jsonl@u1").is_err());
+}
+
+#[test]
+fn a_conversation_without_times_has_that_of_its_file() {
+    let (_dir, store) = stored(&[("main.jsonl", said("main", "m1", ""))]);
+    let session = Session::read(store.inventory().sessions.remove(0)).unwrap();
+    let listed = session.conversations();
+    assert!(listed[0].updated.is_some());
+    assert_eq!(listed[0].updated, session.info(None).updated);
 }

@@ -266,7 +266,7 @@ fn a_catalogue_that_cannot_be_used_is_set_aside() {
     let history = History::new();
     history.append("a", &reply("a", "m1", 1, 10));
     history.output();
-    let path = history.state.path().join("catalogue-13.db");
+    let path = history.state.path().join("catalogue-14.db");
     // Damaged, cut, empty, and something else altogether.
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();

@@ -231,16 +231,16 @@ fn calls_and_results_find_each_other() {
             r#"{"type":"tool_call","tool":"Bash","arguments":{"n":1e5},"toolCallId":"c"}"#,
             called("c", "Bash", r#"{"n":1e5}"#),
         ),
-        // Without ids, by the tool's name.
+        // Without ids: a call goes by its record's id, a result by its tool.
         (
             r#"{"type":"tool_call","tool":"Bash"}"#,
-            called("call:Bash", "Bash", "{}"),
+            called("20261115-1234", "Bash", "{}"),
         ),
         (
             r#"{"type":"tool_result","tool":"Bash","result":"out"}"#,
             result("call:Bash", vec![text("out")], false),
         ),
-        (r#"{"type":"tool_call"}"#, called("", "", "{}")),
+        (r#"{"type":"tool_call"}"#, called("20261115-1234", "", "{}")),
         (
             r#"{"type":"tool_result","toolCallId":"c","result":{"a": 1}}"#,
             result("c", vec![text(r#"{"a": 1}"#)], false),

@@ -396,7 +396,7 @@ fn a_damaged_catalogue_hides_nothing() {
         history.step(&Step::Say(number % 4, vec![number % WORDS.len(), 0]));
     }
     history.step(&Step::Learn);
-    let path = history.state.path().join("catalogue-13.db");
+    let path = history.state.path().join("catalogue-14.db");
     let whole = fs::read(&path).unwrap();
     let store = history.store();
     let inventory = store.inventory();

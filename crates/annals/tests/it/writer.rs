@@ -5,6 +5,7 @@ mod client;
 mod end;
 pub(crate) mod held;
 mod new_id;
+mod no_id;
 mod totals;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

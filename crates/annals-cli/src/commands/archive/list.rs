@@ -97,7 +97,10 @@ pub(super) fn run(named: &[String], context: &mut Context) -> Result<Outcome> {
     let (mut packs, mut damaged) = (Vec::new(), Vec::new());
     for path in archive.paths_in(context.only_roots())? {
         match Pack::open(&path) {
-            Ok(pack) => packs.push(pack),
+            Ok(pack) => {
+                damaged.extend(Damage::lost_end(&pack));
+                packs.push(pack);
+            }
             Err(error) => damaged.push(Damage::of_pack(&path, &error)),
         }
     }
@@ -221,6 +224,9 @@ fn versions(named: &[String], context: &mut Context) -> Result<Outcome> {
     let mut packs: Vec<Pack> = Vec::new();
     for id in named {
         let pack = archive.find_in(id, context.only_roots())?;
+        if let Some(lost) = pack.lost_end() {
+            context.warn(&lost);
+        }
         if packs.iter().all(|known| known.path != pack.path) {
             packs.push(pack);
         }

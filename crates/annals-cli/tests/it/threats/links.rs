@@ -291,6 +291,7 @@ fn a_conversion_carries_nothing_from_behind_a_link() {
             assert_eq!(before.code, 0, "{what}: {before}");
             assert_eq!(after.code, 2, "{what}: {after}");
             assert_eq!(names, others, "{what}");
+            assert!(after.err.contains(&within), "{what}: {after}");
             let (told, rest) = parted(&after.out, &within);
             assert_eq!(told, 1, "{what}: {after}");
             assert_eq!(rest, before.out.lines().collect::<Vec<_>>(), "{what}");

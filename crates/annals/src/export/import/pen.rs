@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{LAYOUTS, Spawn};
+use crate::layout::{LAYOUTS, Spawn, raw_blocks};
 use crate::model::{AgentId, Body, Draft, Entry, EntryId, Members, TitleSource, Todo};
 use crate::store::SessionWriter;
 
@@ -328,6 +328,11 @@ impl<'a> Pen<'a> {
         let mut draft = Draft::new(entry.body.clone());
         draft.id = entry.id.clone().filter(|id| id.check().is_ok());
         draft.members = self.known_members(entry);
+        if let Body::Message(message) = &entry.body {
+            // A block that cannot be written is refused with the draft.
+            draft.raw_blocks =
+                raw_blocks(&message.blocks, &entry.block_members).unwrap_or_default();
+        }
         draft.time = entry.time.or(self.time);
         self.time = draft.time;
         if let Body::Summary { leaf, .. } = &mut draft.body {

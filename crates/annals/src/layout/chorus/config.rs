@@ -194,6 +194,35 @@ impl Config {
         })
     }
 
+    /// What keeps its program from reading a configuration: it is no JSON object, or a list or an object
+    /// in it is something else. An empty one is no damage.
+    pub(crate) fn damage(bytes: &[u8]) -> Option<String> {
+        if bytes.is_empty() {
+            return None;
+        }
+        let document = text(bytes);
+        if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&document) {
+            return Some(error.to_string());
+        }
+        if !document.trim_start().starts_with('{') {
+            return Some("it is no object".to_owned());
+        }
+        let read: Document<'_> = serde_json::from_str(&document).unwrap_or_default();
+        if read.workspaces.is_some() && !read.workspaces.is_list() {
+            return Some(format!("`{WORKSPACES}` is no list"));
+        }
+        let settings = read.settings.0.filter(|_| read.settings.is_some());
+        if settings.is_some_and(|settings| !settings.starts_with('{')) {
+            return Some("`settings` is no object".to_owned());
+        }
+        read.workspaces.list().into_iter().find_map(|row| {
+            let row: WorkspaceRow<'_> = row.read();
+            let is_wrong = row.agents.is_some() && !row.agents.is_list();
+            let id = row.id.or_empty().escape_debug();
+            is_wrong.then(|| format!("`agents` of the workspace `{id}` is no list"))
+        })
+    }
+
     /// The workspace of a directory, if there is one.
     pub fn at(&self, directory: &str) -> Option<&Workspace> {
         let at = |workspace: &&Workspace| workspace.path.as_deref() == Some(directory);

@@ -1,7 +1,7 @@
 //! The full depth: everything a message says.
 
 use crate::json::{self, Raw, Text, object};
-use crate::layout::content::{blocks, flat_outputs, unnamed_call};
+use crate::layout::content::{block_members, blocks, flat_outputs, unnamed_call};
 use crate::layout::{Record, Sink};
 use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
 
@@ -77,6 +77,10 @@ impl Lines {
             members: members(line, whole),
             ..Entry::at(span, body)
         };
+        // The content of a result is its output.
+        if sort.role().is_some() && sort != Sort::Result {
+            entry.block_members = block_members(content);
+        }
         if sort != Sort::Unknown {
             entry.id = Some(EntryId::new(&line.id(span)));
             entry.place = Place {

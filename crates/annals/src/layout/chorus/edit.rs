@@ -194,6 +194,14 @@ impl Config {
         }
     }
 
+    /// The entry of an agent within that of its workspace, as the configuration spells both.
+    pub(crate) fn agent_in(workspace: &str, agent: &str) -> Option<String> {
+        let agents = List::of(workspace, "agents")?;
+        let mut rows = agents.rows();
+        let row = rows.find(|row| row_id(row).as_deref() == Some(agent))?;
+        Some(row.to_owned())
+    }
+
     /// The configuration with the workspaces and agents in whose folders some logs lie. `None` where
     /// it knows them all, or where it is damaged: then it is no place to write to.
     pub(super) fn introduce(old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {

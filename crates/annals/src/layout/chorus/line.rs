@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::annex::Annex;
-use crate::layout::content::{CALL_OF, Content};
+use crate::layout::content::{Content, unnamed_answer};
 use crate::layout::field::{self, USAGE, timestamp};
 use crate::model::{AgentId, Artifact, Money, Role, Span, Usage};
 
@@ -198,7 +198,7 @@ impl Line<'_> {
             "" => self.tool.or_empty(),
             tool => tool,
         };
-        format!("{CALL_OF}{tool}")
+        unnamed_answer(tool)
     }
 
     pub(super) fn time(&self) -> Option<Timestamp> {

@@ -1,7 +1,7 @@
 //! The shallow depth: counts and short texts.
 
 use crate::json::{Raw, fast};
-use crate::layout::content::{CALL_OF, Unnamed, delegation, unnamed_call};
+use crate::layout::content::{Unnamed, delegation, unnamed_answer, unnamed_call};
 use crate::layout::{Decoder, Record, Sink};
 use crate::layout::{annex, copied};
 use crate::model::{
@@ -83,7 +83,7 @@ impl Lines {
                         let call = (!made.is_empty()).then(|| Key::of(&made));
                         let tool = line.tool.or_empty();
                         if let Some(call) = call.filter(|_| line.call.get().is_none()) {
-                            let tool = Key::of(&format!("{CALL_OF}{tool}"));
+                            let tool = Key::of(&unnamed_answer(tool));
                             outline.facts.push(Fact::UnnamedCall(tool, call));
                         }
                         let handed = call.and_then(|call| delegation(call, tool, line.input));
@@ -123,7 +123,7 @@ fn calls(line: &Line<'_>, span: Span, outline: &mut Outline) -> (Vec<Key>, Vec<D
     let mut unnamed = Vec::new();
     for call in &content.unnamed_calls {
         let key = Key::of(&unnamed_call(&line.id(span), call.at));
-        let tool = Key::of(&format!("{CALL_OF}{}", call.tool));
+        let tool = Key::of(&unnamed_answer(&call.tool));
         outline.facts.push(Fact::UnnamedCall(tool, key));
         delegations.extend(
             call.delegation
@@ -155,7 +155,7 @@ fn listed_calls(
         }
         let call = Key::of(id);
         if unnamed.contains(id) {
-            let tool = Key::of(&format!("{CALL_OF}{name}"));
+            let tool = Key::of(&unnamed_answer(name));
             outline.facts.push(Fact::UnnamedCall(tool, call));
         }
         delegations.extend(delegation(call, name, Raw(Some(input))));

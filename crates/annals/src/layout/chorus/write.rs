@@ -126,6 +126,10 @@ impl Writer for Chorus {
         Ok(pen.finish())
     }
 
+    fn results_name_tools(&self) -> bool {
+        true
+    }
+
     fn transplant(&self, record: &[u8], graft: &Graft<'_>) -> Result<Vec<u8>> {
         let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
@@ -222,6 +226,10 @@ impl Writer for Chorus {
         whole: bool,
     ) -> Result<Enrolled> {
         enrol::enrol(register, old, rows, whole)
+    }
+
+    fn register_damage(&self, bytes: &[u8]) -> Option<String> {
+        Config::damage(bytes)
     }
 
     fn introduce(&self, old: Option<&[u8]>, rows: &[Row]) -> Option<Vec<u8>> {
@@ -488,7 +496,7 @@ impl Pen<'_, '_> {
         for (at, blocks) in parts.into_iter().enumerate() {
             let given = GivenBlocks::of(draft, blocks, first);
             first += blocks.len();
-            let tool = self.tool_answered(blocks);
+            let tool = self.tool_answered(given);
             let mut line = line_of(message.role, given)?;
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
@@ -540,11 +548,14 @@ impl Pen<'_, '_> {
         Ok(())
     }
 
-    /// The tool whose result a record is, if its call is known.
-    fn tool_answered(&self, blocks: &[Block]) -> Option<String> {
-        let [Block::ToolResult { call, .. }] = blocks else {
+    /// The tool whose result a record is, if the result names it or its call is known.
+    fn tool_answered(&self, given: GivenBlocks<'_>) -> Option<String> {
+        let [Block::ToolResult { call, .. }] = given.blocks else {
             return None;
         };
+        if let Some(tool) = given.tool() {
+            return Some(tool);
+        }
         let mut calls = self.calls.iter().rev();
         let made = calls.find(|(id, _)| id == call);
         let tool = made.map(|(_, tool)| tool.as_str());

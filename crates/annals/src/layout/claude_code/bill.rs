@@ -186,7 +186,7 @@ pub(super) fn outline(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Out
     let mut outline = Outline::at(record.span);
     outline.kind = Kind::Assistant;
     outline.time = lines.clock.read(bill.timestamp);
-    outline.agent = lines.agent(&bill.agent, bill.sidechain);
+    outline.agent = lines.agent(&bill.session, &bill.agent, bill.sidechain);
     outline.sidechain = bill.sidechain.0;
     let session = lines.session.changed(&bill.session);
     outline.facts.extend(session.map(Fact::Session));

@@ -1,12 +1,12 @@
 //! The full depth: everything an entry says.
 
 use crate::json::{Pairs, Raw, Text, fast, object};
-use crate::layout::content::{Blocks, blocks};
+use crate::layout::content::Blocks;
 use crate::layout::field::{self, USAGE, recorded, timestamp, usage};
 use crate::layout::{Record, Sink};
 use crate::model::{
-    Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place, Role,
-    TitleSource,
+    BlockMembers, Body, Entry, EntryId, FileBackup, FileChange, FlawKind, Members, Message, Place,
+    Role, TitleSource,
 };
 
 use super::line::{Line, Lines, is_error_summary, is_record};
@@ -78,12 +78,15 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
             None => serde_json::from_str(text)?,
         };
         let mut bad_usage = None;
-        let is_agent = lines.owner.is_some();
+        let is_agent = lines.is_owners(&line.session, line.sidechain);
         let mut members = line.members();
-        let body = body(&mut line, text, is_agent, &mut bad_usage, &mut members);
+        let mut block_members = BlockMembers::new();
+        let said = (&mut members, &mut block_members);
+        let body = body(&mut line, text, is_agent, &mut bad_usage, said);
         let entry = Entry {
             span: record.span,
-            id: line.id(),
+            id: line.id(record.span),
+            derived_id: line.lacks_id(),
             parent: line
                 .parent
                 .filled()
@@ -91,7 +94,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 .map(EntryId::new),
             time: line.time(),
             session: line.session.owned(),
-            agent: lines.agent(&line.agent, line.sidechain),
+            agent: lines.agent(&line.session, &line.agent, line.sidechain),
             sidechain: line.sidechain.0,
             program: line.entrypoint.owned(),
             copied: line.forked_from.is_some(),
@@ -102,6 +105,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
                 channel: None,
             },
             members,
+            block_members,
             body,
         };
         Ok((entry, bad_usage))
@@ -131,11 +135,14 @@ fn body(
     text: &str,
     is_agent: bool,
     bad_usage: &mut Option<String>,
-    members: &mut Members,
+    (members, block_members): (&mut Members, &mut BlockMembers),
 ) -> Body {
     let owned = |text: &Text<'_>| text.or_empty().to_owned();
-    let mut message =
-        |line: &mut Line<'_>, role| message(line, text, role, is_agent, bad_usage, members);
+    let mut message = |line: &mut Line<'_>, role| {
+        let (said, blocks) = message(line, text, role, is_agent, bad_usage, members);
+        *block_members = blocks;
+        said
+    };
     match line.kind.or_empty() {
         "user" => Body::Message(message(line, Role::User)),
         "assistant" => Body::Message(message(line, Role::Assistant)),
@@ -230,20 +237,20 @@ fn message(
     is_agent: bool,
     bad_usage: &mut Option<String>,
     members: &mut Members,
-) -> Message {
+) -> (Message, BlockMembers) {
     let mut whole: Whole<'_> = Raw(Some(text)).read_fast();
-    let blocks = match line.has_content_beside() {
-        true => blocks(line.content),
-        false => std::mem::take(&mut whole.message.content.0),
+    let content = match line.has_content_beside() {
+        true => Blocks::of(line.content),
+        false => std::mem::take(&mut whole.message.content),
     };
     line.adopt_content();
     let said = &line.message;
     if role == Role::Assistant {
         *members = reply_members(&whole.message, said.usage);
     }
-    Message {
+    let message = Message {
         role,
-        blocks,
+        blocks: content.blocks,
         human: line.prompt(is_agent).is_some(),
         meta: line.meta.0,
         compact_summary: line.compact_summary.0,
@@ -261,7 +268,8 @@ fn message(
             .flatten(),
         spawned: line.spawned(),
         stored: line.outcome().stored.owned(),
-    }
+    };
+    (message, content.members)
 }
 
 /// What a reply says beyond its words and counts. Values that say as much as their absence are left

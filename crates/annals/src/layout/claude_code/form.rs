@@ -10,6 +10,8 @@ use serde_json::value::RawValue;
 use crate::json;
 use crate::layout::field::Spent;
 use crate::layout::shape::{Shape, check_given, check_needed};
+use crate::model::AgentId;
+use crate::text::{Breaks, visible};
 
 /// The members of a line, in the client's order.
 #[derive(Serialize)]
@@ -304,5 +306,28 @@ pub(super) fn fits(record: &str) -> std::result::Result<(), String> {
             }
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a record for the log of a sub-agent that is another agent's. Records of the tree must say whose they
+/// are: the client tells sub-agents apart by `agentId` and `isSidechain`.
+pub(super) fn fits_agent(record: &str, owner: &AgentId) -> std::result::Result<(), String> {
+    let given = |name: &str| json::member(record, name).filter(|raw| *raw != "null");
+    let in_tree = given("uuid").is_some();
+    let whose = format!("and this is the log of the sub-agent {owner}");
+    match given("agentId") {
+        Some(raw) if json::string(raw).as_deref() == Some(owner.as_str()) => {}
+        Some(raw) => {
+            let shown: String = raw.chars().take(40).collect();
+            let shown = visible(&shown, Breaks::Spaces);
+            return Err(format!("its `agentId` is {shown}, {whose}"));
+        }
+        None if in_tree => return Err(format!("it has no `agentId`, {whose}")),
+        None => {}
+    }
+    match given("isSidechain") {
+        Some("true") => Ok(()),
+        None if !in_tree => Ok(()),
+        _ => Err(format!("its `isSidechain` is not true, {whose}")),
     }
 }

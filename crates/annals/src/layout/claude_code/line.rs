@@ -8,9 +8,10 @@ use memchr::memmem::Finder;
 use crate::json::{self, Flag, Raw, Text, object};
 use crate::layout::content::Content;
 use crate::layout::field::{Clock, timestamp};
-use crate::model::{AgentId, Artifact, EntryId, Members, ResponseKey};
+use crate::model::{AgentId, Artifact, EntryId, Members, ResponseKey, Span};
 
 use super::bill::Replies;
+use super::path;
 
 /// How many messages a summary covers.
 pub(super) const MESSAGE_COUNT: &str = "messageCount";
@@ -95,6 +96,8 @@ object! {
 pub(super) struct Lines {
     /// The agent whose log this is.
     pub(super) owner: Option<AgentId>,
+    /// The session whose own log it may be, where the path does not say of which session the agent is.
+    own_session: Option<Box<str>>,
     pub(super) cwd: Repeated,
     pub(super) git_branch: Repeated,
     pub(super) version: Repeated,
@@ -133,6 +136,7 @@ impl Lines {
     pub(super) fn of(artifact: &Artifact) -> Self {
         Lines {
             owner: artifact.agent.clone(),
+            own_session: path::own_session(artifact).map(Into::into),
             cwd: Repeated::default(),
             git_branch: Repeated::default(),
             version: Repeated::default(),
@@ -160,12 +164,27 @@ impl Lines {
         Some(key)
     }
 
+    /// Whether a line that names that session is of the sub-agent whose log this is. A log that is named
+    /// `agent-<id>` may be the own log of a session of that name; its lines then say so.
+    pub(super) fn is_owners(&self, session: &Text<'_>, sidechain: Flag) -> bool {
+        let own = self.own_session.as_deref().filter(|_| !sidechain.0);
+        self.owner.is_some() && (own.is_none() || own != session.get())
+    }
+
     /// Whose line it is: the log's owner, or the agent that a line of the main log names.
-    pub(super) fn agent(&self, named: &Text<'_>, sidechain: Flag) -> Option<AgentId> {
-        self.owner.clone().or_else(|| {
-            let named = named.filled().filter(|_| sidechain.0)?;
-            AgentId::new(named).ok()
-        })
+    pub(super) fn agent(
+        &self,
+        session: &Text<'_>,
+        named: &Text<'_>,
+        sidechain: Flag,
+    ) -> Option<AgentId> {
+        let owner = self.owner.clone();
+        owner
+            .filter(|_| self.is_owners(session, sidechain))
+            .or_else(|| {
+                let named = named.filled().filter(|_| sidechain.0)?;
+                AgentId::new(named).ok()
+            })
     }
 
     /// One model name serves thousands of lines.
@@ -182,13 +201,22 @@ impl Lines {
 }
 
 impl Line<'_> {
-    /// The entry's id. A content replacement has one too, but takes no part in the tree.
-    pub(super) fn id(&self) -> Option<EntryId> {
+    /// The entry's id. A content replacement has one too, but takes no part in the tree. A message without
+    /// one is named after its offset.
+    pub(super) fn id(&self, span: Span) -> Option<EntryId> {
+        if self.lacks_id() {
+            return Some(id_at(span));
+        }
         // A note's id is kept apart, so that no reader takes it for part of the tree.
         self.uuid
             .filled()
             .or_else(|| self.note.filled())
             .map(EntryId::new)
+    }
+
+    /// Whether it is a message without an id. The client skips such a line.
+    pub(super) fn lacks_id(&self) -> bool {
+        self.uuid.filled().is_none() && matches!(self.kind.get(), Some("user" | "assistant"))
     }
 
     /// What the client kept of a tool's result beside the result itself.
@@ -298,6 +326,11 @@ impl Line<'_> {
             content.prompt.as_deref()
         }
     }
+}
+
+/// The id of a message whose line has none.
+pub(super) fn id_at(span: Span) -> EntryId {
+    EntryId::new(&format!("at-{}", span.offset))
 }
 
 /// Tells a line of a log from an object that is only a part of one.

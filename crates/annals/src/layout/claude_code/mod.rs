@@ -3,7 +3,8 @@
 //! ```text
 //! projects/<folder>/<session>.jsonl                            session log; the client names it by a UUID, others as they like
 //! projects/<folder>/<session>/subagents/[…/]agent-<id>.jsonl   sub-agent log, 2.1 (+ agent-<id>.meta.json)
-//! projects/<folder>/agent-<id>.jsonl                           sub-agent log, 2.0; its session is in its records
+//! projects/<folder>/agent-<id>.jsonl                           sub-agent log, 2.0; its session is in its records. If they
+//!                                                              name the session agent-<id>, it is that session's own
 //! projects/<folder>/<session>/tool-results/<name>              output too long for the log
 //! projects/<folder>/<session>/custom-title.json                {customTitle}
 //! projects/<folder>/<session>/…                                other state of the session, if it is named by a UUID
@@ -24,7 +25,8 @@
 //!
 //! A line of a log is an object with a `type`. Lines with `uuid` and `parentUuid` form the tree of
 //! messages; `user` and `assistant` lines carry an API message, one line per content block or one
-//! for all of them. Other programs keep such logs too, and these shapes of theirs are read:
+//! for all of them. The client skips those without a `uuid`; here they stand after the message before.
+//! Other programs keep such logs too, and these shapes of theirs are read:
 //!
 //! ```text
 //! user, assistant {…, content}                  content beside `uuid`; `message.content` counts before it

@@ -8,7 +8,7 @@ use crate::model::{
     AgentId, Entry, Fact, FlawKind, Key, Kind, Link, Outline, Reply, Span, TitleSource,
 };
 
-use super::line::{Line, Lines, OPENING, is_error_summary, is_record};
+use super::line::{Line, Lines, OPENING, id_at, is_error_summary, is_record};
 use super::{bill, decode};
 
 impl Decoder for Lines {
@@ -63,8 +63,13 @@ impl Lines {
         let mut bad_usage = None;
         let mut outline = Outline::at(span);
         outline.key = line.uuid.filled().map(Key::of);
+        if line.lacks_id() {
+            let id = id_at(span);
+            outline.key = Some(id.key());
+            outline.facts.extend([Fact::Id(id), Fact::NoId]);
+        }
         outline.time = self.clock.read(line.timestamp);
-        outline.agent = self.agent(&line.agent, line.sidechain);
+        outline.agent = self.agent(&line.session, &line.agent, line.sidechain);
         outline.sidechain = line.sidechain.0;
         outline.link = line.link();
         if let Some(id) = line.uuid.filled().filter(|id| !Key::spells(id)) {
@@ -97,7 +102,7 @@ impl Lines {
                 outline
                     .facts
                     .extend(asked.map(|text| Fact::Asked(Key::of(text))));
-                if let Some(prompt) = line.prompt(self.owner.is_some()) {
+                if let Some(prompt) = line.prompt(self.is_owners(&line.session, line.sidechain)) {
                     outline.human = true;
                     outline.facts.push(Fact::Prompt(prompt.into()));
                 }
@@ -144,6 +149,8 @@ impl Line<'_> {
         match (self.parent.filled(), self.logical_parent.filled()) {
             (Some(parent), _) => Link::Parent(Key::of(parent)),
             (None, Some(logical)) => Link::Continues(Key::of(logical)),
+            // What has no id says nothing of where it belongs but by where it stands.
+            (None, None) if self.lacks_id() => Link::Previous,
             (None, None) => Link::None,
         }
     }

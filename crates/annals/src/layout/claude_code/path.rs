@@ -165,6 +165,14 @@ fn todo_owner(stem: &str) -> Option<(&str, &str)> {
     stem.rsplit_once(AGENT)
 }
 
+/// The session whose own log a file `agent-<id>.jsonl` beside the logs of sessions would be, if its records
+/// name it and are no sub-agent's.
+pub(super) fn own_session(artifact: &Artifact) -> Option<String> {
+    let beside = artifact.is_agent_log() && artifact.session.is_none();
+    let agent = artifact.agent.as_ref().filter(|_| beside)?;
+    Some(format!("agent-{agent}"))
+}
+
 /// Why a session cannot have this id: its log would be taken for something else.
 pub(super) fn session_fault(id: &SessionId) -> Option<&'static str> {
     id.as_str()

@@ -75,8 +75,10 @@ impl Writer for ClaudeCode {
         })
     }
 
-    fn fits(&self, _: &Head, record: &str) -> std::result::Result<(), String> {
-        form::fits(record)
+    fn fits(&self, head: &Head, record: &str) -> std::result::Result<(), String> {
+        form::fits(record)?;
+        let owner = head.agent.as_ref();
+        owner.map_or(Ok(()), |owner| form::fits_agent(record, owner))
     }
 
     fn plan(&self, head: &Head, change: &Change, stamp: &mut Stamp<'_>) -> Result<Plan> {
@@ -114,6 +116,14 @@ impl Writer for ClaudeCode {
     /// to its counts.
     fn members(&self) -> &'static [&'static str] {
         &super::decode::MEMBERS
+    }
+
+    fn has_place_for(&self, body: &Body, member: &str) -> bool {
+        match body {
+            Body::Message(message) => message.role == Role::Assistant && member != MESSAGE_COUNT,
+            Body::Summary { .. } => member == MESSAGE_COUNT,
+            _ => false,
+        }
     }
 
     fn typed(&self, typed: &Draft, stamp: &mut Stamp<'_>) -> Result<Option<(Artifact, Vec<u8>)>> {
@@ -235,11 +245,7 @@ impl Pen<'_, '_> {
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
         let session = self.head.session.as_str();
-        let has_place = |name: &str| match &draft.body {
-            Body::Message(message) => message.role == Role::Assistant && name != MESSAGE_COUNT,
-            Body::Summary { .. } => name == MESSAGE_COUNT,
-            _ => false,
-        };
+        let has_place = |name: &str| ClaudeCode.has_place_for(&draft.body, name);
         if let Some((name, _)) = draft.members.iter().find(|(name, _)| !has_place(name)) {
             let place = match name.as_str() {
                 MESSAGE_COUNT => "a summary",

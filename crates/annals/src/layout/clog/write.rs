@@ -315,12 +315,26 @@ impl<'a, 'b> Pen<'a, 'b> {
         self.head.words.contains_key("threadId")
     }
 
-    /// Writes the header that a log without any still lacks.
+    /// Writes the header that a log without any still lacks, and the notes that are always beside it.
     fn ensure_header(&mut self) -> Result<()> {
         if !self.has_header() && self.last.is_none() && self.lines.is_empty() {
-            let header = self.header("chat", "", true)?;
+            let title = self.head.words.get(Head::TITLE);
+            let title = title.map_or("", |title| title.trim());
+            let header = self.header("chat", title, true)?;
             self.lines.push(header);
+            self.ensure_notes(title)?;
             self.plan.words = self.words();
+        }
+        Ok(())
+    }
+
+    /// Writes the header of notes that are not there yet.
+    fn ensure_notes(&mut self, title: &str) -> Result<()> {
+        let owner = &self.head.agent;
+        let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
+        if self.remarks.is_empty() && !self.head.beside.iter().any(is_there) {
+            let header = self.header("notes", title, false)?;
+            self.remarks.push(header);
         }
         Ok(())
     }
@@ -374,12 +388,7 @@ impl<'a, 'b> Pen<'a, 'b> {
                 "a note has no channel; only messages have one",
             ));
         }
-        let owner = &self.head.agent;
-        let is_there = |file: &Artifact| file.kind == ArtifactKind::Notes && file.agent == *owner;
-        if self.remarks.is_empty() && !self.head.beside.iter().any(is_there) {
-            let header = self.header("notes", "", false)?;
-            self.remarks.push(header);
-        }
+        self.ensure_notes("")?;
         self.remarks.push(line);
         self.plan.added.push(id);
         Ok(())

@@ -3,7 +3,7 @@
 use crate::json::{self, Raw, object};
 use crate::layout::content::blocks;
 use crate::layout::{Record, Sink};
-use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role};
+use crate::model::{Block, Body, Entry, EntryId, FlawKind, Members, Message, Place, Role, Span};
 
 use super::line::{Line, Lines, Shape, is_record};
 
@@ -28,7 +28,7 @@ pub(super) fn entry(lines: &mut Lines, record: &Record<'_>, out: &mut Sink<Entry
     let read = record.object_or_pieces(out, is_record, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
         let mut bad_usage = None;
-        let body = body(&line, text, &mut bad_usage);
+        let body = body(lines, &line, text, record.span, &mut bad_usage);
         let mut entry = Entry::at(record.span, body);
         entry.time = line.time();
         entry.session = lines.session(&line).map(str::to_owned);
@@ -96,7 +96,13 @@ fn overlay(line: &Line<'_>, entry: &mut Entry) {
     }
 }
 
-fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
+fn body(
+    lines: &Lines,
+    line: &Line<'_>,
+    text: &str,
+    span: Span,
+    bad_usage: &mut Option<String>,
+) -> Body {
     let role = match line.shape() {
         Shape::User | Shape::Outcome => Role::User,
         Shape::Assistant | Shape::Call => Role::Assistant,
@@ -110,12 +116,12 @@ fn body(line: &Line<'_>, text: &str, bad_usage: &mut Option<String>) -> Body {
     };
     let blocks = match line.shape() {
         Shape::Call => vec![Block::ToolUse {
-            id: line.call_id(),
+            id: lines.made(line, span),
             name: line.tool.or_empty().to_owned(),
             input: line.arguments.0.unwrap_or("{}").to_owned(),
         }],
         Shape::Outcome => vec![Block::ToolResult {
-            call: line.call_id(),
+            call: line.answered(),
             output: output(line),
             is_error: line.error.is_some(),
         }],

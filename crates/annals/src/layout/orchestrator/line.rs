@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::json::{self, Raw, Text, object};
 use crate::layout::annex::Annex;
-use crate::layout::content::Content;
+use crate::layout::content::{Content, unnamed_answer, unnamed_call};
 use crate::layout::field::{self, Counts, Server, Split, timestamp};
 use crate::model::{AgentId, Artifact, SessionId, Span, Usage};
 
@@ -101,6 +101,15 @@ impl Lines {
         path::id_at(&self.artifact, span.offset)
     }
 
+    /// The id of the call that a record makes; one without has a name made of the record's id.
+    pub(super) fn made(&self, line: &Line<'_>, span: Span) -> String {
+        match (line.call.get(), line.annex.id.filled()) {
+            (Some(call), _) => call.to_owned(),
+            (None, Some(id)) => unnamed_call(id, 0),
+            (None, None) => unnamed_call(&self.id_at(span), 0),
+        }
+    }
+
     /// The session that a record belongs to whatever stands before it: the one that it names, or the
     /// file's own if it is a prompt.
     pub(super) fn session<'l>(&'l self, line: &'l Line<'_>) -> Option<&'l str> {
@@ -152,13 +161,11 @@ impl Line<'_> {
         self.stop.owned().or_else(|| self.stop_snake.owned())
     }
 
-    /// The id of a call, by which its result is found. Both records name the tool, so that a call
-    /// without an id is known by that: the nearest call of the tool is the one that is answered.
-    pub(super) fn call_id(&self) -> String {
-        match (self.call.get(), self.tool.filled()) {
-            (Some(call), _) => call.to_owned(),
-            (None, Some(tool)) => format!("{CALL_OF}{tool}"),
-            (None, None) => String::new(),
+    /// The call that a record answers. Without an id it is known by its tool, and by its place.
+    pub(super) fn answered(&self) -> String {
+        match self.call.get() {
+            Some(call) => call.to_owned(),
+            None => unnamed_answer(self.tool.or_empty()),
         }
     }
 
@@ -190,9 +197,6 @@ impl Line<'_> {
         })
     }
 }
-
-/// What a call without an id is called, before its tool.
-pub(super) const CALL_OF: &str = "call:";
 
 /// The first of some members that is there.
 fn either<'a>(members: &[(&'a str, Raw<'a>)]) -> (&'a str, Raw<'a>) {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `<hash>` is base64url of the SHA-256 of the absolute path of the working directory, its first 20
-//! characters. A record is a line with a `type`, for which `role` may stand:
+//! characters. The path is normalized as `os.path.abspath` does it, which keeps links. A record is a line with a `type`, for which `role` may stand:
 //!
 //! ```text
 //! user         {content,timestamp,metadata?{source?: cli|api|agent,sessionId?}}
@@ -103,8 +103,16 @@ impl Layout for Orchestrator {
         Some(path::hash(directory))
     }
 
+    fn spelled_directory(&self, directory: &str) -> Option<String> {
+        Some(path::normalized(directory))
+    }
+
     fn log_named(&self, text: &str) -> Option<Artifact> {
         path::named(text)
+    }
+
+    fn log_name_fault(&self, text: &str) -> Option<String> {
+        path::name_fault(text)
     }
 
     fn keep_days(&self) -> Option<u64> {

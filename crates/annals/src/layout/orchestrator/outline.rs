@@ -1,7 +1,7 @@
 //! The shallow depth: links, counts and short texts.
 
 use crate::json::fast;
-use crate::layout::content::{delegation, opening};
+use crate::layout::content::{delegation, opening, unnamed_answer};
 use crate::layout::{Decoder, Record, Sink};
 use crate::layout::{annex, copied};
 use crate::model::{Entry, Fact, FlawKind, Key, Kind, Outline, Reply, Span};
@@ -77,10 +77,11 @@ impl Lines {
             }
             Shape::Outcome => {
                 outline.kind = Kind::User;
-                let call = line.call_id();
-                outline
-                    .results
-                    .extend((!call.is_empty()).then(|| Key::of(&call)));
+                let call = line.answered();
+                let call = (!call.is_empty()).then(|| Key::of(&call));
+                let unnamed = call.filter(|_| line.call.get().is_none());
+                outline.facts.extend(unnamed.map(Fact::UnnamedAnswer));
+                outline.results.extend(call);
             }
             Shape::Assistant => {
                 outline.kind = Kind::Assistant;
@@ -100,10 +101,14 @@ impl Lines {
             }
             Shape::Call => {
                 outline.kind = Kind::Assistant;
-                let call = line.call_id();
+                let tool = line.tool.or_empty();
+                let call = self.made(line, span);
                 let call = (!call.is_empty()).then(|| Key::of(&call));
-                let made =
-                    call.and_then(|call| delegation(call, line.tool.or_empty(), line.arguments));
+                if let Some(call) = call.filter(|_| line.call.get().is_none()) {
+                    let tool = Key::of(&unnamed_answer(tool));
+                    outline.facts.push(Fact::UnnamedCall(tool, call));
+                }
+                let made = call.and_then(|call| delegation(call, tool, line.arguments));
                 outline
                     .facts
                     .extend(made.map(|made| Fact::Delegates(Box::new(made))));

@@ -113,6 +113,23 @@ pub(super) fn named(text: &str) -> Option<Artifact> {
     is_hash(folder).then(|| daily(folder, day))
 }
 
+/// Why a text that looks like a directory and a day names no log.
+pub(super) fn name_fault(text: &str) -> Option<String> {
+    let (directory, day) = text.rsplit_once('/')?;
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let looks_like_day = day.split('-').map(str::len).eq([4, 2, 2]) && day.split('-').all(digits);
+    if !looks_like_day {
+        return None;
+    }
+    match date(day) {
+        None => Some(format!("the date {day} does not exist")),
+        Some(_) if directory.starts_with('/') => None,
+        Some(_) => Some(format!(
+            "`{directory}` is not an absolute path; name the directory as in /path/to/project/{day}"
+        )),
+    }
+}
+
 /// The companion of a day's log.
 pub(super) fn companion(log: &Artifact) -> Artifact {
     Artifact {
@@ -158,10 +175,35 @@ fn is_hash(name: &str) -> bool {
     name.len() == HASH && name.bytes().all(fits)
 }
 
-/// Names the folder of a working directory: the beginning of its SHA-256 in base64url.
+/// An absolute directory as Python's `os.path.abspath` spells it: without `.`, `..` and needless slashes,
+/// and with its links. Any other text is returned as it is.
+pub(super) fn normalized(directory: &str) -> String {
+    if !directory.starts_with('/') {
+        return directory.to_owned();
+    }
+    let mut names = Vec::new();
+    for name in directory.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop();
+            }
+            name => names.push(name),
+        }
+    }
+    // Two slashes at the beginning mean something of their own, three do not.
+    let root = match directory.starts_with("//") && !directory.starts_with("///") {
+        true => "//",
+        false => "/",
+    };
+    root.to_owned() + &names.join("/")
+}
+
+/// Names the folder of a working directory: the beginning of the SHA-256 of its normalized path in
+/// base64url.
 pub(super) fn hash(directory: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let digest = Sha256::digest(directory.as_bytes());
+    let digest = Sha256::digest(normalized(directory).as_bytes());
     let mut name = String::with_capacity(HASH);
     // Three bytes are four digits, so that no part of a byte is left over.
     for bytes in digest.chunks_exact(3).take(HASH / 4) {
@@ -193,12 +235,38 @@ mod tests {
         }
     }
 
+    /// The expected spellings are those of Python's `os.path.abspath`.
+    #[test]
+    fn a_directory_has_one_folder_however_it_is_spelled() {
+        for (directory, spelling) in [
+            ("/a/b", "/a/b"),
+            ("/a/b/", "/a/b"),
+            ("/a//b///", "/a/b"),
+            ("/a/./b/.", "/a/b"),
+            ("/a/c/../b", "/a/b"),
+            ("/../a/b", "/a/b"),
+            ("///a/b", "/a/b"),
+            ("//a/b", "//a/b"),
+            ("/a/..", "/"),
+            ("/", "/"),
+            ("//", "//"),
+            ("a/../b", "a/../b"),
+            ("", ""),
+        ] {
+            assert_eq!(normalized(directory), spelling, "{directory}");
+            assert_eq!(hash(directory), hash(spelling), "{directory}");
+        }
+    }
+
     #[test]
     fn a_log_is_named_by_its_session_or_by_a_directory_and_a_day() {
         let log = daily(FOLDER, "2025-11-16".parse().unwrap());
         for text in [
             "2025-11-16-v_FXjHoCS5zUJmfyn-5v",
             "/Users/nick/projects/my-app/2025-11-16",
+            "/Users/nick/projects/my-app//2025-11-16",
+            "/Users/nick//projects/./my-app/2025-11-16",
+            "/Users/nick/other/../projects/my-app/2025-11-16",
         ] {
             assert_eq!(named(text).as_ref(), Some(&log), "{text}");
         }
@@ -212,6 +280,23 @@ mod tests {
             "",
         ] {
             assert_eq!(named(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_a_log_that_cannot_be_says_why() {
+        for (text, why) in [
+            ("/x/2025-02-30", Some("does not exist")),
+            ("app/2026-11-18", Some("not an absolute path")),
+            ("./2026-11-18", Some("not an absolute path")),
+            ("/x/2026-11-18", None),
+            ("2026-11-18", None),
+            ("app/log", None),
+        ] {
+            let fault = name_fault(text);
+            assert_eq!(fault.is_some(), why.is_some(), "{text}");
+            let told = fault.unwrap_or_default();
+            assert!(told.contains(why.unwrap_or_default()), "{text}: {told}");
         }
     }
 

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::annex::Words;
-use crate::layout::content::{GivenBlocks, is_client_text, one_line, raw};
+use crate::layout::content::{CALL_OF, GivenBlocks, is_client_text, one_line, raw};
 use crate::layout::copied;
 use crate::layout::field::{USAGE, spell_time, usage_json};
 use crate::layout::{
@@ -33,7 +33,7 @@ use crate::model::{
 
 use super::decode::{DURATION, METADATA, SOURCE};
 use super::form::{self, Metadata, SOURCES, STOP_REASONS, Spent, Written};
-use super::line::{CALL_OF, Line};
+use super::line::Line;
 use super::part::{called, encode, later, parts, parts_json, texts};
 use super::{Orchestrator, path};
 
@@ -162,6 +162,10 @@ impl Writer for Orchestrator {
             Change::Spawn(spawn) => pen.spawn(spawn)?,
         }
         Ok(pen.finish())
+    }
+
+    fn results_name_tools(&self) -> bool {
+        true
     }
 
     fn fitting(&self, id: &str) -> String {
@@ -592,9 +596,13 @@ impl Pen<'_, '_> {
         let text = texts(output).join("\n\n");
         let mut line = self.common("tool_result", time);
         let mut open = self.head.calls.iter().rev();
-        let tool = called(call, before)
+        let named = given.tool();
+        let tool = named
+            .as_deref()
+            .or_else(|| called(call, before))
             .or_else(|| open.find_map(|(id, tool)| (id == call).then_some(tool.as_str())))
-            .or_else(|| call.strip_prefix(CALL_OF));
+            .or_else(|| call.strip_prefix(CALL_OF))
+            .filter(|tool| !tool.is_empty());
         line.tool = Some(tool.unwrap_or("unknown"));
         line.call = Some(call);
         line.duration_ms = members

@@ -32,7 +32,7 @@ impl OwnLog {
     pub(crate) fn files(self, root: &Root) -> Vec<FoundFile> {
         let directory = self.path.with_extension("");
         let mut files = Vec::new();
-        let found = self.path.symlink_metadata().ok();
+        let found = root.failures.metadata(&self.path);
         if let Some(found) = found.filter(std::fs::Metadata::is_file) {
             files.push(FoundFile::new(
                 self.path,
@@ -40,11 +40,16 @@ impl OwnLog {
                 FileId::from(&found),
             ));
         }
-        if directory.symlink_metadata().is_ok_and(|it| it.is_dir())
+        let found = root.failures.metadata(&directory);
+        if found.is_some_and(|it| it.is_dir())
             && let Ok(within) = directory.strip_prefix(&root.path)
         {
             let wanted = |kind: ArtifactKind| kind.is_conversation();
-            files.extend(inventory::walk(root, within, &wanted, &mut Vec::new()));
+            let mut troubles = Vec::new();
+            files.extend(inventory::walk(root, within, &wanted, &mut troubles));
+            troubles
+                .into_iter()
+                .for_each(|error| root.failures.report(error));
         }
         files
     }

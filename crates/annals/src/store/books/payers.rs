@@ -1,6 +1,7 @@
 //! Whose a log is, and what its session is about.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::cost::{Account, Charge, Sheet};
@@ -39,6 +40,13 @@ fn session_of(file: &FoundFile, first: Option<&str>) -> Option<SessionId> {
     let own = || SessionId::new(file.path.file_stem()?.to_str()?).ok();
     let session = file.artifact.session.clone();
     session.or_else(named).or_else(own)
+}
+
+/// Whether a session's log is that of a sub-agent. One that is named after the session is its own.
+fn is_aside(file: &FoundFile, session: &SessionId) -> bool {
+    let own = file.artifact.session.is_none()
+        && file.path.file_stem().and_then(OsStr::to_str) == Some(session.as_str());
+    file.artifact.is_agent_log() && !own
 }
 
 /// The sessions of a root.
@@ -98,7 +106,7 @@ impl<'a> Payers<'a> {
         };
         let directories = sheet.directories().into_iter();
         let directories: Vec<Arc<str>> = directories.map(|(_, path)| path.clone()).collect();
-        let aside = file.artifact.is_agent_log();
+        let aside = is_aside(file, &session);
         let (at, account) = self.account(&session, file, aside, entries);
         self.moved(at, (aside, number), &directories);
         entries
@@ -116,7 +124,7 @@ impl<'a> Payers<'a> {
     ) -> Option<()> {
         let session = session_of(file, told.first()).filter(|_| !told.is_empty());
         if let Some(session) = session {
-            let aside = file.artifact.is_agent_log();
+            let aside = is_aside(file, &session);
             let (at, account) = self.account(&session, file, aside, entries);
             let before = entries.charges.len();
             let added = told.charges(account, &session, &mut entries.charges);

@@ -25,6 +25,10 @@ pub(super) struct Entries {
     pub(super) read: u64,
     /// So many lines of it were read.
     lines: u64,
+    /// The place that the last entry is for.
+    newest: u64,
+    /// Some entry is for a place before that of the entry before it.
+    unordered: bool,
 }
 
 /// Members of a line.
@@ -116,6 +120,21 @@ impl Lines {
 }
 
 impl Entries {
+    /// No entries yet, of a companion that is read from an offset on.
+    pub(super) fn from_offset(offset: u64) -> Self {
+        Entries {
+            read: offset,
+            ..Entries::default()
+        }
+    }
+
+    /// The first place in the log that an entry is for.
+    pub(super) fn first_place(&self) -> Option<u64> {
+        let members = self.members.keys().next();
+        let alone = self.alone.keys().next();
+        members.into_iter().chain(alone).copied().min()
+    }
+
     /// Takes in the next lines. A damaged one is passed over; the record that it was for is there.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let whole = memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1);
@@ -136,6 +155,10 @@ impl Entries {
                 span,
                 inode: line.inode,
             };
+            if !line.begin {
+                self.unordered |= line.offset < self.newest;
+                self.newest = line.offset;
+            }
             match line.sum {
                 _ if line.begin => self.begin.push(record),
                 None => {
@@ -178,6 +201,15 @@ impl Entries {
             self.bind_all(log, &id)?;
         }
         Ok(())
+    }
+
+    /// Whether these are the last entries of a companion, in the order of the log's lines and in their
+    /// places. Then all entries before them are for lines before theirs.
+    pub(super) fn are_last_in_place(&self, log: &LogFile) -> io::Result<bool> {
+        let id = log.id()?;
+        // A record of its own has no sum to compare.
+        let has_sums = self.members.range(..id.len).next().is_some();
+        Ok(!self.unordered && has_sums && self.seem_in_place(log, &id)?)
     }
 
     /// Looks for the line of each entry.

@@ -1,8 +1,7 @@
 //! Sessions by the names that their logs say, where a path has only what is left of one.
 
-use crate::model::Fact;
 use crate::store::inventory::{Inventory, SessionFiles};
-use crate::store::log;
+use crate::store::thread;
 
 /// The sessions of exactly this name; else those whose name differs in letter case only.
 ///
@@ -67,21 +66,19 @@ fn told(
 
 /// The name that a session's log says, or else what its path has of it.
 fn name(files: &SessionFiles) -> String {
-    word(files, "threadId").unwrap_or_else(|| files.id.name().to_owned())
+    word(files, thread::THREAD).unwrap_or_else(|| files.id.name().to_owned())
 }
 
 /// A word that the first records of a session's log say.
 fn word(files: &SessionFiles, wanted: &str) -> Option<String> {
-    let outlines = files.log.as_ref().and_then(|file| {
-        let outlines = log::first_outlines(&files.root, file);
-        files.root.failures.ok(outlines)
-    });
-    let facts = outlines.into_iter().flatten();
-    let mut facts = facts.flat_map(|outline| outline.facts);
-    facts.find_map(|fact| match fact {
-        Fact::Word(word, value) if &*word == wanted => Some(value.to_string()),
-        _ => None,
-    })
+    let (root, failures) = (&files.root, &files.root.failures);
+    let log = files.log.as_ref().or(files.unwritten.as_deref())?;
+    let file = match log.id.len {
+        0 => failures.ok(thread::stand_in(root, &log.artifact))??,
+        _ => log.clone(),
+    };
+    let facts = failures.ok(thread::facts(root, &file))?;
+    thread::word(&facts, wanted)
 }
 
 fn best<'a>(

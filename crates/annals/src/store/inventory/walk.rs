@@ -5,8 +5,9 @@
 //! a file is asked by its name in the open directory, or in one that need not be opened because it
 //! is known to hold what it held. Owns the order in which files are found, and the rule that nothing
 //! outside of the root is: a link is followed only if the user named it ([`Root::following`]), and
-//! each other one that leads to something which is not found under its own name is reported. Reads no
-//! file, and keeps at most two directories open.
+//! each other one that leads to something which is not found under its own name is reported. So is a
+//! pipe, a device or a socket in the place of a file or of a directory. Reads no file, opens nothing but
+//! directories, and keeps at most two of them open.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CStr, OsStr};
@@ -312,14 +313,28 @@ impl Walk<'_, '_> {
                 let enters = self.root.layout.enters(Path::new(within));
                 enters.then(|| Step::Enter(within.to_owned()))
             }
-            FileType::RegularFile => self.file(dir, within, name, stat),
+            // One whose kind could not be found out is asked again, and reported if that fails too.
+            FileType::RegularFile | FileType::Unknown => self.file(dir, within, name, stat),
             FileType::Symlink => {
                 self.link(within, stat);
                 None
             }
             // Nobody can read a log from a pipe or a device, and who tries may wait forever.
-            _ => None,
+            _ => {
+                if self.means_something(Path::new(within)) {
+                    let path = joined(dir, name);
+                    self.troubles.push(Error::NotRegular { path });
+                }
+                None
+            }
         }
+    }
+
+    /// Whether something of that name would be read, or entered.
+    fn means_something(&self, within: &Path) -> bool {
+        let artifact = self.root.layout.classify(within);
+        let is_wanted = artifact.is_some_and(|artifact| (self.wanted)(artifact.kind));
+        is_wanted || self.root.layout.enters(within)
     }
 
     /// A file, if it means something that is wanted.
@@ -373,6 +388,8 @@ impl Walk<'_, '_> {
                     self.unfollowed.insert(within.to_owned(), (id.dev, id.ino));
                 }
             }
+            // A pipe, a device or a socket, which nothing is read from under any name.
+            _ if self.means_something(path) => self.troubles.push(self.root.unfollowed(path)),
             _ => {}
         }
     }
@@ -492,10 +509,11 @@ impl Listing {
         }
         // Not all file systems tell.
         if kind == FileType::Unknown {
-            let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                return;
-            };
-            kind = FileType::from_raw_mode(stat.st_mode);
+            match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => kind = FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => return,
+                Err(_) => {}
+            }
         }
         let start = self.names.len();
         self.names.extend_from_slice(name.to_bytes());

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::jsonl::{self, Bytes};
 use crate::layout::{Record, Sink};
-use crate::model::{Entry, EntryId, Key, Kind, Span};
+use crate::model::{Entry, EntryId, Key, Kind, Outline, Span};
 use crate::store::share::{self, Sieve};
 use crate::store::{FoundFile, Root};
 use crate::tree::{Tree, named_leaf};
@@ -53,7 +53,7 @@ impl Window {
         root: &Root,
         file: &FoundFile,
         handle: &dyn Bytes,
-        enough: impl Fn(&Tree) -> bool,
+        enough: impl Fn(&Window) -> bool,
     ) -> Result<Self> {
         let failed = |error| Error::io("read", &file.path, error);
         let mut end = LogEnd::new(handle).map_err(failed)?;
@@ -74,7 +74,7 @@ impl Window {
             let compacted = outlines.any(|outline| outline.kind == Kind::Compaction);
             let far = !says_leaf || compacted || window.scan.bytes >= REACH;
             let certain = named || (resume.is_none() && far);
-            if window.scan.whole || (certain && enough(&window.tree)) {
+            if window.scan.whole || (certain && enough(&window)) {
                 return Ok(Window { named, ..window });
             }
             // A leaf that is not near the end may be anywhere, or nowhere.
@@ -132,11 +132,26 @@ impl Window {
         })
     }
 
-    /// An entry that stands in a damaged line: we can read it, the agent program cannot.
-    pub(in crate::store) fn salvaged(&self, at: usize) -> bool {
-        let Some(outline) = self.scan.outlines.get(at) else {
-            return false;
-        };
+    /// Whether an entry is in it from which the agent program would go on. One without an id counts only if
+    /// the log has no other, so all of it must be read for that.
+    pub(in crate::store) fn has_leaf(&self) -> bool {
+        let resumed = self
+            .tree
+            .resume_entry
+            .filter(|_| self.tree.resume.is_some());
+        let resumed = resumed.and_then(|at| self.scan.outlines.get(at));
+        resumed.is_some_and(|outline| !outline.lacks_id())
+    }
+
+    /// Whether the agent program would follow a link to an entry: not to one in a damaged line, nor to one
+    /// without an id.
+    pub(in crate::store) fn is_linkable(&self, at: usize) -> bool {
+        let outline = self.scan.outlines.get(at);
+        outline.is_some_and(|outline| !outline.lacks_id() && !self.is_salvaged(outline))
+    }
+
+    /// Whether an entry stands in a damaged line: we can read it, the agent program cannot.
+    fn is_salvaged(&self, outline: &Outline) -> bool {
         let found = self
             .records
             .binary_search_by_key(&outline.span.offset, |tailed| tailed.span.offset);
@@ -183,7 +198,7 @@ impl Window {
 pub(in crate::store) fn window(
     root: &Root,
     file: &FoundFile,
-    enough: impl Fn(&Tree) -> bool,
+    enough: impl Fn(&Window) -> bool,
 ) -> Result<Window> {
     Window::read(root, file, &file.open()?, enough)
 }
@@ -231,7 +246,7 @@ mod tests {
         let inventory = Store::new(vec![root.clone()]).inventory();
         let file = inventory.sessions[0].log.as_ref().unwrap();
         let counted = Counted(File::open(&file.path).unwrap(), AtomicU64::new(0));
-        let window = Window::read(&root, file, &counted, |tree| tree.resume.is_some()).unwrap();
+        let window = Window::read(&root, file, &counted, Window::has_leaf).unwrap();
         let messages = window.scan.outlines.iter();
         let messages = messages.filter(|outline| outline.kind.is_message());
         assert_eq!((messages.count(), window.scan.lines), (1, 2));

@@ -1,5 +1,6 @@
 //! Opens sessions for writing: new ones, those that are there, and their sub-agents.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::jsonl::{Create, Log};
+use crate::jsonl::{self, Create, Log};
 use crate::layout::{Change, Head, NewSession, Stamp, Writer};
 use crate::model::{Artifact, ArtifactKind, SessionId};
 use crate::store::inventory::{FoundFile, SessionFiles};
@@ -32,7 +33,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = writer_of(root)?;
-        refuse_unknown(root, writer.session_members(), &new.members)?;
+        refuse_unknown(root, writer.session_members(), |_| true, &new.members)?;
         if new
             .title
             .as_deref()
@@ -40,7 +41,9 @@ impl Store {
         {
             return Err(Error::refused("a title must not be empty"));
         }
-        let cwd = real_directory(&new.cwd);
+        register::refuse_damaged(root, writer)?;
+        let cwd = root.layout.spelled_directory(&new.cwd);
+        let cwd = cwd.unwrap_or_else(|| real_directory(&new.cwd));
         let home = || register::home(root, writer, &cwd);
         let new = &NewSession {
             folder: new.folder.clone().or_else(home),
@@ -144,7 +147,7 @@ impl Store {
             if let Some(own) = artifact.session.clone().filter(|_| shared && new.unnamed) {
                 // A session that nobody named is the log's own, if it is the first in it. A log that
                 // another program made and left empty is a session that begins now.
-                let create = match is_untouched(root, &path, &artifact) {
+                let create = match is_untouched(root, &path, &artifact)? {
                     true => Create::Never,
                     false => Create::New,
                 };
@@ -237,7 +240,7 @@ impl Store {
     ) -> Result<SessionWriter> {
         let writer = writer_of(&files.root)?;
         files.root.guard(&file.path)?;
-        if file.path.symlink_metadata().is_ok() {
+        if jsonl::exists(&file.path)? {
             // Someone else has made it since it was looked for.
             let file = found(file.path.clone(), file.artifact.clone())?;
             let files = SessionFiles {
@@ -251,6 +254,7 @@ impl Store {
             beside: files.beside.iter().map(|it| it.artifact.clone()).collect(),
             cwd: files.told(|about| about.cwd.clone()),
             git_branch: files.told(|about| about.git_branch.clone()),
+            words: thread::words_of_stand_in(&files.root, &file.artifact)?,
             ..Head::new(files.id.clone(), file.artifact.clone())
         };
         Ok(SessionWriter {
@@ -296,6 +300,10 @@ impl Store {
             beside: beside.map(|file| file.artifact.clone()).collect(),
             cwd: files.told(|about| about.cwd.clone()),
             git_branch: files.told(|about| about.git_branch.clone()),
+            words: match file.id.len {
+                0 => thread::words_of_stand_in(&files.root, &file.artifact)?,
+                _ => BTreeMap::new(),
+            },
             ..Head::new(files.id.clone(), file.artifact.clone())
         };
         let mut tail = Tail::new(head, file.clone(), options.live_in(&files.root));
@@ -332,13 +340,16 @@ impl Store {
 }
 
 /// Whether a log is empty, and annals has begun no session in it.
-fn is_untouched(root: &Root, log: &Path, artifact: &Artifact) -> bool {
-    let is_empty = |path: &Path| {
-        path.symlink_metadata()
-            .is_ok_and(|it| it.is_file() && it.len() == 0)
-    };
+fn is_untouched(root: &Root, log: &Path, artifact: &Artifact) -> Result<bool> {
+    let is_empty = |it: &std::fs::Metadata| it.is_file() && it.len() == 0;
+    if !jsonl::metadata_if_exists(log)?.is_some_and(|it| is_empty(&it)) {
+        return Ok(false);
+    }
     let companion = root.layout.companion(artifact);
     let companion = companion.and_then(|companion| root.locate(&companion).ok());
-    let begun = companion.is_some_and(|path| path.exists() && !is_empty(&path));
-    is_empty(log) && !begun
+    let Some(companion) = companion else {
+        return Ok(true);
+    };
+    let companion = jsonl::metadata_if_exists(&companion)?;
+    Ok(companion.is_none_or(|it| is_empty(&it)))
 }

@@ -90,6 +90,12 @@ const FIXTURES: &[(F, &str, usize, &str)] = &[
         "orchestrator/role-for-type",
     ),
     (
+        F::NoId,
+        "claude-code/agentpool-entry-types",
+        1,
+        "claude-code/unknown-types",
+    ),
+    (
         F::UnknownType,
         "orchestrator/unknown-types",
         3,

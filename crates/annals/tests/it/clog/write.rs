@@ -289,6 +289,10 @@ fn an_empty_log_gets_its_header_first() {
     let lines = &files(&written)[0].1;
     assert_eq!(lines.len(), 3);
     assert_eq!(read_at(&lines[0], 0).2, []);
+    // The notes are always there.
+    let (path, lines) = &files(&written)[1];
+    assert_eq!((path, lines.len()), (&place("notes.jsonl"), 1));
+    assert!(lines[0].contains(r#""fileKind":"notes""#));
 }
 
 #[test]

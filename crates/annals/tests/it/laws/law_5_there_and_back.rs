@@ -104,7 +104,7 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
 
 /// Those whose conversations come out otherwise. Claude Code tells what a person typed by how it
 /// begins, and that fixture says the contrary of some messages, which parts its turns elsewhere. A
-/// message without an id stands in no conversation of Claude Code; the other layouts know no ids that
+/// system message without an id stands in no conversation of Claude Code; the other layouts know no ids that
 /// tell where a message stands, so there it comes after the one before.
 const OTHERWISE: [&str; 7] = [
     "agentpool-entry-types → chorus",

@@ -373,6 +373,20 @@ fn results_name_the_tool_that_was_called() {
     let next_day = stage.open("s1", "2026-11-16T12:00:01Z");
     next_day.append(Draft::tool_result("c", "3")).unwrap();
     next_day.append(Draft::tool_result("x", "4")).unwrap();
+    // A second result of a call that was answered, and one of a call that the end of the log does not tell.
+    next_day.append(Draft::tool_result("b", "5")).unwrap();
+    let long = "x".repeat(64 << 10);
+    for _ in 0..32 {
+        next_day.append(Draft::user(long.clone())).unwrap();
+    }
+    let reopened = stage.open("s1", "2026-11-16T12:00:02Z");
+    reopened.append(Draft::tool_result("a", "6")).unwrap();
+    let refused = reopened.check_tools(&[Draft::tool_result("x", "7")]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("`x`") && refused.contains("\"name\""),
+        "{refused}"
+    );
     let mut tools = Vec::new();
     for day in stage.days() {
         let log = fs::read_to_string(stage.log(&day)).unwrap();
@@ -388,6 +402,8 @@ fn results_name_the_tool_that_was_called() {
         r#""a" "Bash""#,
         r#""c" "Grep""#,
         r#""x" "unknown""#,
+        r#""b" "Read""#,
+        r#""a" "Bash""#,
     ];
     assert_eq!(tools, wanted);
 }

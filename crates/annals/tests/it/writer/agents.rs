@@ -158,3 +158,51 @@ fn a_sub_agent_is_of_the_version_that_its_session_is() {
     let entry = agent.append(Draft::user("Look!")).unwrap();
     assert_eq!(entry.place.version.as_deref(), Some("9.8.7"));
 }
+
+#[test]
+fn a_raw_record_of_another_agent_is_refused() {
+    let fresh = fresh();
+    fresh.writer.append(Draft::user("Go!")).unwrap();
+    let agent = spawn(&fresh.writer, "a1");
+    let first = id(&agent.append(Draft::user("Look!")).unwrap());
+    let before = fs::read(agent.path()).unwrap();
+    let record = |whose: &str| {
+        format!(
+            r#"{{"type":"user","uuid":"sa2","parentUuid":"{first}","sessionId":"{ID}",{whose}"message":{{"role":"user","content":"x"}}}}"#
+        )
+    };
+    for (whose, why) in [
+        (r#""isSidechain":true,"agentId":"zzz","#, "`agentId` is"),
+        (r#""isSidechain":true,"agentId":7,"#, "`agentId` is"),
+        (r#""isSidechain":true,"#, "no `agentId`"),
+        (r#""agentId":"a1","#, "`isSidechain` is not true"),
+        (
+            r#""isSidechain":false,"agentId":"a1","#,
+            "`isSidechain` is not true",
+        ),
+        ("", "no `agentId`"),
+    ] {
+        let refused = agent.append_raw(vec![record(whose).into_bytes()]);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(why), "{whose}: {refused}");
+        assert!(refused.contains("sub-agent a1"), "{whose}: {refused}");
+    }
+    assert_eq!(fs::read(agent.path()).unwrap(), before);
+    let own = record(r#""isSidechain":true,"agentId":"a1","#);
+    assert_eq!(agent.append_raw(vec![own.into_bytes()]).unwrap().len(), 1);
+}
+
+#[test]
+fn the_refusal_of_a_member_lists_those_that_the_message_may_have() {
+    let fresh = fresh();
+    let refused = |mut draft: Draft| {
+        draft.members = vec![("colour".to_owned(), "1".to_owned())];
+        fresh.writer.append(draft).unwrap_err().to_string()
+    };
+    let reply = refused(Draft::assistant([Block::Text("So.".to_owned())]));
+    assert!(reply.contains("which knows usage, "), "{reply}");
+    assert!(!reply.contains("messageCount"), "{reply}");
+    let prompt = refused(Draft::user("Ask."));
+    assert!(prompt.contains("`colour` has no place"), "{prompt}");
+    assert!(!prompt.contains("which knows"), "{prompt}");
+}

@@ -77,7 +77,6 @@ fn links_are_not_followed_and_reported_if_something_is_missed() {
     symlink("nowhere", projects.join("-none")).unwrap();
     symlink(projects.join("-w").join(&log), projects.join("-w/x.jsonl")).unwrap();
     symlink("/", root.path().join("other")).unwrap();
-    symlink("/dev/zero", projects.join("-w/zero.jsonl")).unwrap();
     let outside = elsewhere.path();
     symlink(
         outside.join("settings.json"),
@@ -93,23 +92,63 @@ fn links_are_not_followed_and_reported_if_something_is_missed() {
         ("projects/-inside", root.path().join("kept")),
         ("projects/-w/y.jsonl", outside.join(&log)),
         ("todos", "/".into()),
+        ("projects/-w/zero.jsonl", "/dev/zero".into()),
+        ("tasks", "/dev/null".into()),
+        ("settings.json", "/dev/null".into()),
     ];
+    fs::remove_file(root.path().join("settings.json")).unwrap();
     for (link, target) in &missed {
         symlink(target, root.path().join(link)).unwrap();
     }
     let (names, troubles) = found(root.path());
     assert_eq!(names, [format!("projects/-w/{log}")]);
-    let told: Vec<(PathBuf, PathBuf)> = troubles
+    let mut told: Vec<(PathBuf, PathBuf)> = troubles
         .into_iter()
         .map(|trouble| match trouble {
             Error::Link { path, target } => (path, target),
             other => panic!("{other}"),
         })
         .collect();
-    assert_eq!(
-        told,
-        missed.map(|(link, target)| (root.path().join(link), target))
-    );
+    let mut missed = missed.map(|(link, target)| (root.path().join(link), target));
+    told.sort();
+    missed.sort();
+    assert_eq!(told, missed);
+}
+
+#[test]
+fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    let log = format!("projects/-w/{}.jsonl", IDS[0]);
+    put(root.path(), &log);
+    let pipe = |path: &str| {
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join(path), mode).unwrap();
+    };
+    // Under a name that means nothing there is nothing to read.
+    pipe("projects/-w/notes.txt");
+    assert_eq!(found(root.path()).1.len(), 0);
+    let other = format!("projects/-w/{}.jsonl", IDS[1]);
+    let missed = ["history.jsonl", other.as_str(), "settings.json", "todos"];
+    missed.iter().for_each(|path| pipe(path));
+    std::os::unix::net::UnixListener::bind(root.path().join("tasks")).unwrap();
+    let (names, troubles) = found(root.path());
+    assert_eq!(names, [log]);
+    let mut told: Vec<PathBuf> = troubles
+        .into_iter()
+        .map(|trouble| match trouble {
+            Error::NotRegular { path } => path,
+            other => panic!("{other}"),
+        })
+        .collect();
+    told.sort();
+    let missed = [
+        "history.jsonl",
+        other.as_str(),
+        "settings.json",
+        "tasks",
+        "todos",
+    ];
+    assert_eq!(told, missed.map(|path| root.path().join(path)));
 }
 
 #[test]
