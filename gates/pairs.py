@@ -120,6 +120,7 @@ VERBS = (
         python(WRITE_TODOS, "{todos}", "{token}"),
         acknowledges=True, harmless=True, follows="brings",
         foreign=True,
+    Verb("import a chosen id", ("import", "{base}/work/chosen.jsonl"), claims=True, replaces=CONFIG),
         replaces=TODOS,
     ),
     Verb("a vanishing archive", python(REMOVE, "{base}/state/archive"), destroys="archive", follows="archive", foreign=True),
@@ -191,6 +192,10 @@ class Scene:
                 shutil.copytree(self.stage.base / top, self.saved / top, symlinks=True)
 
     def prepare(self, command):
+        # The same under another id, which others choose as well.
+        work = self.stage.base / "work"
+        text = (work / "exported.jsonl").read_text().replace(f'"{self.id}"', f'"{NEW_ID}"')
+        (work / "chosen.jsonl").write_text(text)
         done = self.stage.run(self.spell(command, "prepared"))
         if done.returncode != 0:
             raise RuntimeError(f"{self}: {command}: {done.stderr.decode()}")
@@ -480,8 +485,7 @@ class Run:
         found += self._untrue()
         ids = [answer.out.split(b"\n")[0] for answer in self.answers]
         if all(verb.claims and answer.done() for verb, answer in zip(self.verbs, self.answers)):
-            # Some layouts add the time to an id, so that there are two.
-            found += ["both took the same id"] if ids[0] == ids[1] else []
+            found.append("both took the same id")
         destroyed = any(self._destroyed(at) for at in (0, 1))
         if not scene.has_log(self.end):
             found += self._recover(destroyed)
