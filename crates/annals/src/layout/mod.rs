@@ -15,6 +15,7 @@ mod mend;
 mod orchestrator;
 mod record;
 mod remark;
+mod reply;
 mod salvage;
 mod shape;
 mod todos;
@@ -35,6 +36,7 @@ pub(crate) use content::{CALL_OF, opening, unnamed_call};
 pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
+pub(crate) use reply::OpenReply;
 pub use salvage::{Piece, salvage};
 pub(crate) use write::is_model;
 pub use write::{

@@ -37,6 +37,12 @@ pub trait Writer: Sync {
         Ok(Cow::Borrowed(drafts))
     }
 
+    /// A new id for a reply that has none, where all records of one reply share it. `None` where records
+    /// name no reply.
+    fn reply_id(&self, _fresh: &mut dyn FnMut() -> String) -> Option<String> {
+        None
+    }
+
     /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
     /// title afterwards.
     fn begins_with_title(&self) -> bool {

@@ -136,8 +136,12 @@ impl SessionWriter {
 
     /// Whether the session's title is in the session list, and not in its log.
     pub(crate) fn lists_title(&self) -> bool {
-        let writer = self.root.layout.writer();
-        writer.is_some_and(Writer::lists_title)
+        self.layout_writer().is_some_and(Writer::lists_title)
+    }
+
+    /// The part of the session's layout that writes.
+    pub(crate) fn layout_writer(&self) -> Option<&'static dyn Writer> {
+        self.root.layout.writer()
     }
 
     /// Gives the session a title.
