@@ -156,6 +156,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     let layout = args.layout.as_deref().map(layout_named).transpose()?;
     let pins = context.store.pins()?;
     if args.apply {
+        context.put_back_removed()?;
         context.store.finish_cleaning()?;
     }
     let inventory = context.inventory_in_place();

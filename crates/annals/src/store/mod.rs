@@ -27,6 +27,7 @@ pub(crate) mod owners;
 mod pairing;
 mod query;
 mod register;
+mod removed;
 mod root;
 mod save;
 mod session;

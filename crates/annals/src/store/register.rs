@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
+use crate::jsonl::{FileId, Removal};
 use crate::layout::{Change, Enrolled, Head, Row, Writer};
 use crate::model::{
     About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Members, Outline, Role,
@@ -375,13 +376,22 @@ fn remove_if_empty(
     if !listed(root, writer, &inventory, register)?.is_empty() {
         return Ok(());
     }
-    jsonl::held(path, || {
-        let same = read(path)?.is_some_and(|now| now == old);
-        if same {
-            std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))?;
+    let removed = jsonl::held(path, || {
+        let changed = || Error::Changed {
+            path: path.to_owned(),
+        };
+        let metadata = path.symlink_metadata().map_err(|_| changed())?;
+        let removal = Removal::open(path, &FileId::from(&metadata))?;
+        if read(path)?.is_some_and(|now| now == old) {
+            removal.unlink()?;
         }
         Ok(())
-    })?;
+    });
+    match removed {
+        // What another program wrote meanwhile stays.
+        Err(Error::Changed { .. }) => {}
+        removed => removed?,
+    }
     super::trash::remove_empty(path.parent(), &root.path);
     Ok(())
 }
