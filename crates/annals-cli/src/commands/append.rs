@@ -59,7 +59,7 @@ another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does 
 exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses
 the existing one with that id; the line is refused if the two differ.
 \"raw\": {…} stands for a message and is a record as with --raw. The exit code is 1
-if a line was refused.
+if a line was refused, and 2 if a file could not be read or written.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'

@@ -32,6 +32,16 @@ pub(super) struct Problems {
     /// What was not read and is part of the answer itself.
     in_answer: usize,
     shown: usize,
+    /// So many of the list are in a stream of JSON lines.
+    streamed: usize,
+}
+
+/// A problem as a line of a stream of events.
+#[derive(Serialize)]
+struct ProblemLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    problem: &'a Problem,
 }
 
 impl Context {
@@ -102,6 +112,19 @@ impl Context {
     pub(crate) fn incomplete(&mut self) -> bool {
         self.warn_of_failures();
         !self.problems.list.is_empty() || self.problems.in_answer > 0
+    }
+
+    /// Reports the read failures that the store collected, and adds all that are new to a stream of
+    /// events.
+    pub(crate) fn stream_problems(&mut self) -> std::io::Result<()> {
+        self.warn_of_failures();
+        let Problems { list, streamed, .. } = &mut self.problems;
+        for problem in list.iter().skip(*streamed) {
+            let event = "problem";
+            self.out.json_line(&ProblemLine { event, problem })?;
+        }
+        *streamed = list.len();
+        Ok(())
     }
 
     /// Adds what could not be read to the JSON document.

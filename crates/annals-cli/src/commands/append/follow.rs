@@ -126,6 +126,14 @@ fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Resul
     let done = match done {
         Ok(done) => done,
         Err(error) => {
+            // A line is refused for what is in it, or because its session is gone. That a file cannot be
+            // read or written is a failure.
+            let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+            if let Some(failure @ annals::Error::Io { source, .. }) = causes.next()
+                && source.kind() != io::ErrorKind::NotFound
+            {
+                context.warn(failure);
+            }
             context.out.json_line(&Answer {
                 line,
                 ok: false,
