@@ -25,13 +25,17 @@ use crate::render::table::{Cell, Column, Table};
 /// Moves old sessions to the trash, or empties it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session is as old as its newest entry, sub-agents included; the time of a file counts only where no
-entry has one. It goes with everything that belongs to it, and `annals delete --undo` puts it back.
-Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that went on
-since, or that share a file with one that stays.
+A session is as old as its newest entry, sub-agents included. The time of its log's file
+counts where no entry has a time, and for the orchestrator, whose own clean-up goes by it. A
+session goes with everything that belongs to it, and `annals delete --undo` puts it back.
+Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that
+went on since, or that share a file with one that stays.
 
-Without an age, the plan is for 30 days; to apply it, say so. How long sessions are kept may stand in
-config.toml; --older-than overrules all of it but \"never\":
+Without an age, the plan has the sessions that `annals sessions --state expired` lists: Claude
+Code's after the days of its cleanupPeriodDays, the orchestrator's after 30. Chorus and clog
+keep sessions for ever, so theirs are never expired, and in the plan after 30 days. To apply
+it, give the age. How long sessions are kept may stand in config.toml; --older-than overrules
+all of it but \"never\":
   [clean]
   older-than = \"90d\"
   keep-last = 3
@@ -268,6 +272,7 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
             );
         }
         policy = policy.with_term(self::term(DEFAULT)?);
+        policy.program_terms = true;
     }
     Ok(policy)
 }
@@ -337,6 +342,7 @@ fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
         rule: match old.rule {
             Rule::Default => "all",
             Rule::Layout => "layout",
+            Rule::Program => "program",
             Rule::Project(_) => "project",
         },
         files: old.files,
@@ -384,6 +390,10 @@ fn tell(
     );
     if plan.groups.is_empty() {
         let than = match &policy.default {
+            _ if policy.program_terms => {
+                "Nothing that could go is older than its program keeps sessions, or than 30d."
+                    .to_owned()
+            }
             Some(term) if policy.layouts.is_empty() && policy.projects.is_empty() => {
                 format!("Nothing that could go is older than {term}.")
             }

@@ -67,6 +67,7 @@ pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
 pub(crate) use inventory::{Still, spell_still};
 pub use life::State;
+pub(crate) use life::keep_cutoff;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};

@@ -728,19 +728,15 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert_eq!(listed["sessions"][0]["state"], "active");
     let overview = stage.annals(&[]).fine();
     assert!(!overview.out.contains("older than it keeps"), "{overview}");
-    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
-    let times = fs::FileTimes::new().set_modified(old);
-    fs::File::options()
-        .write(true)
-        .open(log(&stage, "2025-11-16"))
-        .unwrap()
-        .set_times(times)
-        .unwrap();
-    let listed = stage.annals(&["sessions", "--json"]).json();
-    assert_eq!(listed["sessions"][0]["state"], "expired");
+    let plan = stage.annals(&["clean", "--json"]).json();
+    assert_eq!(plan["sessions"], serde_json::json!([]), "{plan}");
+    touch(&log(&stage, "2025-11-16"));
+    let listed = stage.annals(&["sessions", "--state", "expired", "--json"]);
+    assert_eq!(listed.json()["sessions"][0]["state"], "expired");
     // Without an age the plan is for the document's 30 days; nothing goes unless it is said.
     let plan = stage.annals(&["clean", "--json"]).json();
     assert_eq!(plan["sessions"][0]["id"], id, "{plan}");
+    assert_eq!(plan["sessions"][0]["by"], "file", "{plan}");
     assert!(log(&stage, "2025-11-16").exists());
     stage.refused(&["clean", "--apply"], "");
     let done = stage
@@ -757,12 +753,22 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert_ne!(stage.annals(&["delete", "--undo", &id]).code, 0);
 }
 
+/// Gives a file the time of the document's examples.
+fn touch(path: &Path) {
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(old).unwrap();
+}
+
 /// Requirements: 004.82
 #[test]
 fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
     let (stage, _) = examples();
     let other = log(&stage, "2025-11-15");
     fs::write(&other, format!("{}\n", USER.replace("11-16", "11-15"))).unwrap();
+    for path in [&other, &log(&stage, "2025-11-16")] {
+        touch(path);
+    }
     let lock = fs::File::create(log(&stage, "2025-11-16").with_extension("jsonl.lock")).unwrap();
     lock.lock().unwrap();
     let run = stage.annals(&["clean", "--older-than", "30d", "--apply"]);
