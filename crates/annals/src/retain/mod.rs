@@ -25,11 +25,13 @@
 //! ```
 
 mod clean;
+mod leftover;
 mod pins;
 mod plan;
 mod policy;
 mod term;
 
+pub use leftover::Leftover;
 pub use pins::{Pin, Pins};
 pub use plan::{Kept, Old, Plan, Why};
 pub use policy::{Policy, Rule};

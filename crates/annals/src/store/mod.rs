@@ -192,6 +192,12 @@ impl Store {
         Inventory::with(&self.roots, self.archive().ok().as_ref(), memory)
     }
 
+    /// Everything that lies in one root, and what the archive keeps of it.
+    pub(crate) fn inventory_of(&self, root: &Root) -> Inventory {
+        let archive = self.archive().ok();
+        Inventory::and_kept(std::slice::from_ref(root), archive.as_ref())
+    }
+
     /// Everything that lies in the roots, for those who change it or look after it.
     pub fn inventory_in_place(&self) -> Inventory {
         Inventory::of(&self.roots)

@@ -500,6 +500,71 @@ fn the_settings_of_the_program_say_when_a_session_is_expired() {
     }
 }
 
+fn at_day(number: u32) -> String {
+    format!("2026-01-{number:02}T10:00:00Z")
+}
+
+/// What logs leave behind goes when it is old, and comes back; what lies beside a log stays.
+#[test]
+fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
+    let place = Place::of("orchestrator");
+    let begin = |day: u32| {
+        let new = NewSession::new(SessionId::new(&format!("s{day}")).unwrap(), "/w");
+        let when = at_day(day);
+        let writer = place.store.create(&place.root, &new, at(&when)).unwrap();
+        writer.append(Draft::user("said")).unwrap();
+        writer.set_todos(&[Todo::pending("later")]).unwrap();
+        writer.path()
+    };
+    let (gone, young, there) = (begin(1), begin(2), begin(3));
+    let lock = |log: &Path| log.with_extension("jsonl.lock");
+    let companion = |log: &Path| log.with_extension("annals");
+    for log in [&gone, &young, &there] {
+        assert!(companion(log).exists() && lock(log).exists());
+    }
+    let todos = gone.with_file_name("s1.todos.json");
+    for path in [&lock(&gone), &companion(&gone), &todos] {
+        touch(path, "2026-01-01T10:00:00Z");
+    }
+    for path in [&there, &lock(&there), &companion(&there)] {
+        touch(path, "2026-01-03T10:00:00Z");
+    }
+    touch(&lock(&young), "2026-01-02T10:00:00Z");
+    touch(&companion(&young), "2026-02-27T10:00:00Z");
+    fs::remove_file(&gone).unwrap();
+    fs::remove_file(&young).unwrap();
+    let now = Now {
+        time: time("2026-03-01T00:00:00Z"),
+        zone: TimeZone::UTC,
+    };
+    let found = place.store.leftovers(&policy("30d"), &now);
+    let mut files: Vec<&Path> = found
+        .iter()
+        .flat_map(|it| &it.files)
+        .map(AsRef::as_ref)
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, [&companion(&gone), &lock(&gone), &todos]);
+    let before = picture(&place.root.path);
+    let moved: Vec<_> = found
+        .iter()
+        .map(|leftover| place.store.clean_leftover(leftover, now.time).unwrap())
+        .collect();
+    assert!(!lock(&gone).exists() && !companion(&gone).exists() && !todos.exists());
+    assert!(lock(&there).exists() && companion(&young).exists());
+    for trashed in &moved {
+        place.store.undelete(&trashed.id).unwrap();
+    }
+    assert_eq!(picture(&place.root.path), before);
+    // The log is there again, or one of the files was written to.
+    fs::write(&gone, "").unwrap();
+    let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
+    let leftover = found.iter().find(is_log).unwrap();
+    let error = place.store.clean_leftover(leftover, now.time);
+    assert!(matches!(error, Err(Error::Changed { .. })), "{error:?}");
+    assert!(companion(&gone).exists() && lock(&gone).exists());
+}
+
 /// From nothing said to the trash and back, in every layout.
 #[test]
 fn every_layout_has_all_states() {

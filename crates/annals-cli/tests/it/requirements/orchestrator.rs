@@ -760,6 +760,42 @@ fn touch(path: &Path) {
     file.set_modified(old).unwrap();
 }
 
+/// Requirements: 004.80, 004.83
+#[test]
+fn what_a_deleted_log_leaves_behind_is_cleaned_up_too() {
+    let (stage, id) = examples();
+    touch(&log(&stage, "2025-11-16"));
+    stage.annals(&["pin", &id]).fine();
+    let folder = stage.root.join("projects/aaaaaaaaaaaaaaaaaaaa");
+    fs::create_dir(&folder).unwrap();
+    for name in ["2025-10-01.annals", "2025-10-01.jsonl.lock"] {
+        fs::write(folder.join(name), "").unwrap();
+        touch(&folder.join(name));
+    }
+    // The lock file of a log that is there stays.
+    let lock = log(&stage, "2025-11-16").with_extension("jsonl.lock");
+    fs::write(&lock, "").unwrap();
+    touch(&lock);
+    let plan = stage.annals(&["clean"]).fine();
+    let told =
+        "2025-10-01.jsonl is gone, its files are left: 2025-10-01.annals, 2025-10-01.jsonl.lock";
+    assert!(plan.out.contains(told), "{plan}");
+    assert!(plan.out.contains("0 sessions, 2 files"), "{plan}");
+    let done = stage
+        .annals(&["clean", "--older-than", "30d", "--apply", "--json"])
+        .json();
+    assert_eq!(
+        done["leftovers"].as_array().map(Vec::len),
+        Some(1),
+        "{done}"
+    );
+    assert!(!folder.exists() && lock.exists());
+    let trash = done["leftovers"][0]["trash"].as_str().unwrap();
+    stage.annals(&["delete", "--undo", trash]).fine();
+    assert!(folder.join("2025-10-01.annals").exists());
+    assert!(folder.join("2025-10-01.jsonl.lock").exists());
+}
+
 /// Requirements: 004.82
 #[test]
 fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
