@@ -4,6 +4,7 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+mod begun;
 pub(crate) mod books;
 mod branch;
 mod companion;
@@ -57,6 +58,7 @@ use crate::layout::{Env, Sink};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub use begun::BegunLog;
 pub use books::Spent;
 pub use branch::Branches;
 pub use failures::ReadFailures;

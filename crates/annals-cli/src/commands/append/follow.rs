@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use annals::jsonl::MAX_LINE;
 use annals::layout::Spawn;
 use annals::model::{AgentId, Entry};
-use annals::store::{Inventory, Root, Session, SessionFiles, SessionInfo, SessionWriter};
+use annals::store::{BegunLog, Inventory, Root, Session, SessionFiles, SessionInfo, SessionWriter};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -53,7 +53,9 @@ struct Answer<'a> {
 pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let mut writers = Writers::default();
     // A session that is not there is told before anything is read.
-    if let Some(session) = &args.session {
+    if let Some(session) = &args.session
+        && super::missing_log(session, context)?.is_none()
+    {
         writers.default = Some(writers.look_up(session, context)?);
     }
     let stdin = io::stdin().as_fd().try_clone_to_owned();
@@ -261,12 +263,30 @@ struct Writers {
     known: HashMap<Key, FoundSession>,
     /// How each sub-agent was begun.
     purposes: HashMap<Key, Spawn>,
+    /// The log that the present line began by naming it.
+    begun_log: Option<BegunLog>,
     /// How many lines were written.
     lines: u64,
 }
 
 impl Writers {
+    /// Writes a line. If it is refused, the log that it began goes again.
     fn write(
+        &mut self,
+        args: &AppendArgs,
+        place: Place,
+        content: Content,
+        context: &mut Context,
+    ) -> Result<Done> {
+        let done = self.write_line(args, place, content, context);
+        match self.begun_log.take() {
+            Some(log) if done.is_err() => log.discard()?,
+            _ => {}
+        }
+        done
+    }
+
+    fn write_line(
         &mut self,
         args: &AppendArgs,
         place: Place,
@@ -470,14 +490,17 @@ impl Writers {
 
     /// The session of the arguments; `latest` means the same session for all lines.
     fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<Key> {
-        let (Some(key), Some(text)) = (self.default.clone(), &args.session) else {
+        let Some(text) = &args.session else {
             bail!("the line names no session; add \"session\" or \"new\" to it");
         };
-        if self.is_there(&key, context) {
-            return Ok(key);
-        }
-        if is_latest(text) {
-            bail!("session {} is gone from {}", key.session, key.log.display());
+        // The log of today begins with the first line.
+        if let Some(key) = self.default.clone() {
+            if self.is_there(&key, context) {
+                return Ok(key);
+            }
+            if is_latest(text) {
+                bail!("session {} is gone from {}", key.session, key.log.display());
+            }
         }
         let key = self.look_up(text, context)?;
         self.default = Some(key.clone());
@@ -486,7 +509,7 @@ impl Writers {
 
     fn look_up(&mut self, text: &str, context: &mut Context) -> Result<Key> {
         if let Some(log) = super::missing_log(text, context)? {
-            super::begin(&log, context)?;
+            self.begun_log = Some(context.store.begin_log(&log, context.writing())?);
         }
         let target = context.find_to_write(text)?;
         target.refuse_agent()?;

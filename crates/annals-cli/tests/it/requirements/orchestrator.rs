@@ -334,6 +334,7 @@ fn an_append_creates_the_log_of_today_and_of_no_other_day() {
     let today = format!("{PROJECT}/2026-11-15");
     let bad = stage.refused(&["append", &today], "no JSON");
     assert!(!log(&stage, "2026-11-15").exists(), "{bad}");
+    refused_first_lines_leave_nothing(&stage, &today);
     stage.annals(&["append", &today, "-m", "First."]).fine();
     stage.annals(&["append", &today, "-m", "Second."]).fine();
     assert_eq!(parsed(&log(&stage, "2026-11-15")), "2 messages\n");
@@ -350,6 +351,56 @@ fn an_append_creates_the_log_of_today_and_of_no_other_day() {
         .fine();
     stage.annals(&["append", &other, "-m", "y"]).fine();
     assert_eq!(parsed(&log(&stage, "2025-11-17")), "2 messages\n");
+}
+
+/// Nothing is left of the log of today whose first line is refused, and the next line begins it.
+fn refused_first_lines_leave_nothing(stage: &Stage, today: &str) {
+    let bad = r#"{"role":"user","content":"x","colour":"red"}"#;
+    let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"none","content":"x"}],"parent":"none"}"#;
+    let folder = stage.root.join("projects").join(FOLDER);
+    for there in [true, false] {
+        if !there {
+            fs::remove_dir(&folder).unwrap();
+        }
+        let before = listing(&stage.root);
+        for line in [bad, result] {
+            stage.refused(&["append", today], line);
+            assert_eq!(listing(&stage.root), before, "{line}");
+            let run = stage.with_stdin(&["append", today, "--follow"], line);
+            assert_eq!(run.code, 1, "{run}");
+            assert_eq!(listing(&stage.root), before, "{run}");
+        }
+        stage.with_stdin(&["append", today, "--follow"], "").fine();
+        assert_eq!(listing(&stage.root), before);
+    }
+    let good = r#"{"role":"user","content":"Begin."}"#;
+    let run = stage.with_stdin(&["append", today, "--follow"], format!("{bad}\n{good}\n"));
+    assert!(run.out.contains(r#""line":2,"ok":true"#), "{run}");
+    assert_eq!(parsed(&log(stage, "2026-11-15")), "1 messages\n");
+    // What another program created stays.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(log(stage, "2026-11-15"), "").unwrap();
+    stage.refused(&["append", today], bad);
+    assert!(log(stage, "2026-11-15").exists());
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+}
+
+/// All paths below a directory.
+fn listing(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The document's cost calculation rejects a model that has no price.
