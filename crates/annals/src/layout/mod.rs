@@ -176,6 +176,12 @@ pub trait Layout: Sync {
         true
     }
 
+    /// Whether a session is as old as its log's file, and not as its newest entry: where its own
+    /// program's clean-up says so.
+    fn ages_by_file(&self) -> bool {
+        false
+    }
+
     /// Whether its own program locks `FILE.lock` while it writes the log `FILE`, and may replace the
     /// log by a copy under that lock.
     fn has_lock_files(&self) -> bool {

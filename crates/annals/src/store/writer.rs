@@ -676,6 +676,14 @@ pub(super) fn make_parent(root: &Root, path: &Path) -> Result<()> {
 }
 
 impl WriteOptions {
+    /// Writes by this time instead of the system's.
+    pub fn at(now: Timestamp) -> Self {
+        WriteOptions {
+            now: Some(now),
+            ..WriteOptions::default()
+        }
+    }
+
     /// Whether to write beside other programs: where they take locks, nothing speaks against it.
     fn live_in(self, root: &Root) -> bool {
         self.live || root.layout.has_lock_files()
