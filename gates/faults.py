@@ -9,13 +9,17 @@ nothing that was there before is lost.
 Answers may not depend on the index, so a failed read of the index may be silent, and only that.
 """
 
+import contextlib
 import json
 import os
 import random
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -102,14 +106,26 @@ class Verb:
     # It exits with 0 once it wrote what it was given: who tries again would write it twice. A session list that
     # it could not bring up to date is reported, and the next writer does that.
     acknowledges: bool = False
+    # It answers each line of its input, and the answers are judged.
+    answers: bool = False
+    # It goes on until it is interrupted, which happens as soon as it has nothing more to do.
+    endless: bool = False
 
     @property
     def name(self):
-        return " ".join(self.words) or "overview"
+        return " ".join(word for word in self.words if word[0] != "<") or "overview"
 
     def fits(self, layout, situation):
         return layout in self.layouts and situation in (self.situations or SITUATIONS)
 
+
+# Lines on standard input. The ids are given, so that every run writes the same.
+FIRST_ID, SECOND_ID = ("5c7c2f4e-0d0f-4c4b-9a53-6f0a1d7b2e%d" % number for number in (21, 22))
+FOLLOWED = (
+    '<{"id":"%s","role":"user","content":"first"}\n{"id":"%s","role":"user","content":"second"}\n'
+    % (FIRST_ID, SECOND_ID)
+)
+FOLLOWED_ELSEWHERE = '<{"session":"{id}","id":"%s","role":"user","content":"first"}\n' % FIRST_ID
 
 VERBS = (
     Verb(()),
@@ -158,6 +174,11 @@ VERBS = (
     Verb(("export", "{kept}", "--format", "html", "-o", "-"), json=False),
     Verb(("export", "{id}", "--format", "json", "-o", "-"), json=False),
     Verb(("export", "{kept}", "--format", "jsonl", "-o", "-"), json=False),
+    Verb(("watch", "{id}", "--last", "3"), endless=True),
+    Verb(("watch", "{kept}", "--last", "3"), endless=True),
+    Verb(("watch", "--all", "--last", "5", "--cost"), endless=True),
+    Verb(("append", "{id}", "--follow", FOLLOWED), json=False, changes=True, answers=True),
+    Verb(("append", "--follow", FOLLOWED_ELSEWHERE), json=False, changes=True, answers=True),
     Verb(("convert", "{id}", "--to", "{other}")),
     Verb(("convert", "{id}", "--to", "{other}", "--into", "{base}/out"), writes=True),
     Verb(("convert", "{layout}:{root}", "--to", "{other}", "--without-archived", "--into", "{base}/out"), writes=True),
@@ -278,13 +299,17 @@ class Scene:
     def __exit__(self, *_):
         shutil.rmtree(self.stage.base, ignore_errors=True)
 
-    def reset(self, changed=False):
-        """Puts back what runs change: the state directory, what was written, and the root if it was changed."""
+    def reset_files(self, verb):
+        """Puts back what a verb wrote to the root, and removes what it wrote elsewhere."""
         shutil.rmtree(self.stage.base / "out", ignore_errors=True)
-        if changed:
+        if verb.changes:
             shutil.rmtree(self.stage.root)
             shutil.copytree(self.aside_root, self.stage.root, symlinks=True)
-        elif not self.indexed:
+
+    def reset(self, verb):
+        """Puts back what runs change: the state directory, and what was written."""
+        self.reset_files(verb)
+        if not verb.changes and not self.indexed:
             return
         shutil.rmtree(self.stage.base / "state", ignore_errors=True)
         if self.aside.exists():
@@ -338,21 +363,38 @@ class Scene:
         words = [*head, *self.spell(verb.words)]
         if verb.words and verb.words[0].startswith("/"):
             words = self.spell(verb.words)
-        run = self.stage.run(words, around)
+        run = self.until_idle(words, around) if verb.endless else self.stage.run(words, around)
         base = self.base.encode()
+        tops = ("out/",) * verb.writes + ("root/",) * verb.changes
         files = {}
-        if verb.writes:
+        if tops:
             files = {
-                path: content.replace(base, b"{base}")
+                path: INODE.sub(b"", content.replace(base, b"{base}"))
                 for path, content in self.stage.everything().items()
-                if path.startswith("out/")
+                if path.startswith(tops)
             }
         out, err = (text.replace(base, b"{base}") for text in (run.stdout, run.stderr))
         return Answer(run.returncode, out, err, files)
 
+    def until_idle(self, words, around):
+        """Runs a program that does not end by itself, and interrupts it once it waits."""
+        process = subprocess.Popen(
+            [*around, *self.stage.command(words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env=self.stage.environment(),
+        )
+        interrupter = threading.Thread(target=interrupt_when_idle, args=(process, bool(around)))
+        interrupter.start()
+        out, err = process.communicate(timeout=120)
+        interrupter.join()
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
     def points(self, verb, as_json):
         """The undisturbed answer, and the calls that read on the way to it."""
-        self.reset(verb.changes)
+        self.reset(verb)
         trace = self.stage.base / "trace"
         around = (*TRACE, "-o", str(trace), "-e", f"trace={','.join(CALLS)}")
         answer = self.run(verb, as_json, around)
@@ -362,11 +404,40 @@ class Scene:
 
     def fail(self, verb, as_json, point, error):
         """Fails one call."""
-        self.reset(verb.changes)
+        self.reset(verb)
         inject = f"inject={point.call}:error={error}:when={point.number}"
         only = ("-P", point.place, "-e", f"trace={point.call}", "-e", inject)
         around = (*TRACE, "-o", "/dev/null", *only)
         return self.run(verb, as_json, around)
+
+
+# Looks in a row that find a program asleep before it is interrupted, and the seconds between them.
+ASLEEP, APART = 10, 0.02
+
+
+def interrupt_when_idle(process, is_traced):
+    """Interrupts a program, perhaps below `strace`, once all its threads sleep for a while."""
+    asleep = 0
+    while process.poll() is None:
+        time.sleep(APART)
+        try:
+            pid = process.pid
+            if is_traced:
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                pid = int(children[0])
+            tasks = Path(f"/proc/{pid}/task").iterdir()
+            states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in tasks]
+        except (OSError, IndexError):
+            continue
+        asleep = asleep + 1 if set(states) == {"S"} else 0
+        if asleep >= ASLEEP:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+            asleep = 0
+
+
+# The inodes of logs that companions name are new in every run.
+INODE = re.compile(rb',"inode":\d+')
 
 
 def _replaced(text, names):
@@ -422,7 +493,8 @@ def judge(undisturbed, answer, point, as_json):
     named = (point.path, os.path.dirname(point.path))
     if not any(f"{{base}}/{path}" in answer.err.decode(errors="replace") for path in named):
         return f"path not named: {answer.said()}"
-    if as_json and answer.out and not in_json(answer.out):
+    streams = answer.out.count(b"\n{") > 0 or answer.out.startswith(b'{"event"')
+    if as_json and answer.out and not (in_stream if streams else in_json)(answer.out):
         return f"not in the JSON: {answer.said()}"
     return None
 
@@ -482,7 +554,7 @@ class Goal:
 
     def __init__(self, scene, verb, as_json):
         one = scene.picture()
-        scene.reset(True)
+        scene.reset(verb)
         scene.run(verb, as_json)
         self.exact = scene.picture() == one
         self.left = self.of(one)
@@ -491,6 +563,11 @@ class Goal:
         if self.exact:
             return picture
         return {name: content.count(b"\n") for name, content in picture.items()}
+
+
+def in_stream(out):
+    """Whether a line of a stream of events reports a problem."""
+    return any(json.loads(line).get("event") == "problem" for line in out.splitlines())
 
 
 class Tally:
@@ -508,19 +585,19 @@ def attempt(scene, verb, as_json, tally, dice, limit=None):
     if undisturbed.code not in (0, 1):
         tally.failures.append(f"{title}: the undisturbed run fails: {undisturbed.said()}")
         return
-    goal = Goal(scene, verb, as_json) if verb.changes else None
+    goal = Goal(scene, verb, as_json) if verb.changes and not verb.answers else None
     tries = [(point, error) for point in found for error in point.errors()]
     if limit is not None and len(tries) > limit:
         tries = dice.sample(tries, limit)
     for point, error in tries:
         answer = scene.fail(verb, as_json, point, error)
-        if verb.changes:
+        if goal:
             wrong = judge_change(scene, verb, as_json, undisturbed, goal, answer, point)
         else:
             wrong = judge(undisturbed, answer, point, as_json)
-        if not wrong and scene.indexed:
+        if not wrong and scene.indexed and not goal:
             # What could not be read must not be remembered as if it were not there.
-            shutil.rmtree(scene.stage.base / "out", ignore_errors=True)
+            scene.reset_files(verb)
             again = scene.run(verb, as_json)
             if not undisturbed.same(again):
                 wrong = f"remembered: the next run differs: exit code {again.code}"
@@ -601,7 +678,7 @@ def _group(key, verbs, full, seed, limit):
                 attempt(scene, verb, as_json, tally, dice, limit)
             if verb.changes:
                 # Verbs that read are all run on the same root.
-                scene.reset(True)
+                scene.reset(verb)
     what = f"every read fails, {situation}"
     row = Row("12", what, layout, tally.points, None, tally.reported, len(tally.failures))
     row.failures, row.seconds = tally.failures, time.monotonic() - begin

@@ -51,6 +51,13 @@ import os, sys
 os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
 open(sys.argv[1], "w").write('[{"content":"' + sys.argv[2] + '","status":"pending","activeForm":"x"}]')
 """
+REPLACE_TODOS = """
+import os, sys
+os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
+new = sys.argv[1] + ".new"
+open(new, "w").write('[{"content":"' + sys.argv[2] + '","status":"pending","activeForm":"x"}]')
+os.rename(new, sys.argv[1])
+"""
 REMOVE = """
 import shutil, sys
 shutil.rmtree(sys.argv[1], ignore_errors=True)
@@ -113,11 +120,19 @@ VERBS = (
     Verb("title", ("title", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings"),
     Verb("todo", ("todo", "{id}", "add", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=TODOS),
     Verb("fork", ("fork", "{id}", "--id", NEW_ID), claims=True),
+    Verb("import a chosen id", ("import", "{base}/work/chosen.jsonl"), claims=True, replaces=CONFIG),
     Verb("new", ("new", "--id", NEW_ID, "--cwd", "/w/gate", "-m", "{token}"), claims=True, replaces=CONFIG),
     Verb("a foreign append", python(APPEND, "{log}", "{token}"), acknowledges=True, harmless=True, follows="brings", foreign=True),
     Verb(
         "foreign todos",
         python(WRITE_TODOS, "{todos}", "{token}"),
+        acknowledges=True, harmless=True, follows="brings",
+        foreign=True,
+        replaces=TODOS,
+    ),
+    Verb(
+        "foreign todos by a rename",
+        python(REPLACE_TODOS, "{todos}", "{token}"),
         acknowledges=True, harmless=True, follows="brings",
         foreign=True,
         replaces=TODOS,
@@ -177,6 +192,10 @@ class Scene:
         self.stage.run(self.spell(("todo", "{id}", "add", "prepared"), ""))
         exported = ("export", "{id}", "--format", "jsonl", "-o", "{base}/work/exported.jsonl")
         self.prepare(exported)
+        # The same under another id, which others choose as well.
+        work = self.stage.base / "work"
+        text = (work / "exported.jsonl").read_text().replace(f'"{self.id}"', f'"{NEW_ID}"')
+        (work / "chosen.jsonl").write_text(text)
         self.find()
         whole = self.stage.tree()
         self.whole = whole[self.name_of_log()]
@@ -478,10 +497,8 @@ class Run:
                 found.append(f"{verb.name} fails without a word")
         found += [f"{path} is left" for path in self.everything if stage.TEMPORARY.match(path.rsplit("/", 1)[-1])]
         found += self._untrue()
-        ids = [answer.out.split(b"\n")[0] for answer in self.answers]
         if all(verb.claims and answer.done() for verb, answer in zip(self.verbs, self.answers)):
-            # Some layouts add the time to an id, so that there are two.
-            found += ["both took the same id"] if ids[0] == ids[1] else []
+            found.append("both took the same id")
         destroyed = any(self._destroyed(at) for at in (0, 1))
         if not scene.has_log(self.end):
             found += self._recover(destroyed)

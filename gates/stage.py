@@ -21,6 +21,9 @@ if "ANNALS_GATE_PROGRAM" in os.environ:
 # Kills and simulated crashes ask nothing of a disk; memory is a hundred times faster.
 FAST = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 
+# When the files of a fixture were written, two weeks before the time of the stage: 2026-11-01.
+FIXTURE_TIME = 1_793_491_200
+
 # What a stage holds that counts.
 TOPS = ("root", "state", "out")
 
@@ -61,6 +64,9 @@ class Stage:
         # What lay there before the operation, and by its inode where and how, once the stage is prepared.
         self.before, self.stats = {}, {}
         shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
+        # The orchestrator's sessions are as old as their files.
+        for path in self._paths():
+            os.utime(path, (FIXTURE_TIME, FIXTURE_TIME))
 
     def __enter__(self):
         return self

@@ -424,6 +424,17 @@ impl Context {
         }
     }
 
+    /// Puts back what a killed process was removing, before anything is removed or restored, and says so.
+    pub(crate) fn put_back_removed(&mut self) -> Result<()> {
+        for path in self.store.put_back_removed()? {
+            self.remark(&format!(
+                "{} is back: annals was stopped while it removed the file",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
     /// The user's own settings.
     pub(crate) fn config(&self) -> Result<Config> {
         Config::read(&self.config_dir)

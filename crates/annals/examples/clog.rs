@@ -4,20 +4,19 @@
 //! `cargo run -p annals --example clog`
 
 use annals::layout::NewSession;
-use annals::model::{Block, Draft, EntryId, SessionId};
-use annals::store::{Root, Store, WriteOptions};
+use annals::model::{Draft, EntryId, SessionId};
+use annals::store::{Store, WriteOptions};
 use jiff::Timestamp;
 
-fn main() -> annals::Result<()> {
-    let dir = tempfile::tempdir().map_err(|error| annals::Error::io("create", "root", error))?;
-    let root = Root::new("clog", dir.path().join("storage"))?;
-    let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
-    let options = WriteOptions::default();
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open("clog", dir.path().join("storage"), dir.path().join("state"))?;
+    let root = store.roots().first().ok_or("a root")?;
 
     // A thread begins with a folder of its own: both files, each with a header.
-    let thread = SessionId::new("thread_abc123")?;
-    let new = NewSession::new(thread, "/srv").title("Operator Conversation");
-    let chat = store.create(&root, &new.member("channel", r#""telegram""#), options)?;
+    let new = NewSession::new(SessionId::new("thread_abc123")?, "/srv");
+    let new = new.title("Operator Conversation");
+    let chat = store.begin_with(&new.member("channel", r#""telegram""#))?;
 
     // Messages have the ids of the caller; a second try is refused instead of written twice.
     chat.append(Draft::system(" is online.").named(EntryId::new("msg_01")))?;
@@ -29,33 +28,25 @@ fn main() -> annals::Result<()> {
 
     // It is found again by its thread or by its conversationId, and goes on.
     let conversation = format!("conversation-{}", chat.session());
-    store
-        .resume(&conversation, options)?
-        .append(Draft::assistant([Block::Text("None.".into())]))?;
+    let resumed = store.resume(&conversation, WriteOptions::default())?;
+    resumed.append(Draft::reply("None."))?;
     let session = store.session("thread_abc123")?;
-    assert_eq!(
-        session.title().map(|title| title.text).as_deref(),
-        Some("Errors of today")
-    );
+    let title = session.title().ok_or("a title")?;
+    assert_eq!(title.text, "Errors of today");
     assert_eq!(session.notes()?.len(), 1);
     let fork = store.fork_at(&session, "msg_02")?;
-    let rows = store.sessions(&store.inventory(), &|_, _| ());
-    for row in rows.into_iter().collect::<annals::Result<Vec<_>>>()? {
-        println!(
-            "{} on {}: {} messages",
-            row.id, row.attributes["channel"], row.messages
-        );
+    for row in store.list(None) {
+        println!("{}: {} messages", row.id, row.messages);
         assert_eq!(row.attributes["channel"], "telegram");
     }
 
     // The program's own state, and what it prints in one run.
-    store.set_state(&root, "status", r#"{"status":"idle"}"#)?;
-    store
-        .run_log(&root, Timestamp::now(), options)?
-        .write("[info] online")?;
+    store.set_state(root, "status", r#"{"status":"idle"}"#)?;
+    let run = store.run_log(root, Timestamp::now(), WriteOptions::default())?;
+    run.write("[info] online")?;
 
     // What is deleted goes to the trash.
-    store.delete(&store.session(fork.as_str())?.files, Timestamp::now())?;
+    store.delete_session(fork.as_str())?;
     assert_eq!(store.inventory().sessions.len(), 1);
     Ok(())
 }

@@ -24,25 +24,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::new(vec![Root::claude_code(home.path())]);
 
     // 1. Projects; 2. conversations of the one that was selected.
-    let inventory = store.inventory();
-    let rows = store.sessions(&inventory, &|_, _| ());
-    let rows: Vec<_> = rows.into_iter().flatten().collect();
-    assert_eq!(ProjectInfo::of(rows.iter()).len(), 1);
-    let row = rows
-        .iter()
-        .find(|row| row.in_project("/Users/john/my-project"))
-        .ok_or("a session")?;
-    let session = store.session(row.id.as_str())?;
-    let conversations = session.conversations();
+    assert_eq!(ProjectInfo::of(store.list(None).iter()).len(), 1);
+    let rows = store.list(Some("/Users/john/my-project"));
+    let row = rows.first().ok_or("a session")?;
+    let conversations = store.session(row.id.as_str())?.conversations();
     let conversation = conversations.first().ok_or("a conversation")?;
-    assert_eq!(
-        (conversation.leaf.as_str(), conversation.id.as_str()),
-        ("msg2", "abc123-uuid@msg2")
-    );
-    assert_eq!(
-        conversation.title.as_ref().map(|title| title.text.as_str()),
-        Some("Greeting")
-    );
+    assert_eq!(conversation.leaf.as_str(), "msg2");
+    assert_eq!(conversation.id.as_str(), "abc123-uuid@msg2");
+    let title = conversation.title.as_ref().ok_or("a title")?;
+    assert_eq!(title.text, "Greeting");
 
     // 3. Its file is watched; 4. messages are parsed as they arrive, after the end of what is there.
     assert_eq!(store.tail("abc123-uuid", 1)?.last_messages(1)?.len(), 1);
@@ -50,12 +40,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut log = fs::OpenOptions::new().append(true).open(&row.file)?;
     writeln!(log, "{THOUGHT}")?;
     let thought = follower.find_map(|event| match event {
-        Event::Entry(fresh) => match &fresh.entry.body {
-            Body::Message(message) => message.blocks.first().cloned(),
-            _ => None,
-        },
+        Event::Entry(fresh) => Some(fresh.entry.body.clone()),
         _ => None,
     });
-    assert!(matches!(thought, Some(Block::Thinking { text, .. }) if text == "Hm."));
+    let Some(Body::Message(message)) = thought else {
+        return Err("the new entry is a message".into());
+    };
+    assert!(matches!(message.blocks.first(), Some(Block::Thinking { text, .. }) if text == "Hm."));
     Ok(())
 }

@@ -59,7 +59,7 @@ another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does 
 exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses
 the existing one with that id; the line is refused if the two differ.
 \"raw\": {…} stands for a message and is a record as with --raw. The exit code is 2
-if a line was refused.
+if a line was refused, or a file could not be read or written.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'
@@ -175,12 +175,26 @@ pub(crate) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
         return follow::run(args, context);
     }
     let named = args.session.as_deref().unwrap_or_default();
-    let mut content = None;
-    if let Some(log) = missing_log(named, context)? {
-        // Input that cannot be read begins no session.
-        content = Some(read_content(args)?);
-        begin(&log, context)?;
+    let Some(log) = missing_log(named, context)? else {
+        return append(args, named, None, context);
+    };
+    // Input that cannot be read begins no session, nor does what the layout refuses.
+    let content = read_content(args)?;
+    let begun = context.store.begin_log(&log, context.writing())?;
+    let done = append(args, named, Some(content), context);
+    if done.is_err() {
+        begun.discard()?;
     }
+    done
+}
+
+/// Appends to a session that is there.
+fn append(
+    args: &AppendArgs,
+    named: &str,
+    content: Option<Content>,
+    context: &mut Context,
+) -> Result<Outcome> {
     let inventory = match args.agent {
         None => context.inventory_at(named),
         Some(_) => context.inventory(),
@@ -261,17 +275,6 @@ fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
         "there is no log `{named}`; `append` creates only today's log. To create this one: {}",
         plain_hint(&command, log.new.id.as_str(), "")
     )
-}
-
-/// Begins the session of a log that is not there. Another process may do the same.
-fn begin(log: &MissingLog, context: &Context) -> Result<()> {
-    let begun = context.store.create(&log.root, &log.new, context.writing());
-    let place = log.root.layout.log_named(log.new.id.as_str());
-    let path = place.map(|place| log.root.path.join(log.root.layout.place(&place)));
-    match begun {
-        Err(_) if path.is_some_and(|path| path.exists()) => Ok(()),
-        begun => Ok(begun.map(drop)?),
-    }
 }
 
 /// Opens the log to append to, and creates the sub-agent if needed; the flag is true if it was created.

@@ -114,6 +114,9 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
             _ => verify(&named, context),
         };
     }
+    if args.apply {
+        context.put_back_removed()?;
+    }
     let mut wanted = wanted(args, context)?;
     let pinned = without_pinned(args, &mut wanted, context)?;
     if wanted.is_empty() {

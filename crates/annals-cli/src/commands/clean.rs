@@ -2,10 +2,10 @@
 
 mod purge;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use annals::Error;
-use annals::retain::{Old, Plan, Policy, Rule, Term, Why};
+use annals::retain::{Leftover, Old, Plan, Policy, Rule, Term, Why};
 use annals::store::{SessionInfo, Trashed};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -19,19 +19,24 @@ use crate::config::{Config, TERMS};
 use crate::context::Context;
 use crate::failure::OfState;
 use crate::render::size::{self, plural};
-use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, paint};
+use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
 
 /// Moves old sessions to the trash, or empties it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A session is as old as its newest entry, sub-agents included; the time of a file counts only where no
-entry has one. It goes with everything that belongs to it, and `annals delete --undo` puts it back.
-Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that went on
-since, or that share a file with one that stays.
+A session is as old as its newest entry, sub-agents included. The time of its log's file
+counts where no entry has a time, and for the orchestrator, whose own clean-up goes by it. A
+session goes with everything that belongs to it, and `annals delete --undo` puts it back.
+Nothing is moved without --apply. Pinned sessions stay (`annals pin`), and so do those that
+went on since, or that share a file with one that stays. Companions and lock files of an
+orchestrator's log that is gone are moved too, when they are as old.
 
-Without an age, the plan is for 30 days; to apply it, say so. How long sessions are kept may stand in
-config.toml; --older-than overrules all of it but \"never\":
+Without an age, the plan has the sessions that `annals sessions --state expired` lists: Claude
+Code's after the days of its cleanupPeriodDays, the orchestrator's after 30. Chorus and clog
+keep sessions for ever, so theirs are never expired, and in the plan after 30 days. To apply
+it, give the age. How long sessions are kept may stand in config.toml; --older-than overrules
+all of it but \"never\":
   [clean]
   older-than = \"90d\"
   keep-last = 3
@@ -76,6 +81,9 @@ struct Document<'a> {
     applied: bool,
     sessions: Vec<OldRow<'a>>,
     kept: Vec<KeptRow<'a>>,
+    /// Files whose log is gone.
+    leftovers: Vec<LeftoverRow<'a>>,
+    /// Those of sessions and leftovers.
     files: usize,
     bytes: u64,
     /// Sessions that could not be moved.
@@ -94,6 +102,21 @@ struct OldRow<'a> {
     files: usize,
     bytes: u64,
     /// Its name in the trash, once it is there.
+    trash: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct LeftoverRow<'a> {
+    layout: &'a str,
+    root: &'a Path,
+    /// The log, or the session in its folder, that is gone.
+    gone: &'a Path,
+    files: &'a [PathBuf],
+    bytes: u64,
+    updated: Timestamp,
+    older_than: &'a str,
+    rule: &'static str,
+    /// Their name in the trash, once they are there.
     trash: Option<&'a str>,
 }
 
@@ -147,6 +170,31 @@ enum Done {
     Failed(Error),
 }
 
+impl Done {
+    fn of(moved: annals::Result<Trashed>) -> Self {
+        match moved {
+            Ok(trashed) => Done::Moved(trashed),
+            Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
+                Done::Stayed(error)
+            }
+            Err(error) => Done::Failed(error),
+        }
+    }
+
+    /// They went, or would go.
+    fn goes(&self) -> bool {
+        matches!(self, Done::Planned | Done::Moved(_))
+    }
+
+    /// Their name in the trash.
+    fn trash(&self) -> Option<&str> {
+        match self {
+            Done::Moved(trashed) => Some(&trashed.id),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     let term = args.older_than.as_deref().map(term).transpose()?;
     if args.purge {
@@ -156,6 +204,7 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
     let layout = args.layout.as_deref().map(layout_named).transpose()?;
     let pins = context.store.pins()?;
     if args.apply {
+        context.put_back_removed()?;
         context.store.finish_cleaning()?;
     }
     let inventory = context.inventory_in_place();
@@ -181,21 +230,36 @@ pub(crate) fn run(args: &CleanArgs, context: &mut Context) -> Result<Outcome> {
         .iter()
         .map(|group| match args.apply {
             false => Done::Planned,
-            true => match context.store.clean(group, args.live, now.time) {
-                Ok(trashed) => Done::Moved(trashed),
-                Err(error @ (Error::Changed { .. } | Error::Live { .. } | Error::Held { .. })) => {
-                    Done::Stayed(error)
-                }
-                Err(error) => Done::Failed(error),
-            },
+            true => Done::of(context.store.clean(group, args.live, now.time)),
+        })
+        .collect();
+    let mut leftovers = context.store.leftovers(&policy, &now);
+    leftovers.retain(|leftover| {
+        let own = leftover.root.layout;
+        let folder = project.as_ref().map(|path| own.folder(path));
+        layout.is_none_or(|layout| own.name() == layout)
+            && folder.is_none_or(|folder| folder.as_deref() == leftover.folder())
+    });
+    let leftovers: Vec<(Leftover, Done)> = leftovers
+        .into_iter()
+        .map(|leftover| {
+            let done = match args.apply {
+                false => Done::Planned,
+                true => Done::of(context.store.clean_leftover(&leftover, now.time)),
+            };
+            (leftover, done)
         })
         .collect();
     if context.json {
-        context.out.json(&document(args.apply, &plan, &done))?;
+        context
+            .out
+            .json(&document(args.apply, &plan, &done, &leftovers))?;
     } else {
-        tell(args.apply, &plan, &done, &policy, context)?;
+        tell(args.apply, &plan, &done, &leftovers, &policy, context)?;
     }
-    let all = plan.groups.len();
+    let all = plan.groups.len() + leftovers.len();
+    let done = done.into_iter().chain(leftovers.into_iter().map(|it| it.1));
+    let done: Vec<Done> = done.collect();
     let moved = done
         .iter()
         .filter(|done| matches!(done, Done::Moved(_)))
@@ -268,15 +332,22 @@ fn policy(args: &CleanArgs, term: Option<Term>, context: &Context) -> Result<Pol
             );
         }
         policy = policy.with_term(self::term(DEFAULT)?);
+        policy.program_terms = true;
     }
     Ok(policy)
 }
 
-fn document<'a>(applied: bool, plan: &'a Plan, done: &'a [Done]) -> Document<'a> {
+fn document<'a>(
+    applied: bool,
+    plan: &'a Plan,
+    done: &'a [Done],
+    leftovers: &'a [(Leftover, Done)],
+) -> Document<'a> {
     let mut document = Document {
         applied,
         sessions: Vec::new(),
         kept: Vec::new(),
+        leftovers: Vec::new(),
         files: 0,
         bytes: 0,
         failed: Vec::new(),
@@ -321,9 +392,40 @@ fn document<'a>(applied: bool, plan: &'a Plan, done: &'a [Done]) -> Document<'a>
         },
     });
     document.kept.extend(kept);
-    document.files = files(applied, plan, done);
-    document.bytes = document.sessions.iter().map(|row| row.bytes).sum();
+    for (leftover, done) in leftovers {
+        match done {
+            Done::Failed(error) | Done::Stayed(error) => document.failed.push(Failed {
+                session: leftover.gone.display().to_string(),
+                error: error.to_string(),
+            }),
+            Done::Planned | Done::Moved(_) => document.leftovers.push(LeftoverRow {
+                layout: leftover.root.layout.name(),
+                root: &leftover.root.path,
+                gone: &leftover.gone,
+                files: &leftover.files,
+                bytes: leftover.bytes,
+                updated: leftover.last,
+                older_than: &leftover.term,
+                rule: rule_name(&leftover.rule),
+                trash: done.trash(),
+            }),
+        }
+    }
+    let left = &document.leftovers;
+    document.files =
+        files(applied, plan, done) + left.iter().map(|row| row.files.len()).sum::<usize>();
+    let bytes = document.sessions.iter().map(|row| row.bytes);
+    document.bytes = bytes.chain(left.iter().map(|row| row.bytes)).sum();
     document
+}
+
+fn rule_name(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::Default => "all",
+        Rule::Layout => "layout",
+        Rule::Program => "program",
+        Rule::Project(_) => "project",
+    }
 }
 
 fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
@@ -334,11 +436,7 @@ fn row<'a>(old: &'a Old, trash: Option<&'a str>) -> OldRow<'a> {
             false => "entries",
         },
         older_than: &old.term,
-        rule: match old.rule {
-            Rule::Default => "all",
-            Rule::Layout => "layout",
-            Rule::Project(_) => "project",
-        },
+        rule: rule_name(&old.rule),
         files: old.files,
         bytes: old.info.bytes,
         trash,
@@ -364,33 +462,43 @@ fn tell(
     applied: bool,
     plan: &Plan,
     done: &[Done],
+    leftovers: &[(Leftover, Done)],
     policy: &Policy,
     context: &mut Context,
 ) -> Result<()> {
     let groups = plan.groups.iter().zip(done);
-    let gone = groups.filter(|(_, done)| matches!(done, Done::Planned | Done::Moved(_)));
+    let gone = groups.filter(|(_, done)| done.goes());
     let gone: Vec<&Old> = gone.flat_map(|(group, _)| group).collect();
     if !gone.is_empty() {
         let table = table(&gone, context);
         context.out.text(table)?;
         context.out.blank()?;
     }
+    tell_leftovers(leftovers, context)?;
     tell_kept(plan, done, context)?;
+    let left = || leftovers.iter().filter(|(_, done)| done.goes());
+    let left_files: usize = left().map(|(leftover, _)| leftover.files.len()).sum();
+    let left_bytes = left().map(|(leftover, _)| leftover.bytes);
+    let bytes = gone.iter().map(|old| old.info.bytes).chain(left_bytes);
     let sum = format!(
         "{}, {}, {}",
         plural(gone.len() as u64, "session"),
-        plural(files(applied, plan, done) as u64, "file"),
-        size::bytes(gone.iter().map(|old| old.info.bytes).sum())
+        plural((files(applied, plan, done) + left_files) as u64, "file"),
+        size::bytes(bytes.sum())
     );
-    if plan.groups.is_empty() {
+    if plan.groups.is_empty() && leftovers.is_empty() {
         let than = match &policy.default {
+            _ if policy.program_terms => {
+                "Nothing that could go is older than its program keeps sessions, or than 30d."
+                    .to_owned()
+            }
             Some(term) if policy.layouts.is_empty() && policy.projects.is_empty() => {
                 format!("Nothing that could go is older than {term}.")
             }
             _ => "Nothing that could go is older than the settings say.".to_owned(),
         };
         context.out.line(than)?;
-    } else if gone.is_empty() {
+    } else if gone.is_empty() && left_files == 0 {
         context.out.line("Nothing was moved to the trash.")?;
     } else if !applied {
         let told = paint(BOLD, "Would be moved to the trash:");
@@ -406,6 +514,28 @@ fn tell(
         context.out.line(
             "`annals delete --undo ID` puts one back, `annals clean --purge` empties the trash",
         )?;
+    }
+    Ok(())
+}
+
+/// Tells which files go because their log is gone.
+fn tell_leftovers(leftovers: &[(Leftover, Done)], context: &mut Context) -> Result<()> {
+    for (leftover, done) in leftovers {
+        let names = leftover.files.iter().filter_map(|path| path.file_name());
+        let names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();
+        let (gone, names) = (leftover.gone.display().to_string(), names.join(", "));
+        let (gone, names) = (paint(PATH, &gone), paint(PLAIN, &names));
+        let why = match done {
+            Done::Stayed(error) => format!("; not moved: {error}"),
+            _ => String::new(),
+        };
+        let why = paint(PLAIN, &why);
+        context.out.line(format_args!(
+            "{gone} is gone, its files are left: {names}{why}"
+        ))?;
+    }
+    if !leftovers.is_empty() {
+        context.out.blank()?;
     }
     Ok(())
 }

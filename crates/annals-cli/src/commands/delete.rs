@@ -104,6 +104,9 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(id) = &args.undo {
         return undo(id, context);
     }
+    if args.apply {
+        context.put_back_removed()?;
+    }
     let wanted = match &args.project {
         Some(project) => of_project(project, context)?,
         None => named(&args.sessions, context)?,

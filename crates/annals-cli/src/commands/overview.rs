@@ -5,7 +5,7 @@ use std::path::Path;
 
 use annals::cost::{Charge, Spending, Tally};
 use annals::model::{Money, Usage};
-use annals::store::{Inventory, ProjectInfo, Root, SessionInfo, State};
+use annals::store::{Inventory, ProjectInfo, Root, SessionInfo};
 use anyhow::Result;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -225,7 +225,7 @@ fn document<'a>(
         deleted_within_7_days: leaving(sessions, now).len(),
         expired: sessions
             .iter()
-            .filter(|session| session.state_at(now) == State::Expired)
+            .filter(|session| is_overdue(session, now))
             .count(),
         budgets: spent.budgets.iter().map(cost::budget_json).collect(),
     }
@@ -379,7 +379,7 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
     }
     let expired = sessions
         .iter()
-        .filter(|session| session.state_at(now) == State::Expired)
+        .filter(|session| is_overdue(session, now))
         .count();
     if expired > 0 {
         let text = format!(
@@ -389,6 +389,11 @@ fn health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
         context.out.line(paint(WARNING, &text))?;
     }
     Ok(())
+}
+
+/// Whether its own program may delete a session at its next start.
+fn is_overdue(session: &SessionInfo, now: Timestamp) -> bool {
+    session.expires.is_some_and(|expires| expires < now)
 }
 
 /// Sessions that their own program will delete soon.

@@ -140,6 +140,9 @@ pub(crate) fn run(args: &RepairArgs, context: &mut Context) -> Result<Outcome> {
         Some(_) => bail!("--forget takes the id of a repair, or --all"),
         None => {}
     }
+    if args.apply {
+        context.put_back_removed()?;
+    }
     let inventory = context.inventory_in_place();
     let patients = named(args, &inventory, context)?;
     let mut work = Work {

@@ -74,6 +74,9 @@ struct Document<'a> {
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> Result<Outcome> {
     let to = args.to.as_deref().map(std::path::absolute).transpose();
     let to = to.context("--to names no directory")?;
+    if args.apply {
+        context.put_back_removed()?;
+    }
     let session = context.latest_archived(&args.session)?;
     let roots = context.only_roots();
     let (mut found, damage) = match args.salvage {

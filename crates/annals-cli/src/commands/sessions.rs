@@ -68,7 +68,7 @@ enum StateArg {
     Created,
     /// In use
     Active,
-    /// Untouched for so long that its own program may delete it
+    /// Inactive for longer than its own program keeps sessions: `annals clean` would move it
     Expired,
     /// In the trash
     Deleted,

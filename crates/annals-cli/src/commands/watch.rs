@@ -126,6 +126,7 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
             watch.show(Event::Entry(Box::new(fresh)))?;
         }
     }
+    report_problems(context)?;
     context.out.flush()?;
     for target in archived {
         let id = &target.files.id;
@@ -133,6 +134,15 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
             "session {id} is archived and cannot go on where it was; {} puts it back",
             plain_hint("annals restore", id.as_str(), "--apply")
         ));
+    }
+    Ok(())
+}
+
+/// Reports what could not be read: on standard error, and in JSON as events.
+fn report_problems(context: &mut Context) -> Result<()> {
+    match context.json {
+        true => context.stream_problems()?,
+        false => context.warn_of_failures(),
     }
     Ok(())
 }
@@ -308,10 +318,11 @@ impl<'a> Watch<'a> {
             }
             self.tell_left_out()?;
             self.tell_totals()?;
-            self.context.warn_of_failures();
+            report_problems(self.context)?;
             // At once: a batch that waits for the next one is no news.
             self.context.out.flush()?;
         }
+        report_problems(self.context)?;
         self.context.out.flush()?;
         if self.context.out.is_terminal() {
             let text = self.summary(began.elapsed());

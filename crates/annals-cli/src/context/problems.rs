@@ -30,6 +30,16 @@ pub(super) struct Problems {
     /// may walk through it twice.
     no_files: HashSet<PathBuf>,
     shown: usize,
+    /// So many of the list are in a stream of JSON lines.
+    streamed: usize,
+}
+
+/// A problem as a line of a stream of events.
+#[derive(Serialize)]
+struct ProblemLine<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    problem: &'a Problem,
 }
 
 impl Context {
@@ -97,6 +107,19 @@ impl Context {
     pub(crate) fn incomplete(&mut self) -> bool {
         self.warn_of_failures();
         !self.problems.list.is_empty()
+    }
+
+    /// Reports the read failures that the store collected, and adds all that are new to a stream of
+    /// events.
+    pub(crate) fn stream_problems(&mut self) -> std::io::Result<()> {
+        self.warn_of_failures();
+        let Problems { list, streamed, .. } = &mut self.problems;
+        for problem in list.iter().skip(*streamed) {
+            let event = "problem";
+            self.out.json_line(&ProblemLine { event, problem })?;
+        }
+        *streamed = list.len();
+        Ok(())
     }
 
     /// Adds what could not be read to the JSON document.

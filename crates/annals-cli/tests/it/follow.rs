@@ -193,3 +193,39 @@ fn every_line_is_answered_also_a_blank_one() {
     assert_eq!((&answers[0], &answers[2]), (&blank(1), &blank(3)));
     assert_eq!(answers[1]["entries"].as_array().map(Vec::len), Some(1));
 }
+
+/// More conversations than are kept open: the agent's list counts every message.
+#[test]
+fn many_conversations_of_one_agent_are_closed_together() {
+    let stage = staged("chorus");
+    let line = |number: u32, text: &str| json!({"session": format!("c{number:03}"), "role": "user", "content": text});
+    let begin: Vec<Value> = (0..100)
+        .map(|number| json!({"new": {"id": format!("c{number:03}")}, "role": "user", "content": "a"}))
+        .collect();
+    for answer in follow(&stage, &begin) {
+        assert_eq!(answer["ok"], true, "{answer}");
+    }
+    let lines: Vec<Value> = (0..100).map(|number| line(number, "b")).collect();
+    for answer in follow(&stage, &lines) {
+        assert_eq!(answer["ok"], true, "{answer}");
+    }
+    // One that was closed to make room for others is opened again.
+    let again: Vec<Value> = (0..100)
+        .chain(0..10)
+        .map(|number| line(number, "c"))
+        .collect();
+    for answer in follow(&stage, &again) {
+        assert_eq!(answer["ok"], true, "{answer}");
+    }
+    let files = stage.tree();
+    let mut lists = files
+        .iter()
+        .filter(|(path, _)| path.ends_with("conversations.json"));
+    let list: Value = serde_json::from_slice(lists.next().unwrap().1).unwrap();
+    let rows = list["conversations"].as_array().unwrap();
+    assert_eq!(rows.len(), 100);
+    for row in rows {
+        let twice = row["id"].as_str().unwrap() < "c010";
+        assert_eq!(row["messageCount"], if twice { 4 } else { 3 }, "{row}");
+    }
+}

@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::jsonl::open_to_read;
+use crate::jsonl::{self, open_to_read};
 use crate::layout::{LAYOUTS, Layout};
 use crate::model::{Artifact, ArtifactKind, FlawKind, SessionId};
 use crate::store::{Inventory, ReadFailures};
@@ -243,6 +243,8 @@ fn unknown_files(
                 if is_log && !target.is_some_and(|it| it.is_file() || it.is_dir()) {
                     found.insert(path, Unknown::file(true));
                 }
+            } else if jsonl::is_removed(&entry.file_name()) {
+                found.insert(path, Unknown::file(true));
             } else if (is_unknown(layouts, relative) || is_misplaced(layouts, relative))
                 && !is_noise(&path, failures)
             {
@@ -315,6 +317,14 @@ fn detail(
             return NOT_REGULAR.to_owned();
         }
         Some(_) => {}
+    }
+    if let Some(name) = path.file_name().filter(|name| jsonl::is_removed(name)) {
+        return match jsonl::name_before_removal(name) {
+            Some(name) => format!(
+                "annals was stopped while it removed {name}; `annals repair --apply` puts the file back"
+            ),
+            None => "annals was stopped while it removed this file, whose name was too long to be kept; rename it to put it back".to_owned(),
+        };
     }
     let relative = path.strip_prefix(root).unwrap_or(path);
     if is_misplaced(layouts, relative) {

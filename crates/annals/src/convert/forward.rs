@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::jsonl;
 use crate::layout::{
-    Change, Edit, Enrolled, Head, NewSession, Plan, Row, Sink, Stamp, Writer, is_model,
+    Change, Edit, Enrolled, Head, NewSession, OpenReply, Plan, Row, Sink, Stamp, Writer, is_model,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Key, Members, Outline, SessionId,
@@ -89,6 +89,8 @@ struct Pen {
     /// The last entry that a reader takes for the one before: of the main conversation, and of the
     /// traffic beside it by the agent whose it is.
     last: HashMap<Option<Option<AgentId>>, EntryId>,
+    /// The reply that the next entry may continue.
+    reply: OpenReply,
 }
 
 impl Pen {
@@ -333,6 +335,7 @@ impl<'a> Work<'a> {
                 head: self.head.clone(),
                 listed: self.target.writer.register(&self.head.log).is_some(),
                 last: HashMap::new(),
+                reply: OpenReply::default(),
                 owed: None,
             };
             if file.artifact.is_agent_log() {
@@ -471,6 +474,12 @@ impl<'a> Work<'a> {
             *leaf = leaf.as_ref().map(fitting);
         }
         pen.give_usage(&mut draft.body);
+        let writer = self.target.writer;
+        let leaf = pen.head.leaf.as_ref();
+        let response = self.stamped(now, |stamp| {
+            let body = &mut draft.body;
+            pen.reply.give_id(writer, leaf, body, stamp.fresh)
+        });
         let change = Change::Append(vec![draft]);
         let plan = match self.plan(&pen.head, &change, now) {
             Ok(plan) => plan,
@@ -484,6 +493,9 @@ impl<'a> Work<'a> {
         };
         if chained && let Some(last) = plan.added.last() {
             pen.last.insert(aside, last.clone());
+        }
+        if chained {
+            pen.reply.wrote(plan.added.last().cloned(), response);
         }
         // What a sub-agent's log is called is not what the session is.
         if let Some(title) = plan.title

@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use super::identity::is_named;
 use super::lock::{Patience, Pauses, claim};
 use super::presence::{is_absence, metadata_if_exists};
-use super::replace::is_temp;
+use super::replace::{LOCK_WAIT, is_temp};
 use super::{FileId, refuse_held};
 use crate::{Error, Result};
 
@@ -139,6 +139,12 @@ fn may_be_copy(name: &str, log: &str) -> bool {
     let beside = name.strip_prefix(log);
     let beside = beside.is_some_and(|rest| !rest.is_empty() && rest != ENDING);
     beside || name.starts_with('.') || name.contains("tmp")
+}
+
+/// Runs `work` under the lock of the lock file of a log that need not be there.
+pub(crate) fn hold<T>(log: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _lock = LockFile::acquire(log, Patience::new(LOCK_WAIT))?;
+    work()
 }
 
 /// Removes the lock file of a log that is gone. The caller holds its lock, or knows that nobody

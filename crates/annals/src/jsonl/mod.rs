@@ -40,7 +40,7 @@ pub(crate) use open::is_remote;
 pub(crate) use presence::{exists, is_absence, metadata_if_exists};
 pub use relocate::relocate;
 pub(crate) use relocate::rename_dir;
-pub(crate) use remove::Removal;
+pub(crate) use remove::{Removal, is_removed, name_before_removal, put_back_removed};
 pub use replace::{Digest, clear_temp, create_new, create_with, ensure_dir, held, replace};
 pub(crate) use replace::{is_temp, replace_held};
 pub use rewrite::rewrite;

@@ -38,6 +38,12 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
+
+    /// Its first 16 hexadecimal digits.
+    pub(super) fn short(&self) -> String {
+        let Digest([a, b, c, d, e, f, g, h, ..]) = *self;
+        format!("{:016x}", u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
 }
 
 /// Replaces the document at `path`, or makes it with mode 0600.
@@ -270,9 +276,10 @@ pub(crate) fn is_temp(name: &Path) -> bool {
 
 fn temp_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
-    let Digest([a, b, c, d, e, f, g, h, ..]) = Digest::of(name.as_encoded_bytes());
-    let tag = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    format!(".annals-{tag:016x}.tmp")
+    format!(
+        ".annals-{}.tmp",
+        Digest::of(name.as_encoded_bytes()).short()
+    )
 }
 
 #[cfg(test)]

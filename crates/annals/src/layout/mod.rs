@@ -15,6 +15,7 @@ mod mend;
 mod orchestrator;
 mod record;
 mod remark;
+mod reply;
 mod salvage;
 mod shape;
 mod todos;
@@ -35,6 +36,7 @@ pub(crate) use content::{CALL_OF, opening, raw_blocks, unnamed_call};
 pub use mend::{Mend, Remains};
 pub use orchestrator::Orchestrator;
 pub use record::Record;
+pub(crate) use reply::OpenReply;
 pub use salvage::{Piece, salvage};
 pub use write::{
     Change, Edit, Enrolled, Graft, Head, NewSession, PROGRAM, Parent, Plan, Row, Spawn, Stamp,
@@ -185,6 +187,12 @@ pub trait Layout: Sync {
     /// newest entry.
     fn expires_by_file(&self) -> bool {
         true
+    }
+
+    /// Whether a session is as old as its log's file, and not as its newest entry: where its own
+    /// program's clean-up says so.
+    fn ages_by_file(&self) -> bool {
+        false
     }
 
     /// Whether its own program locks `FILE.lock` while it writes the log `FILE`, and may replace the

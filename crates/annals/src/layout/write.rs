@@ -44,6 +44,12 @@ pub trait Writer: Sync {
         Ok(Cow::Borrowed(drafts))
     }
 
+    /// A new id for a reply that has none, where all records of one reply share it. `None` where records
+    /// name no reply.
+    fn reply_id(&self, _fresh: &mut dyn FnMut() -> String) -> Option<String> {
+        None
+    }
+
     /// Whether what begins a session says its title ([`Head::TITLE`]). If not, the store adds the
     /// title afterwards.
     fn begins_with_title(&self) -> bool {
@@ -272,7 +278,8 @@ pub struct NewSession {
     pub folder: Option<String>,
     /// The id was made up, so that the layout may give the session another one.
     pub unnamed: bool,
-    /// No other session has the id, as the caller found out: it is not looked for again.
+    /// No other session had the id when the caller looked at all of them: only sessions that began since
+    /// are looked for.
     pub(crate) unused: bool,
     /// Its title, where the layout has a place for it in what begins a session. Elsewhere the
     /// store writes it after the session has begun.

@@ -56,6 +56,11 @@ impl Draft {
         Draft::new(Body::Message(Message::new(Role::Assistant, blocks.into())))
     }
 
+    /// An answer of one text.
+    pub fn reply(text: impl Into<String>) -> Self {
+        Draft::assistant([Block::Text(text.into())])
+    }
+
     /// A message of neither a person nor a model.
     pub fn system(text: impl Into<String>) -> Self {
         let blocks = vec![Block::Text(text.into())];
@@ -101,6 +106,23 @@ impl Draft {
     /// Adds a member that only the session's layout knows, as JSON text.
     pub fn member(mut self, name: impl Into<String>, json: impl Into<String>) -> Self {
         self.members.push((name.into(), json.into()));
+        self
+    }
+
+    /// Adds a call of a tool to an answer; the input is JSON text.
+    pub fn call(
+        mut self,
+        id: impl Into<String>,
+        tool: impl Into<String>,
+        input: impl Into<String>,
+    ) -> Self {
+        if let Body::Message(message) = &mut self.body {
+            message.blocks.push(Block::ToolUse {
+                id: id.into(),
+                name: tool.into(),
+                input: input.into(),
+            });
+        }
         self
     }
 

@@ -80,6 +80,21 @@ impl Pace {
 pub struct UsageFault;
 
 impl Usage {
+    /// Fresh input and output, and no cache.
+    pub fn new(input: u64, output: u64) -> Self {
+        Usage {
+            input,
+            output,
+            ..Usage::default()
+        }
+    }
+
+    /// Adds tokens written to the five-minute cache.
+    pub fn cache_write(mut self, tokens: u64) -> Self {
+        self.cache_write_5m += tokens;
+        self
+    }
+
     /// No single response can have this many tokens; a larger count is damage, not usage.
     pub const ABSURD: u64 = 1_000_000_000_000;
 

@@ -39,7 +39,7 @@ impl Store {
     }
 
     /// Moves all sessions to the trash that were last at work more than `days` days ago, but for
-    /// those that are pinned. One that cannot be moved is reported with the others.
+    /// those that are pinned, and what logs that are gone left behind. One that cannot be moved is reported with the others.
     pub fn clean_older_than(&self, days: u32, now: Timestamp) -> Result<Vec<Result<Trashed>>> {
         let term = Term::parse(&format!("{days}d"));
         let policy = Policy::of(term.ok_or_else(|| Error::refused("not a number of days"))?);
@@ -50,7 +50,12 @@ impl Store {
         let at = Now { time: now, zone };
         let plan = Plan::new(&inventory, rows, &policy, &self.pins()?, &at, &|_| true);
         let groups = plan.groups.iter();
-        Ok(groups.map(|group| self.clean(group, false, now)).collect())
+        let mut done: Vec<Result<Trashed>> =
+            groups.map(|group| self.clean(group, false, now)).collect();
+        let leftovers = self.leftovers(&policy, &at);
+        let leftovers = leftovers.iter();
+        done.extend(leftovers.map(|leftover| self.clean_leftover(leftover, now)));
+        Ok(done)
     }
 
     /// Removes what clean-ups that were cut off left of directories that they had emptied.

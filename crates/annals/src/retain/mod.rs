@@ -2,7 +2,8 @@
 //!
 //! Owns what decides whether a session is old. How old it is, its records tell: when its newest entry
 //! was written, sub-agents included. The time of a file says little, because copies have new ones and
-//! so has what was touched; it counts only where no record has a time. What is old moves to the trash
+//! so has what was touched; it counts only where no record has a time, or where the layout's own
+//! program goes by it (`Layout::ages_by_file`). The state `expired` of a list goes by the same time. What is old moves to the trash
 //! of the [`store`](crate::store), whose purge alone removes anything.
 //!
 //! ```
@@ -24,11 +25,13 @@
 //! ```
 
 mod clean;
+mod leftover;
 mod pins;
 mod plan;
 mod policy;
 mod term;
 
+pub use leftover::Leftover;
 pub use pins::{Pin, Pins};
 pub use plan::{Kept, Old, Plan, Why};
 pub use policy::{Policy, Rule};

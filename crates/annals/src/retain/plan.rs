@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::model::SessionId;
+
 use crate::store::{FoundFile, Inventory, SessionFiles, SessionInfo};
 use crate::when::Now;
 
@@ -30,7 +31,7 @@ pub struct Old {
     pub info: SessionInfo,
     /// When it was last at work.
     pub last: Timestamp,
-    /// No record has a time, so its file's own counts.
+    /// That is the time of its log's file, and not of a record.
     pub by_file: bool,
     /// What was last at work before this is old.
     pub cutoff: Timestamp,
@@ -171,8 +172,7 @@ impl Plan {
                     },
                     None,
                 ) => group.push(Old {
-                    // Only records have times from which one can tell when it began.
-                    by_file: info.started.is_none(),
+                    by_file: info.last_activity_by_file,
                     info,
                     last,
                     cutoff,
@@ -190,10 +190,8 @@ impl Plan {
 }
 
 fn judge(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bool) -> Verdict {
-    let Some((term, rule)) = policy.term(info.layout, &info.project.path) else {
-        return Verdict::Stays;
-    };
-    let Some((last, cutoff)) = info.updated.zip(term.cutoff(now)) else {
+    let term = policy.cutoff(info.layout, &info.project.path, info.keep_days, now);
+    let Some((last, (cutoff, term, rule))) = info.last_activity.zip(term) else {
         return Verdict::Stays;
     };
     if last >= cutoff {
@@ -208,7 +206,7 @@ fn judge(info: &SessionInfo, policy: &Policy, pins: &Pins, now: &Now, newest: bo
     Verdict::Old {
         last,
         cutoff,
-        term: term.to_string(),
+        term,
         rule,
     }
 }

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::Timestamp;
+
+use crate::store::keep_cutoff;
+use crate::when::Now;
+
 use super::Term;
 
 /// Which sessions are kept for how long.
@@ -16,6 +21,9 @@ pub struct Policy {
     pub projects: BTreeMap<String, Term>,
     /// So many sessions of each project are kept however old they are, the newest.
     pub keep_last: usize,
+    /// Sessions whose own program deletes them after some days are kept for so long, whatever else
+    /// is said of them.
+    pub program_terms: bool,
 }
 
 /// Which part of a policy says how long a session is kept.
@@ -25,6 +33,8 @@ pub enum Rule {
     Default,
     /// What holds for its layout.
     Layout,
+    /// How long its own program keeps sessions.
+    Program,
     /// What holds for this directory.
     Project(String),
 }
@@ -51,6 +61,23 @@ impl Policy {
         self.projects.retain(never);
         self.default = Some(term);
         self
+    }
+
+    /// What was last active before this is old, with the term and the rule that say so; `None` keeps
+    /// it. `keep_days` is how long its own program keeps sessions.
+    pub(super) fn cutoff(
+        &self,
+        layout: &str,
+        project: &str,
+        keep_days: Option<u64>,
+        now: &Now,
+    ) -> Option<(Timestamp, String, Rule)> {
+        if let Some(days) = keep_days.filter(|_| self.program_terms) {
+            let cutoff = keep_cutoff(days, now.time)?;
+            return Some((cutoff, format!("{days}d"), Rule::Program));
+        }
+        let (term, rule) = self.term(layout, project)?;
+        Some((term.cutoff(now)?, term.to_string(), rule))
     }
 
     /// How long a session is kept, and by which rule: the nearest directory's, else its layout's,
@@ -87,6 +114,7 @@ mod tests {
             ]
             .into(),
             keep_last: 0,
+            program_terms: false,
         }
     }
 

@@ -290,6 +290,20 @@ impl SessionFiles {
         Some(files)
     }
 
+    /// The same session with its log as it lies on the disk now; `None` if that is not the same file any
+    /// more, or if the log is shared, archived or not written yet. No other file is looked at.
+    pub fn with_current_log(&self) -> Option<SessionFiles> {
+        let log = self.log.as_ref()?;
+        if log.share.is_some() || log.is_kept() || self.is_lone() {
+            return None;
+        }
+        let metadata = log.path.symlink_metadata().ok();
+        let id = FileId::from(&metadata.filter(std::fs::Metadata::is_file)?);
+        let mut files = self.clone();
+        files.log = Some(FoundFile { id, ..log.clone() });
+        id.same_file(&log.id).then_some(files)
+    }
+
     /// Whether the log's folder has a log of the session that was not there before: its next volume.
     fn has_other_log(&self, log: &FoundFile) -> Option<bool> {
         let mut entries = std::fs::read_dir(log.path.parent()?).ok()?.flatten();

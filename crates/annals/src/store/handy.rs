@@ -3,6 +3,8 @@
 //! Each is one call for what takes an inventory, a search and a fresh id otherwise. Nothing here
 //! can do what the longer ways cannot.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -11,15 +13,42 @@ use crate::layout::{Layout, NewSession, Spawn};
 use crate::model::{AgentId, Entry, SessionId};
 
 use super::inventory::{Inventory, SessionFiles};
-use super::{Session, SessionWriter, Spot, Store, Trashed, WriteOptions, agent};
+use super::{Root, Session, SessionInfo, SessionWriter, Spot, Store, Trashed, WriteOptions, agent};
 
 impl Store {
+    /// Opens a root of a layout, by the layout's name. `state` is the directory for what annals keeps
+    /// itself: the trash, pins, the archive.
+    pub fn open(layout: &str, root: impl Into<PathBuf>, state: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Store::new(vec![Root::new(layout, root)?]).with_state(state))
+    }
+
     /// Begins a session about a working directory in the first root, under a fresh id.
     pub fn begin(&self, cwd: &str) -> Result<SessionWriter> {
+        self.begin_with(&NewSession::unnamed(cwd)?)
+    }
+
+    /// Begins a session in the first root.
+    pub fn begin_with(&self, new: &NewSession) -> Result<SessionWriter> {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to begin a session in"));
         };
-        self.create(root, &NewSession::unnamed(cwd)?, WriteOptions::default())
+        self.create(root, new, WriteOptions::default())
+    }
+
+    /// Lists the sessions of a project, which is a directory or its name, or of all, the newest first.
+    /// Those that cannot be read are reported to [`Store::failures`].
+    pub fn list(&self, project: Option<&str>) -> Vec<SessionInfo> {
+        let rows = self.sessions(&self.inventory(), &|_, _| ()).into_iter();
+        let rows = rows.filter_map(|row| self.failures.ok(row));
+        let is_wanted = |row: &SessionInfo| project.is_none_or(|wanted| row.in_project(wanted));
+        let mut rows: Vec<SessionInfo> = rows.filter(is_wanted).collect();
+        rows.sort_by(|a, b| (b.updated, &a.id).cmp(&(a.updated, &b.id)));
+        rows
+    }
+
+    /// Moves a session to the trash: a unique beginning of its id, or the path of its log.
+    pub fn delete_session(&self, id: &str) -> Result<Trashed> {
+        self.delete(&self.files_of(id)?, Timestamp::now())
     }
 
     /// Opens a session to go on writing: a unique beginning of its id, or the path of its log.

@@ -1,6 +1,6 @@
 //! Where a session is in its life: created, active, resumed, expired, deleted.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub enum State {
     Active,
     /// Opened again, and nothing was said since: see [`SessionWriter::state`](super::SessionWriter::state).
     Resumed,
-    /// Untouched for so long that its own program may delete it.
+    /// Inactive for longer than its own program keeps sessions, so that a clean-up would move it.
     Expired,
     /// In the trash.
     Deleted,
@@ -54,12 +54,27 @@ impl SessionInfo {
     /// Its state at a moment.
     pub fn state_at(&self, now: Timestamp) -> State {
         match self.state {
-            State::Active | State::Resumed if self.expires.is_some_and(|expires| expires < now) => {
-                State::Expired
-            }
+            State::Deleted => State::Deleted,
+            _ if self.is_expired(now) => State::Expired,
             state => state,
         }
     }
+
+    fn is_expired(&self, now: Timestamp) -> bool {
+        let cutoff = self.keep_days.and_then(|days| keep_cutoff(days, now));
+        let both = self.last_activity.zip(cutoff);
+        both.is_some_and(|(last, cutoff)| last < cutoff)
+    }
+}
+
+/// What was last active before this is expired, where a program keeps sessions for so many days.
+pub(crate) fn keep_cutoff(days: u64, now: Timestamp) -> Option<Timestamp> {
+    now.checked_sub(keep_duration(days)).ok()
+}
+
+/// So many days of 24 hours, at most a hundred years.
+pub(super) fn keep_duration(days: u64) -> SignedDuration {
+    SignedDuration::from_hours(days.min(36_500) as i64 * 24)
 }
 
 impl Store {
@@ -92,6 +107,7 @@ impl Store {
             file,
             state: State::Deleted,
             expires: None,
+            keep_days: None,
             ..info
         })
     }
@@ -120,6 +136,9 @@ fn bare(trashed: &Trashed, session: &str) -> Option<SessionInfo> {
         attributes: Default::default(),
         state: State::Deleted,
         expires: None,
+        keep_days: None,
+        last_activity: Some(trashed.deleted),
+        last_activity_by_file: false,
         archived: false,
         started: None,
         updated: Some(trashed.deleted),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::cost::{Account, Charge, Ledger, Sheet};
 use crate::error::Result;
@@ -19,8 +19,8 @@ use crate::layout::Layout;
 use crate::model::{Fact, FlawKind, Key, Project, SYNTHETIC, SessionId, TitleSource, Usage};
 use crate::tree::Title;
 
-use super::inventory::SessionFiles;
-use super::life::State;
+use super::inventory::{FoundFile, SessionFiles};
+use super::life::{State, keep_duration};
 use super::log::{LeafSummary, Opening, summary_key};
 use super::session::Session;
 use super::summary::{SessionInfo, project_of};
@@ -130,8 +130,14 @@ impl Facts {
         let archived = files.is_archived();
         let modified = modified(files);
         let updated = last_at_work(files, self.updated);
-        let keep = keep_days.or_else(|| layout.keep_days());
-        let keep = keep.map(|days| SignedDuration::from_hours(days.min(36_500) as i64 * 24));
+        // What is archived, no other program can delete.
+        let keep_days = keep_days.or_else(|| layout.keep_days());
+        let keep_days = keep_days.filter(|_| !archived);
+        let by_file = layout.ages_by_file() || self.updated.is_none();
+        let last_activity = match by_file {
+            true => logs_modified(files).or(modified),
+            false => updated,
+        };
         let touched = match layout.expires_by_file() {
             true => modified,
             false => updated,
@@ -147,11 +153,12 @@ impl Facts {
             tag: self.tag,
             attributes: self.attributes,
             state: self.state,
-            // What is archived, no other program can delete.
             expires: touched
-                .zip(keep)
-                .filter(|_| !archived)
+                .zip(keep_days.map(keep_duration))
                 .and_then(|(touched, keep)| touched.checked_add(keep).ok()),
+            keep_days,
+            last_activity,
+            last_activity_by_file: by_file,
             archived,
             started: self.started,
             updated,
@@ -198,6 +205,13 @@ pub(crate) fn list(
 fn modified(files: &SessionFiles) -> Option<Timestamp> {
     let file = files.files().next()?;
     Timestamp::from_nanosecond(file.id.mtime_ns.into()).ok()
+}
+
+/// The newest time of a session's logs.
+fn logs_modified(files: &SessionFiles) -> Option<Timestamp> {
+    let volumes = files.logs().flat_map(FoundFile::volumes);
+    let newest = volumes.map(|file| file.id.mtime_ns).max()?;
+    Timestamp::from_nanosecond(newest.into()).ok()
 }
 
 /// When a session was last at work: the file's own time, if its entries have none.

@@ -4,6 +4,7 @@
 //! to a root, and never writes outside of a root but to the state directory it was given.
 
 mod agent;
+mod begun;
 pub(crate) mod books;
 mod branch;
 mod companion;
@@ -27,6 +28,7 @@ pub(crate) mod owners;
 mod pairing;
 mod query;
 mod register;
+mod removed;
 mod root;
 mod save;
 mod session;
@@ -57,6 +59,7 @@ use crate::layout::{Env, Sink};
 use crate::model::Entry;
 
 pub use agent::{Agent, Call};
+pub use begun::BegunLog;
 pub use books::Spent;
 pub use branch::Branches;
 pub use failures::ReadFailures;
@@ -67,6 +70,7 @@ pub use fork::Forked;
 pub use inventory::{FoundFile, Inventory, SessionFiles};
 pub(crate) use inventory::{Still, spell_still};
 pub use life::State;
+pub(crate) use life::keep_cutoff;
 use listing::Facts;
 pub(crate) use live::{LiveLog, Told, each_line_from, homes};
 pub use log::{LogScan, VolumeScan};
@@ -189,6 +193,12 @@ impl Store {
     /// The same, with what is known from before.
     pub(crate) fn inventory_knowing(&self, memory: &mut Memory<'_>) -> Inventory {
         Inventory::with(&self.roots, self.archive().ok().as_ref(), memory)
+    }
+
+    /// Everything that lies in one root, and what the archive keeps of it.
+    pub(crate) fn inventory_of(&self, root: &Root) -> Inventory {
+        let archive = self.archive().ok();
+        Inventory::and_kept(std::slice::from_ref(root), archive.as_ref())
     }
 
     /// Everything that lies in the roots, for those who change it or look after it.

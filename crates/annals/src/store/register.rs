@@ -13,10 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
+use crate::jsonl::{FileId, Removal};
 use crate::layout::{Change, Enrolled, Head, Row, Writer};
 use crate::model::{
     About, Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, Kind, Members, Outline, Role,
-    Subject,
+    SessionId, Subject,
 };
 use crate::{json, jsonl};
 
@@ -87,6 +88,16 @@ impl Listing {
             register: writer.register(&head.log)?,
             state: Mutex::default(),
         })
+    }
+
+    /// Notes that the register has heard what a row says.
+    fn told(&self, row: &Row) {
+        let mut state = self.state();
+        state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
+        state.unheard = false;
+        if state.titled {
+            state.messages = Some(row.messages);
+        }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, Listed> {
@@ -188,14 +199,33 @@ impl SessionWriter {
         self.heal()
     }
 
-    fn tell(&self, title: Option<String>, begins: bool, members: Members) -> Result<()> {
-        let Some(listing) = &self.listing else {
-            return Ok(());
-        };
+    /// Closes several sessions. Each session list is read and written once for all sessions in it, so
+    /// closing many costs little more than closing one. Returns what could not be brought up to date.
+    pub fn close_all(writers: Vec<SessionWriter>) -> Vec<(SessionId, Error)> {
+        let mut lists: HashMap<(PathBuf, Artifact), Vec<&SessionWriter>> = HashMap::new();
+        for session in &writers {
+            if let Some(listing) = session.listing.as_ref().filter(|it| it.state().unheard) {
+                let key = (session.root.path.clone(), listing.register.clone());
+                lists.entry(key).or_default().push(session);
+            }
+        }
+        let mut failed = Vec::new();
+        for ((_, register), sessions) in lists {
+            if tell_together(&register, &sessions).is_err() {
+                // One by one, so that a log that cannot be read keeps no other from the list.
+                for session in sessions {
+                    let healed = session.heal();
+                    failed.extend(healed.err().map(|error| (session.session(), error)));
+                }
+            }
+        }
+        failed
+    }
+
+    /// What the log says to its register. `listed` means that the register has a row for it: a row
+    /// that is gone is made anew, and says more than what has changed.
+    fn row(&self, listing: &Listing, listed: bool) -> Result<Row> {
         let head = self.tail().head.clone();
-        let writer = writer::writer_of(&self.root)?;
-        // A row that is gone is made anew, and says more than what has changed.
-        let listed = !rows_of(&self.root, writer, &head.log)?.is_empty();
         let counted = listing.state().messages.filter(|_| listed);
         let mut row = match counted {
             Some(messages) => Row {
@@ -205,10 +235,21 @@ impl SessionWriter {
             },
             None => row_of_log(&self.root, &head.log)?.unwrap_or_default(),
         };
-        row.members = members;
         row.log = Some(head.log.clone());
         row.cwd = head.cwd;
         row.git_branch = head.git_branch;
+        Ok(row)
+    }
+
+    fn tell(&self, title: Option<String>, begins: bool, members: Members) -> Result<()> {
+        let Some(listing) = &self.listing else {
+            return Ok(());
+        };
+        let head = self.tail().head.clone();
+        let writer = writer::writer_of(&self.root)?;
+        let listed = !rows_of(&self.root, writer, &head.log)?.is_empty();
+        let mut row = self.row(listing, listed)?;
+        row.members = members;
         row.title = title;
         if begins && writer.lists_title() {
             let title = head.words.get(Head::TITLE).map(|title| title.trim());
@@ -220,14 +261,40 @@ impl SessionWriter {
             &listing.register,
             std::slice::from_ref(&row),
         )?;
-        let mut state = listing.state();
-        state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
-        state.unheard = false;
-        if state.titled {
-            state.messages = Some(row.messages);
-        }
+        listing.told(&row);
         Ok(())
     }
+}
+
+/// Brings a register up to date for several logs that it lists.
+fn tell_together(register: &Artifact, sessions: &[&SessionWriter]) -> Result<()> {
+    let Some(first) = sessions.first() else {
+        return Ok(());
+    };
+    let writer = writer::writer_of(&first.root)?;
+    let logs = sessions
+        .iter()
+        .map(|session| session.tail().head.log.clone());
+    let logs: Vec<Row> = logs.map(|log| gone(&log)).collect();
+    let old = read(&first.root.locate(register)?)?;
+    let listed = match writer.enrol(register, old.as_deref(), &logs, false)? {
+        Enrolled::Changed { removed, .. } => removed.len() >= sessions.len(),
+        Enrolled::Same | Enrolled::NeedsAll => false,
+    };
+    let mut rows = Vec::new();
+    for session in sessions {
+        let listing = session.listing.as_ref();
+        rows.extend(
+            listing
+                .map(|listing| session.row(listing, listed))
+                .transpose()?,
+        );
+    }
+    enrol(&first.root, writer, register, &rows)?;
+    for (session, row) in sessions.iter().zip(&rows) {
+        session.listing.iter().for_each(|listing| listing.told(row));
+    }
+    Ok(())
 }
 
 impl Drop for SessionWriter {
@@ -392,13 +459,22 @@ fn remove_if_empty(
     if !listed(root, writer, &inventory, register)?.is_empty() {
         return Ok(());
     }
-    jsonl::held(path, || {
-        let same = read(path)?.is_some_and(|now| now == old);
-        if same {
-            std::fs::remove_file(path).map_err(|error| Error::io("remove", path, error))?;
+    let removed = jsonl::held(path, || {
+        let changed = || Error::Changed {
+            path: path.to_owned(),
+        };
+        let metadata = path.symlink_metadata().map_err(|_| changed())?;
+        let removal = Removal::open(path, &FileId::from(&metadata))?;
+        if read(path)?.is_some_and(|now| now == old) {
+            removal.unlink()?;
         }
         Ok(())
-    })?;
+    });
+    match removed {
+        // What another program wrote meanwhile stays.
+        Err(Error::Changed { .. }) => {}
+        removed => removed?,
+    }
     super::trash::remove_empty(path.parent(), &root.path);
     Ok(())
 }

@@ -45,6 +45,14 @@ pub struct SessionInfo {
     pub state: State,
     /// When its own program will delete it, if it goes on untouched.
     pub expires: Option<Timestamp>,
+    /// How many days after its last activity it is expired; never, if its own program keeps sessions
+    /// for ever or it is in the archive.
+    pub keep_days: Option<u64>,
+    /// The time that its age counts from: that of its newest entry, or of its log's file where no entry
+    /// has a time or [`Layout::ages_by_file`](crate::layout::Layout::ages_by_file).
+    pub last_activity: Option<Timestamp>,
+    /// That is the time of a file.
+    pub last_activity_by_file: bool,
     /// It is in the archive, and no more where it was.
     pub archived: bool,
     /// The time of its oldest entry.

@@ -48,7 +48,12 @@ pub(super) fn refuse_known(
     };
     let failed = |error| Error::io("read", folders, error);
     for entry in std::fs::read_dir(folders).map_err(failed)? {
-        let path = entry.map_err(failed)?.path().join(name);
+        let folder = entry.map_err(failed)?;
+        // The names of all others are not read any further: many sessions may begin one after the other.
+        if !folder.file_name().to_string_lossy().contains(&short) {
+            continue;
+        }
+        let path = folder.path().join(name);
         if said_thread(root, &path, &short)?.is_some_and(|said| said == thread) {
             return Err(Error::refused(format!(
                 "the thread `{}` has a conversation already: {}; nothing was written; {} goes on with it",

@@ -131,7 +131,7 @@ impl SessionFiles {
 }
 
 impl Trashed {
-    /// It is what was left of a workspace's or an agent's folder, and no session.
+    /// It is what was left of a workspace's or an agent's folder, or of a log, and no session.
     pub fn is_folder(&self) -> bool {
         self.session.ends_with('/')
     }
@@ -233,6 +233,26 @@ impl Store {
         }
         let dirs = manifest::directories(&plan, std::iter::empty())?;
         self.move_out(root, plan, dirs, &[])
+    }
+
+    /// Moves files to the trash whose log or session, at `gone` within the root, is not there any more.
+    pub(crate) fn delete_leftover(
+        &self,
+        root: &Root,
+        gone: &Path,
+        files: &[PathBuf],
+        now: Timestamp,
+    ) -> Result<Trashed> {
+        let mut list = Vec::new();
+        for file in files {
+            let metadata = file.symlink_metadata();
+            let metadata = metadata.map_err(|error| Error::io("stat", file, error))?;
+            let within = file.strip_prefix(&root.path).unwrap_or(file);
+            list.push((within.to_owned(), metadata.len()));
+        }
+        let gone = gone.to_string_lossy();
+        let plan = Store::folder_deletion(root, &gone, list, Vec::new(), now);
+        self.delete_folder(root, plan)
     }
 
     /// What [`delete_folder`](Store::delete_folder) moves to the trash.

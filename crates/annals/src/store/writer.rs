@@ -139,8 +139,12 @@ impl SessionWriter {
 
     /// Whether the session's title is in the session list, and not in its log.
     pub(crate) fn lists_title(&self) -> bool {
-        let writer = self.root.layout.writer();
-        writer.is_some_and(Writer::lists_title)
+        self.layout_writer().is_some_and(Writer::lists_title)
+    }
+
+    /// The part of the session's layout that writes.
+    pub(crate) fn layout_writer(&self) -> Option<&'static dyn Writer> {
+        self.root.layout.writer()
     }
 
     /// Gives the session a title.
@@ -687,6 +691,14 @@ pub(super) fn make_parent(root: &Root, path: &Path) -> Result<()> {
 }
 
 impl WriteOptions {
+    /// Writes by this time instead of the system's.
+    pub fn at(now: Timestamp) -> Self {
+        WriteOptions {
+            now: Some(now),
+            ..WriteOptions::default()
+        }
+    }
+
     /// Whether to write beside other programs: where they take locks, nothing speaks against it.
     fn live_in(self, root: &Root) -> bool {
         self.live || root.layout.has_lock_files()

@@ -64,6 +64,15 @@ impl Desk {
     }
 
     fn import(&self, most: usize) -> annals::Result<Vec<Imported>> {
+        self.import_after_check(most, || {})
+    }
+
+    /// Imports, and runs `between` after the check and before the first session is written.
+    fn import_after_check(
+        &self,
+        most: usize,
+        between: impl FnOnce(),
+    ) -> annals::Result<Vec<Imported>> {
         let options = ImportOptions {
             write: QUICK,
             ..ImportOptions::default()
@@ -71,6 +80,7 @@ impl Desk {
         let mut importer = Importer::new(&self.store, self.root.clone(), options)?;
         let archive = Archive::read(self.exported.as_slice(), "test")?;
         importer.check(&archive.check()?)?;
+        between();
         let mut imported = Vec::new();
         archive.each(|kept| {
             if imported.len() < most {
@@ -175,6 +185,24 @@ fn a_log_that_was_not_yet_told_of_is_replaced_only_if_it_is_silent() {
     let second = desk.import(3).unwrap();
     assert!(second[1].replaced);
     assert_eq!(desk.messages(1), 2);
+}
+
+/// The logs lie in folders of their own, so that the file system does not refuse the second one.
+#[test]
+fn a_session_that_began_after_the_check_is_not_imported_twice() {
+    for layout in annals::layout::LAYOUTS {
+        let desk = Desk::new(layout.name());
+        let begin_first = || {
+            let id = layout.writer().unwrap().fitting(IDS[0]);
+            let new = NewSession::new(SessionId::new(&id).unwrap(), "/elsewhere");
+            let writer = desk.store.create(&desk.root, &new, QUICK).unwrap();
+            writer.append(Draft::user("of another process")).unwrap();
+        };
+        let refused = desk.import_after_check(3, begin_first).unwrap_err();
+        assert!(refused.to_string().contains("already"), "{refused}");
+        let sessions = desk.store.inventory().sessions;
+        assert_eq!(sessions.len(), 1, "{}", layout.name());
+    }
 }
 
 /// Who deleted what was imported wants it again.

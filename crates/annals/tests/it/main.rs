@@ -6,6 +6,7 @@ mod chorus;
 mod clog;
 mod cost;
 mod decode;
+mod examples;
 mod export;
 mod failing;
 mod find;

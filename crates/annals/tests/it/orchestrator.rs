@@ -1,6 +1,7 @@
 //! The orchestrator: what its records mean, and the records that we write.
 
 mod days;
+mod replies;
 
 use annals::layout::{Change, Edit, Graft, Head, Layout, NewSession, Orchestrator, Parent, Plan};
 use annals::layout::{Record, Sink, Spawn, Stamp};

@@ -393,6 +393,7 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
         let new = NewSession::new(SessionId::new(id).unwrap(), "/w");
         let writer = place.store.create(&place.root, &new, at(when)).unwrap();
         writer.append(Draft::user("said")).unwrap();
+        touch(&writer.path(), when);
         writer
     };
     begin("one", "2026-01-01T10:00:00Z");
@@ -416,7 +417,6 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
     assert_eq!(gone.sessions().collect::<Vec<_>>(), ["one", "two"]);
     place.store.undelete(&gone.id).unwrap();
     assert_eq!(picture(&place.root.path), before);
-    // One of them goes on in the file of the next day, and with it that of the day before stays.
     drop(three);
     let files = place.store.inventory().sessions;
     let two = files
@@ -425,7 +425,16 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
         .unwrap();
     let writer = place.store.write(two, at("2026-02-27T10:00:00Z")).unwrap();
     writer.append(Draft::user("more")).unwrap();
+    touch(&writer.path(), "2026-02-27T10:00:00Z");
+    // The document's program goes by the time of the file, which both share.
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    assert_eq!(ids(&plan), [["three"]]);
+    assert!(plan.kept.is_empty(), "{:?}", plan.kept);
+    // Where one of them stays, so does the other.
+    touch(&writer.path(), "2026-01-01T10:00:00Z");
+    place.store.pin(&[two], Timestamp::UNIX_EPOCH).unwrap();
+    let mut plan = place.plan("30d", "2026-03-01T00:00:00Z");
+    plan.kept.retain(|kept| kept.info.id.as_str() == "one");
     assert_eq!(ids(&plan), [["three"]]);
     let kept: Vec<(&str, &Why)> = plan
         .kept
@@ -436,6 +445,124 @@ fn sessions_of_one_day_go_together_or_not_at_all() {
         matches!(kept.as_slice(), [("one", Why::Shares { with, .. })] if with.as_str() == "two"),
         "{kept:?}"
     );
+}
+
+/// A list says that a session is expired exactly when a clean-up without a term of its own plans it.
+#[test]
+fn lists_and_clean_ups_agree_on_what_is_old() {
+    let policy = Policy {
+        program_terms: true,
+        ..policy("30d")
+    };
+    let now = "2026-03-01T00:00:00Z";
+    for layout in LAYOUTS.iter().filter(|it| it.keep_days().is_some()) {
+        for (said, touched) in [
+            ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00Z"),
+            ("2026-01-01T10:00:00Z", "2026-02-28T00:00:00Z"),
+            ("2026-02-28T00:00:00Z", "2026-01-01T10:00:00Z"),
+            ("2026-02-28T00:00:00Z", "2026-02-28T00:00:00Z"),
+        ] {
+            let place = Place::of(layout.name());
+            let writer = place.session(1, "/w", said);
+            touch(&writer.path(), touched);
+            let plan = place.plan_by(&policy, now);
+            let listed = place.info().state_at(time(now)) == State::Expired;
+            let name = layout.name();
+            let age = if layout.ages_by_file() { touched } else { said };
+            assert_eq!(plan.old().count() == 1, listed, "{name} {said} {touched}");
+            assert_eq!(listed, age < "2026-01-30", "{name} {said} {touched}");
+            let by_file = plan.old().next().map(|old| old.by_file);
+            assert_eq!(by_file, listed.then_some(layout.ages_by_file()), "{name}");
+        }
+    }
+}
+
+/// A session whose program was told to keep it longer is neither expired nor planned.
+#[test]
+fn the_settings_of_the_program_say_when_a_session_is_expired() {
+    let place = Place::of("claude-code");
+    place.session(1, "/w", "2026-01-01T10:00:00Z");
+    let settings = place.root.path.join("settings.json");
+    let policy = Policy {
+        program_terms: true,
+        ..policy("30d")
+    };
+    for (days, now, old) in [
+        (90, "2026-03-01T00:00:00Z", 0),
+        (90, "2026-04-10T00:00:00Z", 1),
+        (7, "2026-01-10T00:00:00Z", 1),
+    ] {
+        fs::write(&settings, format!("{{\"cleanupPeriodDays\":{days}}}")).unwrap();
+        let plan = place.plan_by(&policy, now);
+        assert_eq!(plan.old().count(), old, "{days} {now}");
+        let listed = place.info().state_at(time(now)) == State::Expired;
+        assert_eq!(listed, old == 1, "{days} {now}");
+    }
+}
+
+fn at_day(number: u32) -> String {
+    format!("2026-01-{number:02}T10:00:00Z")
+}
+
+/// What logs leave behind goes when it is old, and comes back; what lies beside a log stays.
+#[test]
+fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
+    let place = Place::of("orchestrator");
+    let begin = |day: u32| {
+        let new = NewSession::new(SessionId::new(&format!("s{day}")).unwrap(), "/w");
+        let when = at_day(day);
+        let writer = place.store.create(&place.root, &new, at(&when)).unwrap();
+        writer.append(Draft::user("said")).unwrap();
+        writer.set_todos(&[Todo::pending("later")]).unwrap();
+        writer.path()
+    };
+    let (gone, young, there) = (begin(1), begin(2), begin(3));
+    let lock = |log: &Path| log.with_extension("jsonl.lock");
+    let companion = |log: &Path| log.with_extension("annals");
+    for log in [&gone, &young, &there] {
+        assert!(companion(log).exists() && lock(log).exists());
+    }
+    let todos = gone.with_file_name("s1.todos.json");
+    for path in [&lock(&gone), &companion(&gone), &todos] {
+        touch(path, "2026-01-01T10:00:00Z");
+    }
+    for path in [&there, &lock(&there), &companion(&there)] {
+        touch(path, "2026-01-03T10:00:00Z");
+    }
+    touch(&lock(&young), "2026-01-02T10:00:00Z");
+    touch(&companion(&young), "2026-02-27T10:00:00Z");
+    fs::remove_file(&gone).unwrap();
+    fs::remove_file(&young).unwrap();
+    let now = Now {
+        time: time("2026-03-01T00:00:00Z"),
+        zone: TimeZone::UTC,
+    };
+    let found = place.store.leftovers(&policy("30d"), &now);
+    let mut files: Vec<&Path> = found
+        .iter()
+        .flat_map(|it| &it.files)
+        .map(AsRef::as_ref)
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, [&companion(&gone), &lock(&gone), &todos]);
+    let before = picture(&place.root.path);
+    let moved: Vec<_> = found
+        .iter()
+        .map(|leftover| place.store.clean_leftover(leftover, now.time).unwrap())
+        .collect();
+    assert!(!lock(&gone).exists() && !companion(&gone).exists() && !todos.exists());
+    assert!(lock(&there).exists() && companion(&young).exists());
+    for trashed in &moved {
+        place.store.undelete(&trashed.id).unwrap();
+    }
+    assert_eq!(picture(&place.root.path), before);
+    // The log is there again, or one of the files was written to.
+    fs::write(&gone, "").unwrap();
+    let is_log = |it: &&annals::retain::Leftover| it.gone.extension().is_some();
+    let leftover = found.iter().find(is_log).unwrap();
+    let error = place.store.clean_leftover(leftover, now.time);
+    assert!(matches!(error, Err(Error::Changed { .. })), "{error:?}");
+    assert!(companion(&gone).exists() && lock(&gone).exists());
 }
 
 /// From nothing said to the trash and back, in every layout.
@@ -470,9 +597,14 @@ fn every_layout_has_all_states() {
         match layout.keep_days() {
             Some(days) => {
                 let expires = info.expires.unwrap();
-                assert_eq!(info.state_at(expires), State::Active, "{name}");
+                let keep = SignedDuration::from_hours(24 * days as i64);
+                let last = match layout.ages_by_file() {
+                    true => expires - keep,
+                    false => info.updated.unwrap(),
+                };
+                assert_eq!(info.state_at(last + keep), State::Active, "{name}");
                 assert_eq!(
-                    info.state_at(expires + 1.second()),
+                    info.state_at(last + keep + 1.second()),
                     State::Expired,
                     "{name}"
                 );

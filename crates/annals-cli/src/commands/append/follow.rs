@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use annals::jsonl::MAX_LINE;
 use annals::layout::Spawn;
 use annals::model::{AgentId, Entry};
-use annals::store::{Inventory, Root, Session, SessionFiles, SessionInfo, SessionWriter};
+use annals::store::{BegunLog, Inventory, Root, Session, SessionFiles, SessionInfo, SessionWriter};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -54,7 +54,9 @@ struct Answer<'a> {
 pub(super) fn run(args: &AppendArgs, context: &mut Context) -> Result<Outcome> {
     let mut writers = Writers::default();
     // A session that is not there is told before anything is read.
-    if let Some(session) = &args.session {
+    if let Some(session) = &args.session
+        && super::missing_log(session, context)?.is_none()
+    {
         writers.default = Some(writers.look_up(session, context)?);
     }
     let stdin = io::stdin().as_fd().try_clone_to_owned();
@@ -127,6 +129,14 @@ fn answer(line: u64, done: Result<Option<Done>>, context: &mut Context) -> Resul
     let done = match done {
         Ok(done) => done,
         Err(error) => {
+            // A line is refused for what is in it, or because its session is gone. That a file cannot be
+            // read or written is a failure.
+            let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+            if let Some(failure @ annals::Error::Io { source, .. }) = causes.next()
+                && source.kind() != io::ErrorKind::NotFound
+            {
+                context.warn(failure);
+            }
             context.out.json_line(&Answer {
                 line,
                 ok: false,
@@ -241,6 +251,18 @@ struct Key {
     agent: Option<String>,
 }
 
+impl Key {
+    /// Whether files are those of the session.
+    fn is_of(&self, files: &SessionFiles) -> bool {
+        // The log may have gone on in another volume.
+        let mut volumes = files.log.iter().flat_map(|log| log.volumes());
+        files.id.as_str() == self.session.as_str()
+            && files.root.layout.name() == self.layout
+            && files.root.path == self.root
+            && (files.main_path() == self.log || volumes.any(|volume| volume.path == self.log))
+    }
+}
+
 /// The files of a session that was written to.
 struct FoundSession {
     files: SessionFiles,
@@ -262,12 +284,32 @@ struct Writers {
     known: HashMap<Key, FoundSession>,
     /// How each sub-agent was begun.
     purposes: HashMap<Key, Spawn>,
+    /// What lay in the roots when it was last looked at, since the last pause.
+    listed: Option<Inventory>,
+    /// The log that the present line began by naming it.
+    begun_log: Option<BegunLog>,
     /// How many lines were written.
     lines: u64,
 }
 
 impl Writers {
+    /// Writes a line. If it is refused, the log that it began goes again.
     fn write(
+        &mut self,
+        args: &AppendArgs,
+        place: Place,
+        content: Content,
+        context: &mut Context,
+    ) -> Result<Done> {
+        let done = self.write_line(args, place, content, context);
+        match self.begun_log.take() {
+            Some(log) if done.is_err() => log.discard()?,
+            _ => {}
+        }
+        done
+    }
+
+    fn write_line(
         &mut self,
         args: &AppendArgs,
         place: Place,
@@ -428,18 +470,30 @@ impl Writers {
 
     fn keep(&mut self, key: Key, writer: SessionWriter, context: &Context) {
         if self.open.len() >= MOST_OPEN {
-            let oldest = self.open.iter().min_by_key(|(_, (_, used))| *used);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            let closed = oldest.and_then(|oldest| Some((self.open.remove(&oldest)?, oldest)));
-            if let Some(((writer, _), key)) = closed {
-                let main = Key { agent: None, ..key };
-                if let Some(known) = self.known.get_mut(&main) {
-                    known.checked = false;
-                }
-                close(writer, context);
-            }
+            self.close_oldest(context);
         }
         self.open.insert(key, (writer, self.lines));
+    }
+
+    /// Closes the half of the logs that were not written to for longest: together, because each close
+    /// may rewrite a session list.
+    fn close_oldest(&mut self, context: &Context) {
+        let mut by_use: Vec<(u64, Key)> = self
+            .open
+            .iter()
+            .map(|(key, (_, used))| (*used, key.clone()))
+            .collect();
+        by_use.sort_by_key(|(used, _)| *used);
+        by_use.truncate(MOST_OPEN / 2);
+        let mut closed = Vec::new();
+        for (_, key) in by_use {
+            closed.extend(self.open.remove(&key).map(|(writer, _)| writer));
+            let main = Key { agent: None, ..key };
+            if let Some(known) = self.known.get_mut(&main) {
+                known.checked = false;
+            }
+        }
+        close(closed, context);
     }
 
     fn remember(&mut self, files: SessionFiles) -> Key {
@@ -473,14 +527,17 @@ impl Writers {
 
     /// The session of the arguments; `latest` means the same session for all lines.
     fn find_default(&mut self, args: &AppendArgs, context: &mut Context) -> Result<Key> {
-        let (Some(key), Some(text)) = (self.default.clone(), &args.session) else {
+        let Some(text) = &args.session else {
             bail!("the line names no session; add \"session\" or \"new\" to it");
         };
-        if self.is_there(&key, context) {
-            return Ok(key);
-        }
-        if is_latest(text) {
-            bail!("session {} is gone from {}", key.session, key.log.display());
+        // The log of today begins with the first line.
+        if let Some(key) = self.default.clone() {
+            if self.is_there(&key, context) {
+                return Ok(key);
+            }
+            if is_latest(text) {
+                bail!("session {} is gone from {}", key.session, key.log.display());
+            }
         }
         let key = self.look_up(text, context)?;
         self.default = Some(key.clone());
@@ -489,14 +546,31 @@ impl Writers {
 
     fn look_up(&mut self, text: &str, context: &mut Context) -> Result<Key> {
         if let Some(log) = super::missing_log(text, context)? {
-            super::begin(&log, context)?;
+            self.begun_log = Some(context.store.begin_log(&log, context.writing())?);
         }
-        let target = context.find_to_write(text)?;
+        if let Some(files) = self.listed(|files| files.id.as_str() == text) {
+            return Ok(self.remember(files));
+        }
+        let inventory = context.inventory();
+        let target = context.find_to_write_in(&inventory, text);
+        self.listed = Some(inventory);
+        let target = target?;
         target.refuse_agent()?;
         if let Some(message) = &target.message {
             bail!("`{text}` names the message {message}; a line names its \"parent\" itself");
         }
         Ok(self.remember(target.files))
+    }
+
+    /// The only session of those that were last listed for which `is_it` holds, if its log is still
+    /// the same file. So a list of all sessions is made once and not for each session that is named.
+    fn listed(&self, is_it: impl Fn(&SessionFiles) -> bool) -> Option<SessionFiles> {
+        let sessions = &self.listed.as_ref()?.sessions;
+        let mut found = sessions.iter().filter(|files| is_it(files));
+        let (Some(only), None) = (found.next(), found.next()) else {
+            return None;
+        };
+        only.with_current_log()
     }
 
     /// Whether a session still lies where it was found. Other sessions are only looked at if its log
@@ -515,33 +589,27 @@ impl Writers {
                 return true;
             }
         }
+        if let Some(files) = self.listed(|files| key.is_of(files)) {
+            self.remember(files);
+            return true;
+        }
         self.look_again(key, context).is_ok()
     }
 
     /// Finds the files of a session again by its log.
     fn look_again(&mut self, key: &Key, context: &mut Context) -> Result<SessionFiles> {
         let inventory = context.inventory();
-        // The log may have gone on in another volume.
-        let is_volume = |files: &SessionFiles| {
-            let mut volumes = files.log.iter().flat_map(|log| log.volumes());
-            volumes.any(|volume| volume.path == key.log)
-        };
-        let is_it = |files: &SessionFiles| {
-            files.id.as_str() == key.session.as_str()
-                && files.root.layout.name() == key.layout
-                && files.root.path == key.root
-                && (files.main_path() == key.log || is_volume(files))
-        };
         let found = inventory
             .sessions
             .iter()
-            .find(|files| is_it(files))
+            .find(|files| key.is_of(files))
             .cloned();
         let found = found.or_else(|| {
             // The log may lie outside of every root.
             let target = context.store.find(&inventory, key.log.to_str()?).ok()?;
-            Some(target.files).filter(is_it)
+            Some(target.files).filter(|files| key.is_of(files))
         });
+        self.listed = Some(inventory);
         let Some(files) = found else {
             self.known.remove(key);
             bail!("session {} is gone from {}", key.session, key.log.display());
@@ -637,15 +705,15 @@ impl Writers {
         let known = self.known.values_mut();
         known.for_each(|known| known.checked = false);
         self.purposes.clear();
-        let open = self.open.drain();
-        open.for_each(|(_, (writer, _))| close(writer, context));
+        self.listed = None;
+        let open = self.open.drain().map(|(_, (writer, _))| writer);
+        close(open.collect(), context);
     }
 }
 
 /// Every line was acknowledged by now, so what fails here is told beside the answers.
-fn close(writer: SessionWriter, context: &Context) {
-    let session = writer.session();
-    if let Err(error) = writer.close() {
+fn close(writers: Vec<SessionWriter>, context: &Context) {
+    for (session, error) in SessionWriter::close_all(writers) {
         context.fault(&format!(
             "the session list could not be brought up to date for {session}: {error}"
         ));

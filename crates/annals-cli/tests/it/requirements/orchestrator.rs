@@ -334,6 +334,7 @@ fn an_append_creates_the_log_of_today_and_of_no_other_day() {
     let today = format!("{PROJECT}/2026-11-15");
     let bad = stage.refused(&["append", &today], "no JSON");
     assert!(!log(&stage, "2026-11-15").exists(), "{bad}");
+    refused_first_lines_leave_nothing(&stage, &today);
     stage.annals(&["append", &today, "-m", "First."]).fine();
     stage.annals(&["append", &today, "-m", "Second."]).fine();
     assert_eq!(parsed(&log(&stage, "2026-11-15")), "2 messages\n");
@@ -350,6 +351,56 @@ fn an_append_creates_the_log_of_today_and_of_no_other_day() {
         .fine();
     stage.annals(&["append", &other, "-m", "y"]).fine();
     assert_eq!(parsed(&log(&stage, "2025-11-17")), "2 messages\n");
+}
+
+/// Nothing is left of the log of today whose first line is refused, and the next line begins it.
+fn refused_first_lines_leave_nothing(stage: &Stage, today: &str) {
+    let bad = r#"{"role":"user","content":"x","colour":"red"}"#;
+    let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"none","content":"x"}],"parent":"none"}"#;
+    let folder = stage.root.join("projects").join(FOLDER);
+    for there in [true, false] {
+        if !there {
+            fs::remove_dir(&folder).unwrap();
+        }
+        let before = listing(&stage.root);
+        for line in [bad, result] {
+            stage.refused(&["append", today], line);
+            assert_eq!(listing(&stage.root), before, "{line}");
+            let run = stage.with_stdin(&["append", today, "--follow"], line);
+            assert_eq!(run.code, 1, "{run}");
+            assert_eq!(listing(&stage.root), before, "{run}");
+        }
+        stage.with_stdin(&["append", today, "--follow"], "").fine();
+        assert_eq!(listing(&stage.root), before);
+    }
+    let good = r#"{"role":"user","content":"Begin."}"#;
+    let run = stage.with_stdin(&["append", today, "--follow"], format!("{bad}\n{good}\n"));
+    assert!(run.out.contains(r#""line":2,"ok":true"#), "{run}");
+    assert_eq!(parsed(&log(stage, "2026-11-15")), "1 messages\n");
+    // What another program created stays.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(log(stage, "2026-11-15"), "").unwrap();
+    stage.refused(&["append", today], bad);
+    assert!(log(stage, "2026-11-15").exists());
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+}
+
+/// All paths below a directory.
+fn listing(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
 }
 
 /// The document's cost calculation rejects a model that has no price.
@@ -728,19 +779,15 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert_eq!(listed["sessions"][0]["state"], "active");
     let overview = stage.annals(&[]).fine();
     assert!(!overview.out.contains("older than it keeps"), "{overview}");
-    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
-    let times = fs::FileTimes::new().set_modified(old);
-    fs::File::options()
-        .write(true)
-        .open(log(&stage, "2025-11-16"))
-        .unwrap()
-        .set_times(times)
-        .unwrap();
-    let listed = stage.annals(&["sessions", "--json"]).json();
-    assert_eq!(listed["sessions"][0]["state"], "expired");
+    let plan = stage.annals(&["clean", "--json"]).json();
+    assert_eq!(plan["sessions"], serde_json::json!([]), "{plan}");
+    touch(&log(&stage, "2025-11-16"));
+    let listed = stage.annals(&["sessions", "--state", "expired", "--json"]);
+    assert_eq!(listed.json()["sessions"][0]["state"], "expired");
     // Without an age the plan is for the document's 30 days; nothing goes unless it is said.
     let plan = stage.annals(&["clean", "--json"]).json();
     assert_eq!(plan["sessions"][0]["id"], id, "{plan}");
+    assert_eq!(plan["sessions"][0]["by"], "file", "{plan}");
     assert!(log(&stage, "2025-11-16").exists());
     stage.refused(&["clean", "--apply"], "");
     let done = stage
@@ -757,12 +804,58 @@ fn old_sessions_expire_and_are_cleaned_up() {
     assert_ne!(stage.annals(&["delete", "--undo", &id]).code, 0);
 }
 
+/// Gives a file the time of the document's examples.
+fn touch(path: &Path) {
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_763_290_000);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(old).unwrap();
+}
+
+/// Requirements: 004.80, 004.83
+#[test]
+fn what_a_deleted_log_leaves_behind_is_cleaned_up_too() {
+    let (stage, id) = examples();
+    touch(&log(&stage, "2025-11-16"));
+    stage.annals(&["pin", &id]).fine();
+    let folder = stage.root.join("projects/aaaaaaaaaaaaaaaaaaaa");
+    fs::create_dir(&folder).unwrap();
+    for name in ["2025-10-01.annals", "2025-10-01.jsonl.lock"] {
+        fs::write(folder.join(name), "").unwrap();
+        touch(&folder.join(name));
+    }
+    // The lock file of a log that is there stays.
+    let lock = log(&stage, "2025-11-16").with_extension("jsonl.lock");
+    fs::write(&lock, "").unwrap();
+    touch(&lock);
+    let plan = stage.annals(&["clean"]).fine();
+    let told =
+        "2025-10-01.jsonl is gone, its files are left: 2025-10-01.annals, 2025-10-01.jsonl.lock";
+    assert!(plan.out.contains(told), "{plan}");
+    assert!(plan.out.contains("0 sessions, 2 files"), "{plan}");
+    let done = stage
+        .annals(&["clean", "--older-than", "30d", "--apply", "--json"])
+        .json();
+    assert_eq!(
+        done["leftovers"].as_array().map(Vec::len),
+        Some(1),
+        "{done}"
+    );
+    assert!(!folder.exists() && lock.exists());
+    let trash = done["leftovers"][0]["trash"].as_str().unwrap();
+    stage.annals(&["delete", "--undo", trash]).fine();
+    assert!(folder.join("2025-10-01.annals").exists());
+    assert!(folder.join("2025-10-01.jsonl.lock").exists());
+}
+
 /// Requirements: 004.82
 #[test]
 fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
     let (stage, _) = examples();
     let other = log(&stage, "2025-11-15");
     fs::write(&other, format!("{}\n", USER.replace("11-16", "11-15"))).unwrap();
+    for path in [&other, &log(&stage, "2025-11-16")] {
+        touch(path);
+    }
     let lock = fs::File::create(log(&stage, "2025-11-16").with_extension("jsonl.lock")).unwrap();
     lock.lock().unwrap();
     let run = stage.annals(&["clean", "--older-than", "30d", "--apply"]);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::layout::Change;
+use crate::layout::{Change, OpenReply};
 use crate::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 use crate::store::FoundFile;
 
@@ -18,6 +18,7 @@ impl Work<'_> {
             head: self.head.clone(),
             listed: false,
             last: HashMap::new(),
+            reply: OpenReply::default(),
             owed: None,
         };
         let links = Links::of(&[]);

@@ -169,6 +169,12 @@ impl Prices {
             .cost(usage, Terms::default(), None)
     }
 
+    /// The cost of several responses. Those without a price are left out.
+    pub fn total(&self, charges: &[Charge]) -> Money {
+        let costs = charges.iter().filter_map(|it| self.cost(it, Mode::Auto));
+        costs.sum()
+    }
+
     /// Whether a name stands for no model at all: what a client says in an agent's place costs nothing.
     pub fn is_free(name: &str) -> bool {
         name == SYNTHETIC

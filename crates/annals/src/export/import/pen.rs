@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::layout::{LAYOUTS, Spawn, raw_blocks};
+use crate::layout::{LAYOUTS, OpenReply, Spawn, raw_blocks};
 use crate::model::{AgentId, Body, Draft, Entry, EntryId, Members, TitleSource, Todo};
 use crate::store::SessionWriter;
 
@@ -153,6 +153,8 @@ struct Pen<'a> {
     skipped: HashMap<EntryId, Option<EntryId>>,
     /// What the next entry hangs from if it does not say; `None` where that is not known.
     leaf: Option<EntryId>,
+    /// The reply that the next entry may continue.
+    reply: OpenReply,
     /// Something was said.
     begun: bool,
     /// The session began with its title.
@@ -173,6 +175,7 @@ impl<'a> Pen<'a> {
             placed: HashMap::new(),
             skipped: HashMap::new(),
             leaf: None,
+            reply: OpenReply::default(),
             begun: false,
             titled: false,
             lists_title: writer.lists_title(),
@@ -287,7 +290,7 @@ impl<'a> Pen<'a> {
         let Some(first) = wanted.first().copied() else {
             return Ok(());
         };
-        let before = (self.leaf.clone(), self.begun, self.time);
+        let before = (self.leaf.clone(), self.reply.clone(), self.begun, self.time);
         let roots = self.imported.left_out.get("root").copied();
         let drafts: Vec<Draft> = wanted.iter().map(|entry| self.draft(entry)).collect();
         match self.writer.append_all(drafts) {
@@ -299,7 +302,7 @@ impl<'a> Pen<'a> {
                 Ok(())
             }
             Err(error) if is_refusal(&error) => {
-                (self.leaf, self.begun, self.time) = before;
+                (self.leaf, self.reply, self.begun, self.time) = before;
                 match roots {
                     Some(roots) => _ = self.imported.left_out.insert("root", roots),
                     None => _ = self.imported.left_out.remove("root"),
@@ -344,6 +347,13 @@ impl<'a> Pen<'a> {
         let compacts = matches!(entry.body, Body::Compaction { .. });
         if (said || compacts) && parent.is_none() && self.begun {
             self.leave("root");
+        }
+        if let Some(writer) = self.writer.layout_writer() {
+            let (body, fresh) = (&mut draft.body, &mut || Uuid::new_v4().to_string());
+            let given = self.reply.give_id(writer, parent.as_ref(), body, fresh);
+            if said || compacts {
+                self.reply.wrote(draft.id.clone(), given);
+            }
         }
         if said || compacts || parent.is_some() {
             draft.parent = parent.filter(|parent| self.leaf.as_ref() != Some(parent));

@@ -110,6 +110,31 @@ pub enum ConfigEdit {
     },
 }
 
+impl ConfigEdit {
+    /// Adds a workspace of a directory, which is absolute.
+    pub fn add_workspace(id: impl Into<String>, path: impl Into<String>) -> Self {
+        ConfigEdit::AddWorkspace {
+            id: Some(id.into()),
+            name: None,
+            path: path.into(),
+        }
+    }
+
+    /// Adds an agent to a workspace.
+    pub fn add_agent(
+        workspace: impl Into<String>,
+        id: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
+        ConfigEdit::AddAgent {
+            workspace: workspace.into(),
+            id: Some(id.into()),
+            name: name.into(),
+            file: None,
+        }
+    }
+}
+
 impl Config {
     /// The configuration with a change made, all other bytes as they were. `old` is `None` where there
     /// is no configuration yet.

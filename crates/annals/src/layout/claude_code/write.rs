@@ -39,6 +39,10 @@ const VERSION: &str = "2.1.325";
 const FORMAT: u32 = 1;
 
 impl Writer for ClaudeCode {
+    fn reply_id(&self, fresh: &mut dyn FnMut() -> String) -> Option<String> {
+        Some(format!("msg_{}", fresh().replace('-', "")))
+    }
+
     fn session(&self, new: &NewSession, _: &mut Stamp<'_>) -> Result<Artifact> {
         if new.beside.is_none() && !new.cwd.starts_with('/') && !new.cwd.contains(":\\") {
             return Err(Error::refused(format!(
@@ -326,9 +330,7 @@ impl Pen<'_, '_> {
             return self.system("informational", &text, Some(&content), draft);
         }
         let response = match (message.role, &message.response) {
-            (Role::Assistant, None) => {
-                Some(format!("msg_{}", (self.stamp.fresh)().replace('-', "")))
-            }
+            (Role::Assistant, None) => ClaudeCode.reply_id(self.stamp.fresh),
             (_, given) => given.clone(),
         };
         let last = message.blocks.len().saturating_sub(1);

@@ -119,6 +119,10 @@ impl Layout for Orchestrator {
         Some(30)
     }
 
+    fn ages_by_file(&self) -> bool {
+        true
+    }
+
     fn has_lock_files(&self) -> bool {
         true
     }

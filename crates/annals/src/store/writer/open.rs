@@ -18,7 +18,7 @@ use crate::store::share::Share;
 use crate::store::tail::{self, Tail};
 use crate::store::{Root, Store, thread};
 
-use super::new_id::{looks_for_id, refuse_known};
+use super::new_id::{is_chosen, refuse_chosen};
 use super::{
     SessionWriter, WriteOptions, begin_alone, found, make_parent, open_or_make, real_directory,
     refuse_unknown, stamped, words_of, writer_of,
@@ -54,7 +54,7 @@ impl Store {
             writer.session(new, stamp)
         })?;
         let begin = || self.begin_session(root, writer, new, options);
-        match looks_for_id(&log, new) {
+        match is_chosen(&log, new) {
             true => begin_alone(root, &log, || {
                 thread::refuse_known(root, writer, new, &log)?;
                 begin()
@@ -162,9 +162,7 @@ impl Store {
                     }
                 }
             }
-            if looks_for_id(&artifact, new) {
-                refuse_known(root, &new.id)?;
-            }
+            refuse_chosen(root, &artifact, new)?;
             let opened = match shared {
                 true => open_or_make(root, &path, options),
                 false => root.open_log(&path, options.log(Create::New)),

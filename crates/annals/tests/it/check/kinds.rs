@@ -629,3 +629,25 @@ fn links_that_hide_something_are_reported() {
     std::os::unix::fs::symlink("/etc/hostname", root.path.join("settings.json")).unwrap();
     assert_eq!(kinds(&root).get(&F::UnreadLink), Some(&2));
 }
+
+/// A killed process leaves it so.
+#[test]
+fn a_file_that_was_being_removed_is_reported_and_put_back() {
+    let made = Made::of(&[user(1, None)]);
+    let root = made.root();
+    let name = format!("{SESSION}-agent-{SESSION}.json");
+    let removed = format!("todos/.annals-{name}.removed");
+    made.put(&removed, b"[]");
+    let found = reports(&root).into_iter().flat_map(|it| it.flaws);
+    let details: Vec<String> = found.map(|flaw| flaw.detail.to_string()).collect();
+    assert!(
+        matches!(details.as_slice(), [one] if one.contains(&name)),
+        "{details:?}"
+    );
+    let todos = root.path.join("todos").join(name);
+    let store = Store::new(vec![root.clone()]);
+    assert_eq!(store.put_back_removed().unwrap(), [todos.as_path()]);
+    assert_eq!(fs::read(&todos).unwrap(), b"[]");
+    assert_eq!(kinds(&root), [].into());
+    assert!(store.put_back_removed().unwrap().is_empty());
+}

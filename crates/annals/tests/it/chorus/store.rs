@@ -1,7 +1,7 @@
 //! The index and the logs together, on disk.
 
 use annals::model::ArtifactKind;
-use annals::store::{Root, Session, Store, WriteOptions};
+use annals::store::{Root, Session, SessionWriter, Store, WriteOptions};
 
 use super::*;
 use crate::support::{Copy, QUICK, case, picture};
@@ -602,4 +602,42 @@ fn who_goes_on_after_others_counts_what_they_wrote() {
     first.append(Draft::user("Enough.")).unwrap();
     first.close().unwrap();
     assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 5);
+}
+
+/// Closing many sessions replaces the list of their agent once.
+#[cfg(target_os = "linux")]
+#[test]
+fn sessions_that_close_together_are_listed_in_one_go() {
+    use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+
+    let copy = case("chorus-plain").copy();
+    let store = copy.store();
+    let writers: Vec<SessionWriter> = (0..20)
+        .map(|number| {
+            let id = SessionId::new(&format!("c{number:02}")).unwrap();
+            let new = NewSession::new(id, "/home/dev/app");
+            let writer = store.create(&copy.root, &new, QUICK).unwrap();
+            writer.append(Draft::user("one")).unwrap();
+            writer.append(Draft::user("two")).unwrap();
+            writer
+        })
+        .collect();
+    let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+    let watch = inotify::init(flags).unwrap();
+    let folder = copy.root.path.join(FOLDER);
+    inotify::add_watch(&watch, &folder, WatchFlags::MOVED_TO).unwrap();
+    assert!(SessionWriter::close_all(writers).is_empty());
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(&watch, &mut buffer);
+    let mut replaced = 0;
+    while let Ok(event) = events.next() {
+        let name = event.file_name().map(|name| name.to_string_lossy());
+        replaced += usize::from(name.as_deref() == Some("conversations.json"));
+    }
+    assert_eq!(replaced, 1);
+    for number in 0..20 {
+        let row = row(&copy.root.path, FOLDER, &format!("c{number:02}"));
+        assert_eq!(row["messageCount"], 2, "{row}");
+    }
+    assert!(stale(&copy).is_empty());
 }

@@ -1,0 +1,216 @@
+//! Files that logs leave behind: companions and lock files whose log is gone.
+//!
+//! A program that deletes logs by itself knows nothing of the files that annals keeps beside them, and
+//! a process that was killed leaves its lock file. Such files hold no message. Only layouts whose own
+//! program writes nothing but logs and their lock files have them: what else lies there is annals' own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::jsonl::{FileId, lock_file};
+use crate::model::{Artifact, ArtifactKind};
+use crate::store::{FoundFile, Root, Store, Trashed};
+use crate::when::Now;
+
+use super::{Policy, Rule};
+
+/// Files beside a log, or of a session, that is not there any more.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// The root they lie in.
+    pub root: Root,
+    /// What is gone, by its path within the root: a log, or the name of a session in its folder.
+    pub gone: PathBuf,
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Their length.
+    pub bytes: u64,
+    /// When the newest of them was written.
+    pub last: Timestamp,
+    /// What was last written before this is old.
+    pub cutoff: Timestamp,
+    /// The term that says so.
+    pub term: String,
+    /// Whose term that is.
+    pub rule: Rule,
+    /// What the files were.
+    ids: Vec<FileId>,
+    is_log: bool,
+}
+
+impl Leftover {
+    /// The folder of the project that they lie in.
+    pub fn folder(&self) -> Option<&str> {
+        self.gone.parent()?.file_name()?.to_str()
+    }
+}
+
+/// Files by what is gone, with whether that is a log.
+type Found = BTreeMap<PathBuf, (bool, Vec<(PathBuf, FileId)>)>;
+
+impl Store {
+    /// Finds the files of logs and sessions that are gone, if they are as old as the policy says.
+    pub fn leftovers(&self, policy: &Policy, now: &Now) -> Vec<Leftover> {
+        let roots = self.roots().iter();
+        let roots = roots.filter(|root| root.layout.has_lock_files());
+        let mut all = Vec::new();
+        for root in roots {
+            for (gone, (is_log, files)) in self.found(root) {
+                let (paths, ids): (Vec<PathBuf>, Vec<FileId>) = files.into_iter().unzip();
+                let newest = ids.iter().map(|id| id.mtime_ns).max();
+                let last = newest.and_then(|time| Timestamp::from_nanosecond(time.into()).ok());
+                let folder = gone.parent().and_then(Path::file_name);
+                let folder = folder.and_then(|name| name.to_str()).unwrap_or_default();
+                let Some((last, (cutoff, term, rule))) = last.zip(term(policy, root, folder, now))
+                else {
+                    continue;
+                };
+                if last >= cutoff {
+                    continue;
+                }
+                all.push(Leftover {
+                    root: root.clone(),
+                    gone,
+                    bytes: ids.iter().map(|id| id.len).sum(),
+                    files: paths,
+                    last,
+                    cutoff,
+                    term,
+                    rule,
+                    ids,
+                    is_log,
+                });
+            }
+        }
+        all.sort_by(|a, b| (a.last, &a.gone).cmp(&(b.last, &b.gone)));
+        all
+    }
+
+    /// Moves files that a log left behind to the trash, unless the log is there again or one of them
+    /// changed since they were found.
+    pub fn clean_leftover(&self, leftover: &Leftover, now: Timestamp) -> Result<Trashed> {
+        let root = &leftover.root;
+        let log = root.path.join(&leftover.gone);
+        let changed = |path: &Path| Error::Changed {
+            path: path.to_owned(),
+        };
+        let work = || {
+            let back = match leftover.is_log {
+                true => log.symlink_metadata().is_ok(),
+                false => !self.found(root).contains_key(&leftover.gone),
+            };
+            if back {
+                return Err(changed(&log));
+            }
+            for (path, id) in leftover.files.iter().zip(&leftover.ids) {
+                let metadata = path.symlink_metadata();
+                let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
+                if !FileId::from(&metadata).untouched(id) {
+                    return Err(changed(path));
+                }
+            }
+            self.delete_leftover(root, &leftover.gone, &leftover.files, now)
+        };
+        if !leftover.is_log {
+            return work();
+        }
+        // A writer that begins the log again waits for this lock.
+        lock_file::hold(&log, || {
+            let moved = work();
+            let removed = lock_file::remove(&log);
+            removed.map_err(|error| Error::io("remove", &log, error))?;
+            moved
+        })
+    }
+
+    /// The files in a root whose log or session is gone.
+    fn found(&self, root: &Root) -> Found {
+        let mut found = Found::new();
+        if !root.path.is_dir() {
+            return found;
+        }
+        let inventory = self.inventory_of(root);
+        if !inventory.is_complete() {
+            return found;
+        }
+        for (_, file) in &inventory.others {
+            if let Some((gone, is_log)) = owner(root, file) {
+                let (_, files) = found.entry(gone).or_insert((is_log, Vec::new()));
+                files.push((file.path.clone(), file.id));
+            }
+        }
+        for (path, id) in lock_files(root) {
+            let log = path.with_extension("");
+            let gone = log.strip_prefix(&root.path).map(Path::to_owned);
+            if let (Ok(gone), Err(_)) = (gone, log.symlink_metadata()) {
+                let (_, files) = found.entry(gone).or_insert((true, Vec::new()));
+                files.push((path, id));
+            }
+        }
+        found
+    }
+}
+
+/// What a file belongs to, by its path within the root, and whether that is a log.
+fn owner(root: &Root, file: &FoundFile) -> Option<(PathBuf, bool)> {
+    let within = file.path.strip_prefix(&root.path).ok()?;
+    let session = file.artifact.session.as_ref()?;
+    match file.artifact.kind {
+        ArtifactKind::Companion => {
+            let log = Artifact {
+                kind: ArtifactKind::SharedLog,
+                ..file.artifact.clone()
+            };
+            let companion = root.layout.companion(&log)?;
+            (companion == file.artifact).then(|| (root.layout.place(&log), true))
+        }
+        ArtifactKind::Notes | ArtifactKind::Todos | ArtifactKind::Origin => {
+            Some((within.with_file_name(session.as_str()), false))
+        }
+        _ => None,
+    }
+}
+
+/// The lock files of a root.
+fn lock_files(root: &Root) -> Vec<(PathBuf, FileId)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![root.path.clone()];
+    while let Some(dir) = dirs.pop() {
+        for entry in root.failures().entries(&dir) {
+            let path = entry.path();
+            let Some(metadata) = root.failures().metadata(&path) else {
+                continue;
+            };
+            let within = path.strip_prefix(&root.path).unwrap_or(&path);
+            if metadata.is_dir() && root.layout.enters(within) {
+                dirs.push(path);
+            } else if metadata.is_file() && root.is_lock_file(&path) {
+                found.push((path, FileId::from(&metadata)));
+            }
+        }
+    }
+    found
+}
+
+/// How long files of a project's folder are kept, by the rules for sessions. No record names the
+/// project's directory any more, so a rule for a directory is found by the folder that it would have.
+fn term(
+    policy: &Policy,
+    root: &Root,
+    folder: &str,
+    now: &Now,
+) -> Option<(Timestamp, String, Rule)> {
+    let mut projects = policy.projects.keys();
+    let project = projects.find(|dir| root.layout.folder(dir).as_deref() == Some(folder));
+    let days = root.layout.keep_days().filter(|_| policy.program_terms);
+    policy.cutoff(
+        root.layout.name(),
+        project.map_or("", String::as_str),
+        days,
+        now,
+    )
+}

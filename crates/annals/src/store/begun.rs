@@ -1,0 +1,156 @@
+//! Begins a log that a text names, and takes that back if nothing is written to it.
+//!
+//! An empty log is a session that was created, so one that only an append which was refused asked for
+//! must not stay. It is removed only if this process made it, under its lock, while it is empty and no
+//! other program has it open.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::jsonl::{self, Create, FileId, Options, lock_file};
+use crate::layout::NewSession;
+
+use super::find::MissingLog;
+use super::writer::make_parent;
+use super::{Root, Store, WriteOptions};
+
+/// A log that was begun by [`Store::begin_log`].
+#[derive(Debug)]
+#[must_use = "whoever writes nothing to the log discards it"]
+pub struct BegunLog {
+    /// Nothing if another program began it first.
+    made: Option<Made>,
+}
+
+/// What was made for a log.
+#[derive(Debug)]
+struct Made {
+    root: Root,
+    log: PathBuf,
+    id: FileId,
+    /// The log's companion, if it was not there before, and what it is.
+    companion: Option<(PathBuf, FileId)>,
+    /// The lock file was not there before.
+    lock_file: bool,
+    /// Directories that were not there before, the deepest first.
+    dirs: Vec<PathBuf>,
+}
+
+impl Store {
+    /// Creates a log that is not there. Another program may do the same at the same time.
+    pub fn begin_log(&self, missing: &MissingLog, options: WriteOptions) -> Result<BegunLog> {
+        let root = &missing.root;
+        let Some(artifact) = root.layout.log_named(missing.new.id.as_str()) else {
+            let created = self.create(root, &missing.new, options);
+            return created.map(|_| BegunLog { made: None });
+        };
+        let log = root.locate(&artifact)?;
+        let companion = root.layout.companion(&artifact);
+        let companion = companion.map(|it| root.locate(&it)).transpose()?;
+        let companion = companion.filter(|path| !is_there(path));
+        let mut made = Made {
+            root: root.clone(),
+            id: FileId::default(),
+            companion: None,
+            lock_file: root.has_lock_file(&log) && !is_there(&lock_file::path_of(&log)),
+            dirs: missing_dirs(&log),
+            log: log.clone(),
+        };
+        make_parent(root, &log)?;
+        match root.open_log(&log, options.log(Create::New)) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {
+                return Ok(BegunLog { made: None });
+            }
+            opened => drop(opened?),
+        }
+        made.id = identity(&log)?;
+        let new = NewSession::unnamed(missing.new.cwd.clone())?;
+        let created = self.create(root, &new, options);
+        let with_identity = |path: PathBuf| identity(&path).ok().map(|id| (path, id));
+        made.companion = companion.and_then(with_identity);
+        let begun = BegunLog { made: Some(made) };
+        match created {
+            Ok(_) => Ok(begun),
+            Err(error) => {
+                begun.discard()?;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl BegunLog {
+    /// Removes what was made for the log, unless something was written to it or another program uses it.
+    pub fn discard(self) -> Result<()> {
+        let Some(made) = self.made else {
+            return Ok(());
+        };
+        let log = match made.root.open_log(&made.log, Options::default()) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            opened => opened?,
+        };
+        let removed = log.locked(|file| {
+            let now = file.metadata();
+            let now = now.map_err(|error| Error::io("stat", &made.log, error))?;
+            let now = FileId::from(&now);
+            if !now.same_file(&made.id) || now.len > 0 || made.is_used(&now) {
+                return Ok(false);
+            }
+            if let Some((path, _)) = &made.companion {
+                remove(path)?;
+            }
+            remove(&made.log)?;
+            if made.lock_file {
+                let removed = lock_file::remove(&made.log);
+                removed.map_err(|error| Error::io("remove", &made.log, error))?;
+            }
+            Ok(true)
+        })?;
+        if removed {
+            // One that is not empty is in use.
+            let mut dirs = made.dirs.iter();
+            let _ = dirs.try_for_each(fs::remove_dir);
+        }
+        Ok(())
+    }
+}
+
+impl Made {
+    /// Whether another program has the log open, or wrote to its companion.
+    fn is_used(&self, now: &FileId) -> bool {
+        let companion = self.companion.as_ref();
+        let written =
+            companion.is_some_and(|(path, id)| identity(path).is_ok_and(|now| !now.untouched(id)));
+        written || jsonl::refuse_held([(self.log.as_path(), now)]).is_err()
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn identity(path: &Path) -> Result<FileId> {
+    let metadata = path.symlink_metadata();
+    let metadata = metadata.map_err(|error| Error::io("stat", path, error))?;
+    Ok(FileId::from(&metadata))
+}
+
+/// The directories above a file that are not there, the deepest first.
+fn missing_dirs(path: &Path) -> Vec<PathBuf> {
+    let dirs = path.ancestors().skip(1);
+    let missing = dirs.take_while(|dir| !dir.as_os_str().is_empty() && !is_there(dir));
+    missing.map(Path::to_owned).collect()
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
