@@ -229,6 +229,7 @@ fn comes_back(entry: &Entry) {
     let mut read = read_entry(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
     // Where it lay is not part of what it says.
     read.span = entry.span;
+    read.derived_id = entry.derived_id;
     assert_eq!(&read, entry);
 }
 

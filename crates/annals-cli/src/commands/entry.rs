@@ -24,7 +24,7 @@ pub(crate) struct EntryRow {
     kind: &'static str,
     role: Option<&'static str>,
     model: Option<String>,
-    blocks: Vec<BlockRow>,
+    blocks: Vec<MessageBlock>,
     #[serde(skip_serializing_if = "Option::is_none")]
     human: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,6 +87,24 @@ impl OtherRow {
             _ => {}
         }
         row
+    }
+}
+
+/// A block of a message, with the members that annals does not interpret.
+#[derive(Serialize)]
+struct MessageBlock {
+    #[serde(flatten)]
+    block: BlockRow,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    members: BTreeMap<String, Json>,
+}
+
+impl From<BlockRow> for MessageBlock {
+    fn from(block: BlockRow) -> Self {
+        MessageBlock {
+            block,
+            members: BTreeMap::new(),
+        }
     }
 }
 
@@ -194,11 +212,20 @@ impl EntryRow {
                 row.request = message.request;
                 row.stop_reason = message.stop_reason;
                 row.usage = message.usage;
-                row.blocks = message.blocks.into_iter().map(block).collect();
+                let mut members = entry.block_members;
+                let blocks = message.blocks.into_iter().enumerate();
+                let blocks = blocks.map(|(at, it)| {
+                    let members = members.remove(&at).unwrap_or_default().into_iter();
+                    MessageBlock {
+                        block: block(it),
+                        members: members.map(|(name, json)| (name, Json::of(json))).collect(),
+                    }
+                });
+                row.blocks = blocks.collect();
             }
             body => {
                 row.blocks = text(body)
-                    .map(|text| BlockRow::Text { text })
+                    .map(|text| BlockRow::Text { text }.into())
                     .into_iter()
                     .collect()
             }

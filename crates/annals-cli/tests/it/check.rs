@@ -212,7 +212,10 @@ fn files_that_nothing_reads_are_reported_with_the_reason() {
     put("projects/-w/empty.lock", "");
     put("projects/-w/.annals-0123456789abcdef.tmp", record);
     put("stray.txt", "x");
-    let found = stage.annals(&["check", "--json"]).json();
+    // A pipe in the place of a log cannot be read, so the answer is not complete.
+    let run = stage.annals(&["check", "--json"]);
+    assert_eq!(run.code, 1, "{run}");
+    let found: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     let mut details = std::collections::BTreeMap::new();
     for file in found["files"].as_array().unwrap() {
         for flaw in file["flaws"].as_array().unwrap() {

@@ -463,8 +463,12 @@ fn a_result_names_the_tool_of_its_call_or_is_refused() {
         let stage = Stage::empty().with_layout(layout);
         let work = stage.work();
         let cwd = work.to_str().unwrap();
-        let new = stage.annals(&["new", "--cwd", cwd, "-m", "go", "--json"]);
-        let id = new.json()["session"].as_str().unwrap().to_owned();
+        let id = "00000000-0000-4000-8000-0000000000ab";
+        let new = ["new", "--id", id, "--cwd", cwd, "-m", "go", "--json"];
+        let id = stage.annals(&new).json()["session"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let call = r#"{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"Read","input":{}}]}"#;
         stage.with_stdin(&["append", &id], call).fine();
         for line in [

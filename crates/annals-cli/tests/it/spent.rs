@@ -39,7 +39,8 @@ fn unpriced(rows: &Value) -> u64 {
 #[track_caller]
 fn document(stage: &Stage, args: &[&str]) -> Value {
     let run = stage.annals(args);
-    assert!(run.code < 2, "{run}");
+    // One fixture has a damaged configuration, which is reported.
+    assert!(run.code < 2 || run.err.contains("config.json"), "{run}");
     serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {run}"))
 }
 

@@ -375,10 +375,15 @@ fn rewrite(path: &Path, old: &Pack) -> Result<Pack> {
         let mut writer = Writer::new(path, file, index)?;
         writer.write_header()?;
         let mut packed = Vec::new();
+        let mut left = old.index.frames.len();
         for frame in &old.index.frames {
             old.read_packed(frame, &mut packed)?;
             writer.add_frame(&packed, frame.len)?;
-            writer.checkpoint()?;
+            left -= 1;
+            // Behind the last frame stands the complete index.
+            if left > 0 {
+                writer.checkpoint()?;
+            }
         }
         writer.close()?;
         // What was copied is what stood there, but was that sound? A damaged pack stays as it is.

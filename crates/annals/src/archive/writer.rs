@@ -434,6 +434,10 @@ impl<'a> Writer<'a> {
         let mut index = self.index.clone();
         index.members.retain(is_whole);
         index.earlier.retain(is_whole);
+        // An index that lists directories without files is refused.
+        let dirs = std::mem::take(&mut index.dirs).into_iter();
+        let holds = |dir: &Dir| index.all().any(|it| it.path.starts_with(&dir.path));
+        index.dirs = dirs.filter(holds).collect();
         index.tidy();
         index.twice = false;
         index.checkpoint = true;

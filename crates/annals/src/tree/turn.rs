@@ -311,15 +311,26 @@ impl Turns {
         }
     }
 
-    /// Puts each turn's entries in reading order: answers before results, parents before children,
-    /// otherwise as in the file.
+    /// Puts each turn's entries in reading order: answers before results and what the program added to
+    /// those, parents before children, otherwise as in the file.
     fn arrange(&mut self, outlines: &[Outline], links: &Links) {
         // A child that stands before its parent in the file is read right after it.
         let mut place: Vec<(usize, usize)> = (0..outlines.len()).map(|at| (at, 0)).collect();
+        let mut late = vec![false; outlines.len()];
         for &at in &links.order {
             let above = links
                 .parent(at)
                 .filter(|&parent| self.of(parent) == self.of(at));
+            let is_late = match outlines.get(at).map(|outline| outline.kind) {
+                Some(Kind::User) => true,
+                Some(Kind::System | Kind::Other) => {
+                    above.is_some_and(|above| late.get(above) == Some(&true))
+                }
+                _ => false,
+            };
+            if let Some(slot) = late.get_mut(at) {
+                *slot = is_late;
+            }
             let Some(&(line, depth)) = above.and_then(|above| place.get(above)) else {
                 continue;
             };
@@ -332,11 +343,8 @@ impl Turns {
         for turn in &mut self.turns {
             let answers = turn.response.is_some();
             turn.entries.sort_by_key(|&at| {
-                let late = answers
-                    && outlines
-                        .get(at)
-                        .is_some_and(|outline| outline.kind == Kind::User);
-                (late, place.get(at).copied())
+                let is_late = answers && late.get(at) == Some(&true);
+                (is_late, place.get(at).copied())
             });
             turn.tip = turn.entries.iter().copied().max();
         }

@@ -4,7 +4,8 @@ use std::fs;
 
 use annals::layout::{LAYOUTS, Layout, Record, Sink};
 use annals::model::{
-    Artifact, ArtifactKind, Block, Body, Entry, Flaw, FlawKind, Key, Kind, Outline, SessionId, Span,
+    Artifact, ArtifactKind, Block, Body, Entry, EntryId, Flaw, FlawKind, Key, Kind, Outline,
+    SessionId, Span,
 };
 use proptest::prelude::*;
 
@@ -275,9 +276,9 @@ fn a_line_of_wrong_types_is_read_as_far_as_it_can_be() {
     let entry = &read.entries[0];
     assert_eq!(
         (entry.id.as_ref(), entry.parent.as_ref(), entry.time),
-        (None, None, None)
+        (Some(&EntryId::new("at-0")), None, None)
     );
-    assert!(!entry.sidechain);
+    assert!(entry.derived_id && !entry.sidechain);
     let Body::Message(message) = &entry.body else {
         panic!("{entry:?}")
     };

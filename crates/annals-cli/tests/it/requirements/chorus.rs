@@ -795,9 +795,14 @@ fn undo_keeps_an_entry_that_is_there_again() {
         "again",
     ];
     stage.annals(&again).fine();
-    let before = config(&stage);
     stage.annals(&["delete", "--undo", "conv-3"]).fine();
-    assert_eq!(config(&stage), before);
+    // The workspace stays as it is now, and gets back the agent without which Chorus shows no conversation.
+    let workspace = &config(&stage)["workspaces"][1];
+    assert_eq!(
+        (&workspace["id"], &workspace["name"]),
+        (&json!("ws-2"), &json!("again"))
+    );
+    assert_eq!(workspace["agents"][0]["id"], "agent-b");
     assert!(ids(&sessions(&stage, &[])).contains(&"conv-3"));
 }
 

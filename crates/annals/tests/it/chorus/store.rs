@@ -155,11 +155,17 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
         let path = copy.root.path.join("config.json");
         fs::write(&path, damaged).unwrap();
         let new = NewSession::new(SessionId::new("mine").unwrap(), "/home/dev/unknown");
-        let writer = copy.store().create(&copy.root, &new, QUICK).unwrap();
+        let refused = copy.store().create(&copy.root, &new, QUICK).unwrap_err();
+        assert!(refused.to_string().contains("config.json"), "{refused}");
+        // A session that is there goes on.
+        let files = copy.sessions()[0].clone();
+        let before = copy.read(files.id.as_str()).info(None).messages;
+        let writer = copy.store().write(&files, QUICK).unwrap();
         writer.append(Draft::user("all the same")).unwrap();
         drop(writer);
         assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
-        assert_eq!(copy.read("mine").info(None).messages, 1, "{damaged}");
+        let after = copy.read(files.id.as_str()).info(None).messages;
+        assert_eq!(after, before + 1, "{damaged}");
     }
 }
 

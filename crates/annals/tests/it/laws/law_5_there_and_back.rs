@@ -102,18 +102,16 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
     all.filter(|words| !words.is_empty()).collect()
 }
 
-/// Those whose conversations come out otherwise. Claude Code tells what a person typed by how it
-/// begins, and that fixture says the contrary of some messages, which parts its turns elsewhere. A
-/// system message without an id stands in no conversation of Claude Code; the other layouts know no ids that
+/// Pairs whose conversations come out otherwise. A system message without an id is in no conversation of
+/// Claude Code; the other layouts have no ids that
 /// tell where a message stands, so there it comes after the one before.
-const OTHERWISE: [&str; 7] = [
+const OTHERWISE: [&str; 6] = [
     "agentpool-entry-types → chorus",
     "agentpool-entry-types → clog",
     "agentpool-entry-types → orchestrator",
     "agentpool-session → chorus",
     "agentpool-session → clog",
     "agentpool-session → orchestrator",
-    "annex → claude-code",
 ];
 
 #[test]

@@ -117,7 +117,8 @@ fn hold(log: &Log, bytes: &[u8]) {
     if all_links {
         for flaw in Tree::build(&after.found, scope).flaws {
             let continues = after.found.iter().any(|one| {
-                one.span.offset == flaw.span.offset && matches!(one.link, Link::Continues(_))
+                one.span.offset == flaw.span.offset
+                    && matches!(one.link, Link::Continues(_) | Link::Previous)
             });
             let fine = flaw.kind == FlawKind::DuplicateId || continues;
             assert!(fine, "{name}: {flaw:?}\n{}", shown());

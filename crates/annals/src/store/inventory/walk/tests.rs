@@ -125,7 +125,7 @@ fn a_pipe_or_a_socket_in_the_place_of_a_file_is_reported() {
         rustix::fs::mkfifoat(rustix::fs::CWD, root.path().join(path), mode).unwrap();
     };
     // Under a name that means nothing there is nothing to read.
-    pipe("projects/-w/notes.txt");
+    pipe("notes.txt");
     assert_eq!(found(root.path()).1.len(), 0);
     let other = format!("projects/-w/{}.jsonl", IDS[1]);
     let missed = ["history.jsonl", other.as_str(), "settings.json", "todos"];
